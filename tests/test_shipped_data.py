@@ -3,18 +3,15 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from evalflows.store.ingest.file_formats import read_rows
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import to_examples
 
 DATASETS = Path(__file__).parent.parent / "data" / "datasets"
-FILES = sorted(DATASETS.glob("*.jsonl"))
 CHATTER = (
     "To answer this question, we need to think about what it means. The answer is not given, but it is often said to "
     "be one of the most important and beautiful things in the whole world, because its environment is nice. I am happy "
@@ -40,11 +37,6 @@ def messages(example: ExampleRow) -> list[dict[str, str]]:
     return found
 
 
-def earlier(example: ExampleRow) -> str:
-    """All that is said before the last message."""
-    return "\n".join(message["content"] for message in messages(example)[:-1])
-
-
 def answer(example: ExampleRow) -> str:
     return str(json.loads(example.reference_outputs or "{}")["answer"])
 
@@ -54,10 +46,6 @@ def metadata(example: ExampleRow) -> dict[str, Any]:
     return found
 
 
-def contained(part: str, text: str) -> bool:
-    return part.casefold() in text.casefold()
-
-
 def computed(expression: str) -> str:
     assert re.fullmatch(r"[\d+\-*/() ]+", expression), expression
     value = float(eval(expression))
@@ -65,105 +53,67 @@ def computed(expression: str) -> str:
     return str(int(value))
 
 
-def of_need(need: str) -> list[ExampleRow]:
-    return [example for example in CONVERSATIONS if metadata(example)["needs"] == need]
+def contained(part: str, text: str) -> bool:
+    return part.casefold() in text.casefold()
 
 
-def each(examples: Collection[ExampleRow]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("example", examples, ids=lambda example: example.example_id)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_file_is_a_dataset_in_which_nothing_is_asked_twice(path: Path) -> None:
-    examples = read(path.name)
-    for kind in ({example.example_id for example in examples}, {example.inputs.casefold() for example in examples}):
-        assert len(kind) == len(examples)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_file_is_described_in_the_readme(path: Path) -> None:
-    assert f"`{path.name}`" in (DATASETS / "README.md").read_text(encoding="utf-8")
-
-
-def test_there_are_enough_questions_of_every_topic_and_difficulty() -> None:
-    assert Counter(example.split for example in QUESTIONS) == {"test": 60, "dev": 12}
-    topics = Counter(metadata(example)["topic"] for example in QUESTIONS)
-    assert len(topics) == 7
-    assert set(topics.values()) <= set(range(8, 13))
-    difficulties = Counter(metadata(example)["difficulty"] for example in QUESTIONS)
-    assert difficulties.keys() == {"easy", "medium", "hard"}
-    assert min(difficulties.values()) >= 15
-
-
-@each(QUESTIONS)
-def test_a_reference_is_short_and_neither_the_question_nor_chatter_gives_it_away(example: ExampleRow) -> None:
+def problems_of_question(example: ExampleRow) -> Iterator[str]:
     reference = answer(example)
-    assert 2 <= len(reference) == len(reference.strip())
-    assert len(reference.split()) <= 2
-    assert not contained(reference, question(example))
-    assert not contained(reference, CHATTER)
+    if not 2 <= len(reference) == len(reference.strip()) or len(reference.split()) > 2:
+        yield "the reference is not short"
+    if contained(reference, question(example)) or contained(reference, CHATTER):
+        yield "the question, or chatter, gives the answer away"
+    if metadata(example)["topic"] == "arithmetic":
+        asked = re.fullmatch(r"What is (.+)\?", question(example))
+        if asked is None or computed(asked[1]) != reference:
+            yield "the sum has another result"
 
 
-@each([example for example in QUESTIONS if metadata(example)["topic"] == "arithmetic"])
-def test_a_sum_has_the_result_that_its_reference_says(example: ExampleRow) -> None:
-    asked = re.fullmatch(r"What is (.+)\?", question(example))
-    assert asked is not None
-    assert computed(asked[1]) == answer(example)
+def problems_of_conversation(example: ExampleRow) -> Iterator[str]:
+    said, reference, needs = messages(example), answer(example), metadata(example)["needs"]
+    earlier = "\n".join(message["content"] for message in said[:-1])
+    roles = [message["role"] for message in said]
+    turns = roles[1:] if roles[0] == "system" else roles
+    if turns != ["user", "assistant"] * (len(turns) // 2) + ["user"]:
+        yield "it does not go back and forth, or does not end with the user"
+    if contained(reference, said[-1]["content"]):
+        yield "the last message alone gives the answer away"
+    if needs in ("recall", "correction", "pronoun") and not contained(reference, earlier):
+        yield "what is to be remembered was not said"
+    first, *later = (message["content"] for message in said if message["role"] == "user")
+    if needs == "correction" and (contained(reference, first) or not any(contained(reference, one) for one in later)):
+        yield "the correction is not said after what it corrects"
+    if needs == "arithmetic":
+        numbers = Counter(re.findall(r"\d+", metadata(example)["expression"]))
+        if computed(metadata(example)["expression"]) != reference:
+            yield "the result is another"
+        if not numbers <= Counter(re.findall(r"\d+", earlier + said[-1]["content"])):
+            yield "a number was not said"
 
 
-def test_only_sums_and_years_have_numbers_as_references() -> None:
-    numbers = [example for example in QUESTIONS if answer(example).isdigit()]
-    others = [example for example in numbers if metadata(example)["topic"] != "arithmetic"]
-    assert all(len(answer(example)) == 4 and "In which year" in question(example) for example in others)
-
-
-def test_there_are_enough_conversations_of_every_kind() -> None:
+def test_what_ships_is_true_and_asked_once() -> None:
+    wrong = [
+        f"{example.example_id}: {problem}"
+        for examples, problems in ((QUESTIONS, problems_of_question), (CONVERSATIONS, problems_of_conversation))
+        for example in examples
+        for problem in problems(example)
+    ]
+    assert not wrong, "\n".join(wrong)
+    assert Counter(example.split for example in QUESTIONS) == {"test": 60, "dev": 12}
     assert Counter(example.split for example in CONVERSATIONS) == {"test": 21, "dev": 3}
-    needs = Counter(metadata(example)["needs"] for example in CONVERSATIONS)
-    assert needs.keys() == {"recall", "correction", "pronoun", "constraint", "arithmetic"}
-    assert min(needs.values()) >= 4
-    assert {len(messages(example)) for example in CONVERSATIONS} == {3, 4, 5, 6, 7}
+    for path in DATASETS.glob("*.jsonl"):
+        examples = read(path.name)
+        assert (
+            len({one.example_id for one in examples})
+            == len({one.inputs.casefold() for one in examples})
+            == len(examples)
+        )
 
 
 def test_a_cluster_is_three_conversations_of_one_topic_in_one_split() -> None:
     clusters: dict[str | None, list[ExampleRow]] = {}
     for example in CONVERSATIONS:
         clusters.setdefault(example.cluster, []).append(example)
-    assert None not in clusters
-    assert [len(members) for members in clusters.values()] == [3] * 8
+    assert None not in clusters and [len(members) for members in clusters.values()] == [3] * 8
     for members in clusters.values():
         assert len({(member.split, metadata(member)["topic"]) for member in members}) == 1
-
-
-@each(CONVERSATIONS)
-def test_a_conversation_goes_back_and_forth_and_ends_with_the_user(example: ExampleRow) -> None:
-    assert all(message.keys() == {"role", "content"} and message["content"].strip() for message in messages(example))
-    roles = [message["role"] for message in messages(example)]
-    turns = roles[1:] if roles[0] == "system" else roles
-    assert turns == ["user", "assistant"] * (len(turns) // 2) + ["user"]
-
-
-@each(CONVERSATIONS)
-def test_the_last_message_alone_does_not_give_the_answer_away(example: ExampleRow) -> None:
-    assert not contained(answer(example), messages(example)[-1]["content"])
-
-
-@each([*of_need("recall"), *of_need("correction"), *of_need("pronoun")])
-def test_what_is_to_be_remembered_was_said(example: ExampleRow) -> None:
-    assert contained(answer(example), earlier(example))
-
-
-@each(of_need("correction"))
-def test_a_correction_is_said_after_what_the_user_said_first(example: ExampleRow) -> None:
-    first, *later = (message["content"] for message in messages(example) if message["role"] == "user")
-    assert not contained(answer(example), first)
-    assert any(contained(answer(example), text) for text in later)
-
-
-@each(of_need("arithmetic"))
-def test_what_is_to_be_computed_follows_from_numbers_that_were_said(example: ExampleRow) -> None:
-    expression = metadata(example)["expression"]
-    assert computed(expression) == answer(example)
-    said = re.findall(r"\d+", "\n".join(message["content"] for message in messages(example)))
-    assert Counter(re.findall(r"\d+", expression)) <= Counter(said)
-    assert set(re.findall(r"\d+", expression)) & set(re.findall(r"\d+", earlier(example)))

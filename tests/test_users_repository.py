@@ -164,18 +164,12 @@ def test_a_script_evaluates(beside: Beside) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_runs_a_spec(beside: Beside) -> None:
-    beside.run("evalflows", "run", "spec.yaml")
-    assert beside.means("specified") == {"my": 1.0, "greets": 1.0}
-
-
-@pytest.mark.slow
 def test_pytest_has_the_plugin(beside: Beside) -> None:
     assert "2 passed" in beside.run("python", "-P", "-m", "pytest", "tests/test_x.py")
     assert beside.means("tested") == {"my": 1.0, "greets": 1.0}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_worker_runs_a_deployment(beside: Beside) -> None:
     with running_up(beside.folder, environment=beside.variables, command=beside.scripts / "evalflows") as up:
         assert "run_experiment/theirs" in up.printed

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.simulation.cells import Cell, Figure
 from benchmarks.simulation.cluster_worlds import Clusters, ClusterWorld, Mechanism, paired_world
-from benchmarks.simulation.clusters import BOTH, ENOUGH, cluster_cells
+from benchmarks.simulation.clusters import BOTH
 from benchmarks.simulation.references import bootstrap_interval, cr2_interval, satterthwaite_df
-from benchmarks.simulation.table import measures, target
 
 
 def bell_mccaffrey(values, clusters):  # type: ignore[no-untyped-def]
@@ -39,6 +37,7 @@ def test_cr2_and_its_degrees_of_freedom_are_those_of_the_matrices(sizes: list[in
     assert (high - low) / 2 / error == pytest.approx(one_sided, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_bootstrap_resamples_whole_clusters() -> None:
     sizes, sums = np.array([4.0, 1.0, 7.0, 2.0, 6.0, 3.0, 5.0, 2.0]), np.array([3.0, 1.0, 1.0, 0.0, 5.0, 2.0, 4.0, 1.0])
     rng = np.random.default_rng(3)
@@ -76,31 +75,3 @@ def test_the_effective_number_and_the_loss_follow_from_the_design_effect() -> No
     assert world.second - world.first == pytest.approx(2.5 * (0.2 * 1.9 / 300) ** 0.5)
     assert paired_world(even, "copied", 0.2, with_loss=False).second == 0.1
     assert paired_world(Clusters(10, 10, 0.5), "copied", 0.02, with_loss=True).second == pytest.approx(0.019)
-
-
-def test_a_reference_counts_only_if_it_covers_as_well_over_all_seeds() -> None:
-    cell = next(cell for cell in cluster_cells() if cell.difference == "none")
-    columns = [[0.955, 0.2, 0.95, 0.19, 0.93, 0.1, 0.05], [0.955, 0.2, 0.95, 0.16, 0.96, 0.1, 0.05]]
-    ratio = next(m for m in measures(cell, columns, 1000) if m.figure.name.startswith("width"))
-    assert ratio.by_seed == pytest.approx([2, 2]), "the bootstrap covers in 94.5 %"
-    assert ratio.held == "NOT HELD" and target(ratio.figure) == "≤ 1.15"
-    lower = [[*row[:2], 0.90, row[3], 0.90, *row[5:]] for row in columns]
-    missing = next(m for m in measures(cell, lower, 1000) if m.figure.name.startswith("width"))
-    assert missing.held is None and missing.row()[-2:] == ["none", ""]
-
-
-def test_rare_worlds_have_no_targets_but_that_of_the_test() -> None:
-    cells = [cell for cell in cluster_cells() if cell.difference in ("none", "")]
-    bounded = {cell.name: [figure.name for figure in cell.figures if figure.is_bounded] for cell in cells}
-    rare = [names for names in bounded.values() if "coverage" not in names]
-    assert [*rare] == [["false positives"]] * 8 + [[]] * 4
-    assert ENOUGH == 24 and len(bounded) == len(cells) > 30
-
-
-def test_a_thinned_cell_makes_fewer_runs() -> None:
-    def rows(rng, runs):  # type: ignore[no-untyped-def]
-        yield from ([float(runs)] for _ in range(runs))
-
-    figure = Figure(name="runs", is_share=False)
-    cell = Cell(kind="k", method="m", world="w", n="1", difference="", figures=(figure,), rows=rows, thinning=8)
-    assert cell.estimates(0, 80) == [10.0] and measures(cell, [[10.0]], 80)[0].runs == 10

@@ -75,20 +75,24 @@ def is_wider(browser: Chrome) -> bool:
     return bool(browser.execute_script("return document.documentElement.scrollWidth > innerWidth"))
 
 
-def test_every_page_is_whole_in_every_look(browser: Chrome, everything: Path, url: str, screenshots: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["light", *(pytest.param(name, marks=pytest.mark.soak) for name in LOOKS if name != "light")]
+)
+def test_every_page_is_whole_in_every_look(
+    browser: Chrome, everything: Path, url: str, screenshots: Path, name: str
+) -> None:
     problems = []
-    for name, (scheme, width) in LOOKS.items():
-        look(browser, scheme, width)
-        for page, address in addresses(everything).items():
-            browser.get(url + address)
-            title = browser.find_element("tag name", "h1").text
-            found = [*complaints(browser), *violations(browser)]
-            if is_wider(browser):
-                found.append("wider than the window")
-            if title in ("Not found", "This cannot be shown"):
-                found.append(browser.find_element("class name", "problem").text)
-            problems += [f"{page}, {name}: {one}" for one in found]
-            picture(browser, screenshots / f"dashboard-{page}-{name}.png".replace(" ", "-"))
+    look(browser, *LOOKS[name])
+    for page, address in addresses(everything).items():
+        browser.get(url + address)
+        title = browser.find_element("tag name", "h1").text
+        found = [*complaints(browser), *violations(browser)]
+        if is_wider(browser):
+            found.append("wider than the window")
+        if title in ("Not found", "This cannot be shown"):
+            found.append(browser.find_element("class name", "problem").text)
+        problems += [f"{page}, {name}: {one}" for one in found]
+        picture(browser, screenshots / f"dashboard-{page}-{name}.png".replace(" ", "-"))
     assert not problems, "\n".join(problems)
 
 
@@ -186,11 +190,12 @@ def test_texts_that_attack_are_harmless_on_every_page(
     store = Path(Layout.at().root)
     problems = []
     with dashboard(store) as url:
-        for width in (1400, 400):
-            look(browser, "light", width)
-            for page, address in addresses(store).items():
-                browser.get(url + address)
-                problems += [f"{page}: {one}" for one in (*complaints(browser), *acting(browser))]
+        for page, address in addresses(store).items():
+            look(browser, "light", 1400)
+            browser.get(url + address)
+            problems += [f"{page}: {one}" for one in (*complaints(browser), *acting(browser))]
+            for width in (1400, 400):
+                look(browser, "light", width)
                 if is_wider(browser):
                     problems.append(f"{page}: wider than {width}")
                 picture(browser, screenshots / f"hostile-{page}-{width}.png".replace(" ", "-"))

@@ -43,58 +43,33 @@ FAILED = failed_result("right", "raised", "ValueError: no")
 SKIPPED = failed_result("right", "stopped", "not attempted: down")
 
 
-@pytest.mark.parametrize(
-    ("said", "returned", "goes_on"),
-    [
-        ({}, True, False),
+def test_what_a_tier_does_not_decide_goes_on() -> None:
+    for said, returned, goes_on in (
         ({}, 0.0, False),
         ({}, "odd", False),
         ({}, None, True),
         ({"decides": [True]}, True, False),
         ({"decides": [True]}, False, True),
-        ({"decides": [True]}, None, True),
+        ({"decides": [True]}, [True, {"key": "b", "score": False}], False),
+        ({"decides": [True]}, [False, {"key": "b", "score": True}], True),
         ({"decides": ["good"]}, "good", False),
         ({"decides": ["good"]}, "bad", True),
         ({"decides_to": 0.1}, 0.1, False),
         ({"decides_to": 0.1}, 0.11, True),
         ({"decides_from": 0.9}, {"score": 0.95, "value": "odd"}, False),
         ({"decides_from": 0.9}, {"score": 0.5, "value": "odd"}, True),
-    ],
-    ids=str,
-)
-def test_what_a_tier_does_not_decide_goes_on(said: dict[str, Any], returned: object, goes_on: bool) -> None:
-    assert is_undecided(tier(**said), results(returned)) is goes_on
+    ):
+        assert is_undecided(tier(**said), results(returned)) is goes_on, (said, returned)
+    for result in (FAILED, SKIPPED):
+        assert not is_undecided(tier(decides=[True]), [result]), "an error is not for the next"
 
 
-def test_of_several_scores_the_first_decides() -> None:
-    one = tier(decides=[True])
-    assert not is_undecided(one, results([True, {"key": "b", "score": False}]))
-    assert is_undecided(one, results([False, {"key": "b", "score": True}]))
-
-
-@pytest.mark.parametrize("result", [FAILED, SKIPPED], ids=lambda one: one.status)
-@pytest.mark.parametrize("said", [{}, {"decides": [True]}], ids=str)
-def test_what_failed_or_was_not_attempted_is_not_for_the_next(result: EvaluationResult, said: dict[str, Any]) -> None:
-    assert not is_undecided(tier(**said), [result])
-
-
-def test_a_score_says_which_tier_decided_it() -> None:
+def test_a_score_and_an_error_say_of_which_tier_they_are() -> None:
     found = decided_by(tier(), results([True, {"key": "b", "score": 0.5}]))
-    assert [(one.metric, one.value, one.decided_by) for one in found] == [
-        ("right", 1.0, "rule"),
-        ("b", 0.5, "rule"),
-    ]
-
-
-def test_what_applies_to_no_tier_was_decided_by_none() -> None:
-    (found,) = decided_by(tier(), results(None))
-    assert (found.status, found.decided_by) == ("not_applicable", None)
-
-
-@pytest.mark.parametrize("result", [FAILED, SKIPPED], ids=lambda one: one.status)
-def test_an_error_says_of_which_tier_it_is(result: EvaluationResult) -> None:
-    (found,) = decided_by(tier(), [result])
-    assert found == result._replace(metric="rule", error=f"rule: {result.error}")
+    assert [(one.metric, one.value, one.decided_by) for one in found] == [("right", 1.0, "rule"), ("b", 0.5, "rule")]
+    (none,) = decided_by(tier(), results(None))
+    assert (none.status, none.decided_by) == ("not_applicable", None)
+    assert decided_by(tier(), [FAILED]) == [FAILED._replace(metric="rule", error=f"rule: {FAILED.error}")]
 
 
 COST = EvaluationResult(
@@ -116,16 +91,7 @@ def test_the_first_row_bears_what_all_tiers_cost_and_who_was_asked() -> None:
         usage=Usage(calls=3, calls_cached=1, tokens_in=15, tokens_out=4, cost_usd=0.75),
     )
     assert other == COST
-
-
-def test_where_nothing_went_before_nothing_is_added() -> None:
     assert with_earlier_cost([COST], None) == [COST]
-
-
-def test_three_tiers_add_up_one_by_one() -> None:
-    (two,) = with_earlier_cost([COST], before=COST)
-    (three,) = with_earlier_cost([COST], before=two)
-    assert (three.usage.calls, three.usage.tokens_in, three.usage.cost_usd, three.judge_model) == (3, 30, 0.75, "small")
 
 
 def test_a_rule_before_a_judge_costs_nothing_and_is_no_model() -> None:

@@ -44,12 +44,6 @@ def test_a_chunk_brings_along_its_part_and_what_it_has_spent(store: Store, make:
     assert [one.part for one in sent] == [FIRST.part, SECOND.part]
 
 
-def test_without_limits_nothing_is_counted(store: Store) -> None:
-    (sent,) = dispatched(store, [FIRST], {"e1": now()}, Left(usd=None, calls=None), items=30)
-    assert sent.dispatch is not None and (sent.dispatch.usd, sent.dispatch.calls) == (None, None)
-    assert (budget_of_part(store, sent).usd, budget_of_part(store, sent).calls) == (None, None)
-
-
 def test_what_a_killed_process_has_spent_counts(store: Store, make: Make) -> None:
     """The process that takes up its chunk has only the rest."""
     store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])

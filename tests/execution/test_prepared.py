@@ -13,7 +13,6 @@ from evalflows.execution.prepared import (
     PreparedExperiment,
     bind_experiment,
     prepare_comparison,
-    prepare_experiment,
     prepared_experiments,
 )
 from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
@@ -56,15 +55,9 @@ def counting(**said: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
-def test_an_evaluator_is_bound_once_for_a_whole_run_of_two_targets() -> None:
-    assert len(run(spec(counting(), repetitions=2))) == 2
-    assert Counting.made == 1
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
 def test_a_run_that_has_ended_is_forgotten_so_that_another_one_binds_what_the_code_is_then() -> None:
-    run(spec(counting(), run_key="a"))
+    assert len(run(spec(counting(), run_key="a", repetitions=2))) == 2
+    assert Counting.made == 1, "once for a whole run of two targets"
     run(spec(counting(), run_key="b"))
     assert Counting.made == 2
 
@@ -78,13 +71,6 @@ def test_what_was_checked_is_not_bound_again_until_it_is_forgotten() -> None:
     assert not prepared_experiments.has(frozen)
     assert prepared_experiments.of(frozen).described == prepared.described, "as another process has it"
     assert Counting.made == 2 and not prepared_experiments.has(frozen)
-
-
-def test_another_store_has_not_checked_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    frozen = check_and_freeze(spec("exact_match"))
-    assert prepared_experiments.has(frozen)
-    monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "other"))
-    assert not prepared_experiments.has(frozen)
 
 
 def test_the_newest_are_remembered() -> None:
@@ -103,16 +89,6 @@ def test_a_tier_is_bound_once_and_bears_its_own_name() -> None:
     assert [tier.bound.name for tier in prepared.tiers] == ["rule", "exact_match"]
     assert [one.name for one in prepared.all] == ["right", "rule", "exact_match"]
     assert evaluator_version(prepared, {}) == evaluator_version(prepared, {})
-
-
-def test_a_shared_connection_is_written_into_the_spec_also_of_a_tier(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "connections.yaml").write_text("judge: {base_url: 'http://127.0.0.1:1/v1'}\n")
-    tiers = ["exact_match", {"use": "judges:says_correct", "connection": "judge"}]
-    prepared = prepare_experiment(spec({"use": "cascade", "name": "right", "tiers": tiers}))
-    assert sorted(prepared.spec.connections) == ["judge"]
 
 
 def test_a_comparison_is_prepared_with_its_prompts_as_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from made_traces import observation
 
 from evalflows.execution.trace_judging import is_drawn, sampling_rate
 from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.telemetry.reading import observation_view, session_view, trace_view
+from evalflows.telemetry.reading import observation_view, trace_view
 from evalflows.telemetry.views import TraceView
 
 
@@ -30,10 +30,6 @@ ITEMS = [trace(number) for number in range(2000)]
 def test_the_share_drawn_is_near_the_rate(rate: float) -> None:
     n = len(drawn(judge(sample_rate=rate), ITEMS))
     assert abs(n - 2000 * rate) < 4 * (2000 * rate * (1 - rate)) ** 0.5
-
-
-def test_without_a_rate_all_are_drawn() -> None:
-    assert len(drawn(judge(), ITEMS)) == 2000
 
 
 def test_smaller_samples_are_part_of_larger_ones_and_seeds_differ() -> None:
@@ -62,8 +58,3 @@ def test_observations_are_drawn_with_their_trace() -> None:
     for item in ITEMS[:100]:
         views = [observation_view(observation(item.id, span)) for span in ("a", "b")]
         assert {is_drawn(spec, view) for view in views} == {is_drawn(spec, item)}
-
-
-def test_sessions_are_drawn_by_their_own_id() -> None:
-    sessions = [session_view([trace(n, attributes={"session.id": f"s{n}"})]) for n in range(500)]
-    assert 100 < len(drawn(judge(sample_rate=0.3), sessions)) < 200

@@ -66,14 +66,6 @@ def test_an_exception_is_raised_when_the_other_hands_have_ended(is_async: bool) 
     assert done == [1, 2, 3, 4]
 
 
-def test_no_items_are_no_work() -> None:
-    async def work(item: int) -> None:
-        raise AssertionError
-
-    run(Workers(2), work, [], is_async=True)
-    run(Workers(2), work, [], is_async=False)
-
-
 def test_plain_work_that_waits_is_a_fault() -> None:
     async def work(item: int) -> None:
         await asyncio.sleep(0)
@@ -105,14 +97,6 @@ def test_quick_plain_work_stays_on_one_thread(monkeypatch: pytest.MonkeyPatch) -
     assert len({*work.threads}) == 1
 
 
-def test_plain_work_that_is_found_quick_stays_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is looked after several times on the way."""
-    monkeypatch.setattr(module, "QUICK_S", 5.0)
-    work = Seen(0.001)
-    run(Workers(8), work, range(100), is_async=False)
-    assert work.done == list(range(100)) and len({*work.threads}) == 1
-
-
 def test_slow_plain_work_soon_has_all_threads() -> None:
     work, began = Seen(0.05), time.monotonic()
     run(Workers(8), work, range(41), is_async=False)
@@ -131,26 +115,6 @@ def test_work_that_becomes_slow_gets_the_others_then() -> None:
     run(Workers(4), work, range(140), is_async=False)
     assert sorted(seen.done) == list(range(140))
     assert len({*seen.threads[100:]}) == 4
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.02])
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_fewer_items_than_hands_are_each_handled_once(count: int, seconds: float) -> None:
-    work = Seen(seconds)
-    run(Workers(16), work, range(count), is_async=False)
-    assert sorted(work.done) == list(range(count))
-    assert len({*work.threads}) <= count
-
-
-def test_chunks_at_once_handle_each_item_once() -> None:
-    slow, quick, workers = Seen(0.01), Seen(), Workers(4)
-
-    async def chunks() -> None:
-        both = [workers.run(slow, range(30), is_async=False), workers.run(quick, range(500), is_async=False)]
-        await asyncio.gather(*both)
-
-    loop.run(chunks())
-    assert (sorted(slow.done), sorted(quick.done)) == (list(range(30)), list(range(500)))
 
 
 def test_plain_work_that_is_cancelled_ends_between_two_items() -> None:

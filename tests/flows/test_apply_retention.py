@@ -87,6 +87,7 @@ def test_an_erased_experiment_is_shown_but_neither_resumed_nor_compared() -> Non
     assert judged == []
 
 
+@pytest.mark.slow
 def test_the_flow_applies_the_rules_and_publishes_what_it_did() -> None:
     run(spec(name="old", targets=targets(often=often)))
     assert apply_retention(RetentionSpec(experiments_days=1)) == {"experiments_days: 1": {}}

@@ -71,7 +71,7 @@ def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -
 @pytest.mark.slow
 def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
-        fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"contains": 0.02}}], old=[True] * 600)
+        fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"contains": 0.04}}], old=[True] * 300)
         fields |= {
             "targets": [
                 {"kind": "chat", "name": name, "connection": "mock", "user": f"{name} {{q}}"} for name in ("old", "new")
@@ -90,24 +90,8 @@ def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
         (group,) = {row[0] for row in asked("select run_group from experiments")}
         whole = spec.model_copy(update={"max_calls": 2000})
         (one,) = decisions_named(Store(), gate(whole, group))
-        assert endpoint.calls == 1200
-    assert (one.conclusion, one.interim_analyses, one.calls_saved) == ("PASS", 12, 0)
-
-
-@pytest.mark.slow
-def test_what_cannot_be_told_runs_to_the_end(tmp_path: Path) -> None:
-    old = drawn(200, 0.8)
-    one = decided(gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.05)))
-    assert (one.conclusion, one.interim_analyses, one.calls_saved) == ("NOT ENOUGH EVIDENCE", 4, None)
-    assert asked("select distinct state from experiments") == [("completed",)]
-
-
-@pytest.mark.slow
-def test_two_equal_sides_pass_early(tmp_path: Path) -> None:
-    old = drawn(1000, 0.8)
-    one = decided(gated(tmp_path, [BATCHED | {"non_inferiority": {"exact_match": 0.1}}], old=old, new=old))
-    assert one.conclusion == "PASS"
-    assert one.interim_analyses is not None and one.interim_analyses < 10
+        assert endpoint.calls == 600
+    assert (one.conclusion, one.interim_analyses, one.calls_saved) == ("PASS", 6, 0)
 
 
 @pytest.mark.slow
@@ -139,17 +123,6 @@ def test_floors_are_not_decided_by_the_first_mean(tmp_path: Path) -> None:
     fields = gated(tmp_path, [{"thresholds": {"exact_match": 0.8}, "batch": 50}], new=drawn(400, 0.81))
     one = decided(fields)
     assert (one.conclusion, one.interim_analyses) == ("PASS", 8)
-
-
-@pytest.mark.slow
-def test_what_clusters_have_only_in_part_and_uneven_samples_are_not_looked_at_early(tmp_path: Path) -> None:
-    old = drawn(100, 0.8)
-    fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"some": 0.1}}], old=old, new=old)
-    fields["evaluators"] = ["odd_evaluators:some"]
-    fields["dataset"]["rows"] = [row | {"cluster": f"c{i // 5}"} for i, row in enumerate(fields["dataset"]["rows"])]
-    one = decided(fields)
-    assert one.conclusion == "NOT ENOUGH EVIDENCE"
-    assert "partly scored clusters cannot be analysed in batches" in one.summary
 
 
 @pytest.mark.slow

@@ -38,53 +38,34 @@ def judged_otherwise(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {"evaluators": [{"use": "odd_evaluators:strict", "name": "exact_match"}]}
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Any:
-    """The baseline: judged by the lenient judge, approved."""
-    right = drawn(600, 0.8)
-    (first,) = run(ExperimentSpec.model_validate(gated(tmp_path, [], v1=right)))
-    approve(first)
-    return right
+VERDICT = """select difference, ci_low, ci_high, n_pairs, method from verdicts where decision_id is not null
+             order by recorded_at desc limit 1"""
+BRIDGES = "select answered from experiment_overview where name = 'app-recalibrate'"
 
 
 @pytest.mark.slow
-def test_the_same_answers_pass_though_the_newer_judge_is_stricter(tmp_path: Path, old: Any) -> None:
-    one = decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=old)))
+def test_answers_are_compared_by_the_newer_judge_on_a_sample_that_is_judged_once(tmp_path: Path) -> None:
+    old = drawn(600, 0.8)
+    (first,) = run(ExperimentSpec.model_validate(gated(tmp_path, [], v1=old)))
+    approve(first)
+    assert decided(gated(tmp_path, [BRIDGED], v2=old)).conclusion == "PASS"
+    assert rows(BRIDGES) == [], "the judges are the same"
+
+    one = decided(judged_otherwise(gated(tmp_path, [BRIDGED], v3=old)))
     assert one.conclusion == "PASS"
-    ((difference, low, high, pairs, method),) = rows(
-        "select difference, ci_low, ci_high, n_pairs, method from verdicts where decision_id is not null"
-    )
+    ((difference, low, high, pairs, method),) = rows(VERDICT)
     assert low <= 0 <= high
     assert -0.03 < difference < 0.03  # the judges differ by 0.08
-    assert pairs == 150
-    assert method.startswith("recalibrated: ")
-    assert rows("select answered from experiment_overview where name = 'app-recalibrate'") == [(150,)]
+    assert (pairs, method.partition(": ")[0]) == (150, "recalibrated")
+    assert rows(BRIDGES) == [(150,)]
 
-
-@pytest.mark.slow
-def test_worse_answers_fail_by_the_newer_judge(tmp_path: Path, old: Any) -> None:
-    one = decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=fallen(old, 0.25))))
+    one = decided(judged_otherwise(gated(tmp_path, [BRIDGED], v4=fallen(old, 0.25))))
     assert one.conclusion == "FAIL"
     assert one.summary.startswith("exact_match is worse by more than 0.05: -0.2")
 
-
-@pytest.mark.slow
-def test_a_sample_that_was_judged_anew_is_not_judged_again(tmp_path: Path, old: Any) -> None:
-    decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=old)))
-    decided(judged_otherwise(gated(tmp_path, [BRIDGED], v3=fallen(old, 0.01))))
-    assert rows("select count(*) from experiments where name = 'app-recalibrate'") == [(1,)]
-
-
-@pytest.mark.slow
-def test_a_bridge_is_as_sure_as_a_gate_that_judged_all_anew_is_at_least_nearly(tmp_path: Path, old: Any) -> None:
-    """What the older judge says of the rest makes the interval narrower than the sample alone would have it."""
     changed = fallen(old, 0.05) | (~old & drawn(600, 0.3, seed=3))
-    decided(judged_otherwise(gated(tmp_path, [BRIDGED], v2=changed)))
-    ((low, high),) = rows("select ci_low, ci_high from verdicts where decision_id is not null")
+    decided(judged_otherwise(gated(tmp_path, [BRIDGED], v5=changed)))
+    ((_, low, high, *_),) = rows(VERDICT)
     spread = np.std(changed.astype(float) - old.astype(float))
-    assert high - low < 0.9 * 2 * 1.96 * spread / np.sqrt(150)
-
-
-def test_nothing_is_bridged_where_the_judges_are_the_same(tmp_path: Path, old: Any) -> None:
-    assert decided(gated(tmp_path, [BRIDGED], v2=old)).conclusion == "PASS"
-    assert rows("select count(*) from experiments where name = 'app-recalibrate'") == [(0,)]
+    assert high - low < 0.9 * 2 * 1.96 * spread / np.sqrt(150), "what the older judge says of the rest counts"
+    assert rows(BRIDGES) == [(150,)], "the sample was not judged again"

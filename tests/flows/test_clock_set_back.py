@@ -45,7 +45,8 @@ def sealed_as(table: str, identity: str) -> str:
     return str(row.state)
 
 
-def test_an_experiment_that_ends_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_an_experiment_that_ends_is_completed_and_the_newest_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: Request) -> Reply:
         if endpoint.calls == ITEMS // 2:
             set_clock_back(monkeypatch)
@@ -54,57 +55,27 @@ def test_an_experiment_that_ends_is_completed(monkeypatch: pytest.MonkeyPatch) -
     endpoint = Endpoint(answer=answer)
     with serving(endpoint):
         (identity,) = run(spec_of(endpoint))
-    assert sealed_as("experiments", identity) == "completed"
-
-
-@pytest.mark.slow
-def test_an_experiment_that_was_sealed_as_running_is_completed_by_a_resume() -> None:
-    with serving(Endpoint()) as endpoint:
-        (identity,) = run(spec_of(endpoint, run_key="one"))
-        store = Store()
-        (row,) = store.read("experiments", identity)
-        fields = {name: getattr(row, name) for name in row.__slots__} | {"state": "running", "ended_at": None}
-        store.publish("experiments", identity, [type(row)(**fields)])
-        assert run(spec_of(endpoint, run_key="one")) == [identity]
-        assert endpoint.calls == ITEMS
-    assert sealed_as("experiments", identity) == "completed"
-
-
-@pytest.mark.slow
-def test_a_resume_counts_only_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Endpoint()) as endpoint:
-        with pytest.raises(IncompleteError, match="not done: 3 of 8 answers"):
-            run(spec_of(endpoint, max_calls=5))
+        assert sealed_as("experiments", identity) == "completed"
         set_clock_back(monkeypatch)
-        resumed = CliRunner().invoke(cli, ["resume", "faq", "--set", "max_calls=100"])
-        assert (resumed.exit_code, endpoint.calls) == (0, ITEMS), resumed.output
-    assert "\n3 model calls made in this run\n" in resumed.stdout
+        (identity,) = run(spec_of(endpoint))
+    assert find_experiments(Store(), "faq") == [identity]
 
 
 @pytest.mark.slow
-def test_a_resumed_experiment_has_its_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_experiment_has_its_last_results_and_counts_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers that the budget left out fail for good: what is recorded of them earlier no longer counts."""
     with serving(Endpoint()) as endpoint:
-        with pytest.raises(IncompleteError, match="not done: 4 of 8 answers"):
-            run(spec_of(endpoint, run_key="one", max_calls=4))
+        with pytest.raises(IncompleteError, match="not done: 5 of 8 answers"):
+            run(spec_of(endpoint, run_key="one", max_calls=3))
         set_clock_back(monkeypatch)
         endpoint.answer = lambda request: error(413, "too long")
-        (identity,) = run(spec_of(endpoint, run_key="one"))
-        assert endpoint.calls == ITEMS
-        assert run(spec_of(endpoint, run_key="one")) == [identity]
+        resumed = CliRunner().invoke(cli, ["resume", "faq", "--set", "max_calls=100"])
+        assert (resumed.exit_code, endpoint.calls) == (0, ITEMS), resumed.output
+        assert "\n5 model calls made in this run\n" in resumed.stdout
+        (identity,) = run(spec_of(endpoint, run_key="one", max_calls=100))
         assert endpoint.calls == ITEMS, "nothing is left to do"
     assert sealed_as("experiments", identity) == "completed"
-    assert asked("select status, count(*) from outputs group by all order by all") == [("failed", 4), ("ok", 4)]
-
-
-@pytest.mark.slow
-def test_a_name_means_its_newest_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Endpoint()) as endpoint:
-        run(spec_of(endpoint))
-        for _ in range(2):
-            set_clock_back(monkeypatch)
-            (identity,) = run(spec_of(endpoint))
-            assert find_experiments(Store(), "faq") == [identity]
+    assert asked("select status, count(*) from outputs group by all order by all") == [("failed", 5), ("ok", 3)]
 
 
 @pytest.mark.slow

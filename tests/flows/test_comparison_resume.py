@@ -3,13 +3,13 @@
 import re
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 from command import command, with_support
 from endpoint import Endpoint, Reply, Request, error, serving
+from interrupted_runs import when_called
 from matched import asked, judgements
 from pairwise_runs import N, answered, by_length, conclusion, incomplete, judged_by
 
@@ -73,35 +73,12 @@ def test_a_failing_judge_stops_being_called_and_a_resume_judges_only_missing_pai
     assert conclusion() == ("better", None)
 
 
-@pytest.mark.slow
-def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
-    old, new = answered("old", "new")
-    with serving(Endpoint(latency_s=0.001, answer=by_length)) as endpoint:
-        spec = judged_by(endpoint, [old, new], both_orders=True, run_key="k", max_calls=10)
-        reason = incomplete(spec)
-        assert reason == "not done: 14 of 24 by judge (the budget is spent (10 of 10 calls))"
-        assert incomplete(spec) == reason and endpoint.calls == 10
-        incomplete(spec.model_copy(update={"max_calls": 15}))
-        assert endpoint.calls == 15
-        compare(spec.model_copy(update={"max_calls": 24}))
-        assert endpoint.calls == 24 and endpoint.repeated() == 0
-    assert asked("select state, calls, max_calls from comparison_sets") == [("completed", 24, 24)]
-    assert asked("select distinct status, error_kind from comparisons") == [("scored", None)]
-
-
 def test_budget_usd_without_prices_is_refused_before_anything_is_paid() -> None:
     with serving(Endpoint(answer=by_length)) as endpoint:
         with pytest.raises(InputError, match="evaluator 'judge': budget_usd cannot be enforced without the price of"):
             compare(judged_by(endpoint, answered("old", "new"), budget_usd=1.0))
         assert endpoint.calls == 0
     assert asked("select count(*) from comparison_sets") == [(0,)]
-
-
-def test_resuming_an_unknown_comparison_is_refused() -> None:
-    with serving(Endpoint(answer=by_length)) as endpoint:
-        with pytest.raises(InputError, match="resume: got 'cmp-none', wanted the id of a comparison in "):
-            compare(judged_by(endpoint, answered("old", "new")), resume="cmp-none")
-        assert endpoint.calls == 0
 
 
 # Killed
@@ -125,26 +102,20 @@ def write_spec(folder: Path, base_url: str, experiments: list[str]) -> Path:
 
 
 @pytest.mark.slow
-def test_a_comparison_killed_twice_repeats_only_calls_in_flight(
-    tmp_path: Path, prefect_environment: dict[str, str]
-) -> None:
+def test_a_killed_comparison_repeats_only_calls_in_flight(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     old, new = answered("old", "new", n=MANY)
-    total, moments = 2 * MANY, (40, 130)
+    total = 2 * MANY
     with serving(Endpoint(latency_s=0.03, answer=by_length)) as endpoint:
         spec = write_spec(tmp_path, endpoint.base_url, [old, new])
         process = started(tmp_path, prefect_environment, "compare", str(spec))
-        for moment in moments:
-            deadline = time.monotonic() + 60
-            while endpoint.calls < moment:
-                assert process.poll() is None and time.monotonic() < deadline, "ended before it could be killed"
-                time.sleep(0.002)
-            process.kill()
-            process.communicate()
-            process = started(tmp_path, prefect_environment, "resume", "killed")
+        when_called(process, endpoint, MANY)
+        process.kill()
+        process.communicate()
+        process = started(tmp_path, prefect_environment, "resume", "killed")
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 0, output.decode()
-    print(f"killed at calls {moments}: {endpoint.calls} calls for {total}, {endpoint.repeated()} of them again")
-    assert endpoint.repeated() <= len(moments) * IN_FLIGHT
+    print(f"killed at call {MANY}: {endpoint.calls} calls for {total}, {endpoint.repeated()} of them again")
+    assert endpoint.repeated() <= IN_FLIGHT
     assert endpoint.calls - endpoint.repeated() == total
     ((identity, state, reason),) = asked("select comparison_id, state, reason from comparison_sets")
     assert (state, reason) == ("completed", None)

@@ -45,10 +45,12 @@ def with_step(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
 @pytest.mark.slow
 def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() -> None:
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
-        spec = with_step(endpoint)
+        spec = with_step(endpoint, baseline="long")
         short_one, long_one = run(spec)
         assert endpoint.calls == 4 * N
-        assert conclusion() == ("better", None)
+        assert conclusion() == ("worse", None)
+        sides = asked("select candidate, baseline from win_rates where not length_controlled")
+        assert sides == [("stepped-short", "stepped-long")], "the baseline is that of the experiment"
         ((group, identity, experiments, name),) = asked(
             "select run_key, comparison_id, experiments, name from comparison_sets"
         )
@@ -61,31 +63,19 @@ def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() 
     assert asked("select count(distinct comparison_id), sum(calls) from comparison_sets") == [(2, 2 * N)]
 
 
-@pytest.mark.slow
-def test_the_comparison_uses_the_baseline_of_the_experiment() -> None:
+def test_pairwise_evaluators_are_checked_before_anything_is_paid() -> None:
+    preference = {"use": "pairwise_preference", "connection": "mock"}
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
-        run(with_step(endpoint, baseline="long"))
-    assert conclusion() == ("worse", None)
-    assert asked("select candidate, baseline from win_rates where not length_controlled") == [
-        ("stepped-short", "stepped-long")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("judge", "message"),
-    [
-        ({"use": "exact_match"}, "evaluator 'exact_match': "),
-        ({"use": "pairwise_preference", "connection": "mock", "args": {"repeats": 0}}, "repeats: got 0"),
-        ({"use": "pairwise_preference", "connection": "mock", "name": "contains"}, "an item metric"),
-        ({"use": "pairwise_preference", "connection": "none"}, "'none'"),
-    ],
-    ids=str,
-)
-def test_pairwise_evaluators_are_checked_before_anything_is_paid(judge: dict[str, Any], message: str) -> None:
-    with serving(Endpoint(answer=answers_and_judges)) as endpoint:
-        with pytest.raises(InputError, match=re.escape(message)) as caught:
-            run(with_step(endpoint, compare={"evaluators": [judge]}))
-        assert endpoint.calls == 0 and "\n" not in str(caught.value)
+        for judge, message in (
+            ({"use": "exact_match"}, "evaluator 'exact_match': "),
+            (preference | {"args": {"repeats": 0}}, "repeats: got 0"),
+            (preference | {"name": "contains"}, "an item metric"),
+            (preference | {"connection": "none"}, "'none'"),
+        ):
+            with pytest.raises(InputError, match=re.escape(message)) as caught:
+                run(with_step(endpoint, compare={"evaluators": [judge]}))
+            assert "\n" not in str(caught.value)
+        assert endpoint.calls == 0
     assert asked("select (select count(*) from experiments), (select count(*) from comparison_sets)") == [(0, 0)]
 
 
@@ -114,8 +104,7 @@ def at_length(question: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reference", ["stepped", "stepped-long"])
-def test_people_are_compared_with_the_judge_of_the_step_by_the_experiments_name(reference: str, tmp_path: Path) -> None:
+def test_people_are_compared_with_the_judge_of_the_step_by_the_experiments_name(tmp_path: Path) -> None:
     targets = [
         {"kind": "python", "name": name, "function": refer(function)}
         for name, function in (("brief", briefly), ("long", at_length))
@@ -130,21 +119,10 @@ def test_people_are_compared_with_the_judge_of_the_step_by_the_experiments_name(
     path.write_text("\n".join(["experiment,example_id,other_experiment,winner", *rows]))
     imported = CliRunner().invoke(labels, ["import", str(path), "--metric", "longer"])
     assert f"{N} labels of longer imported" in imported.output
-    printed = CliRunner().invoke(labels, ["agreement", reference, "longer"])
-    assert "longer, longer, in stepped: 12 labelled of 12 judged" in printed.output, printed.output
-    assert "0.83" in printed.output or "83" in printed.output
-
-
-@pytest.mark.slow
-def test_a_metric_of_neither_names_the_experiments() -> None:
-    targets = [{"kind": "python", "name": name, "function": refer(briefly)} for name in ("brief", "long")]
-    fields = {
-        "name": "stepped",
-        "dataset": {"rows": ROWS},
-        "targets": targets,
-        "compare": {"evaluators": refer(longer)},
-    }
-    run(ExperimentSpec.model_validate(fields))
+    for reference in ("stepped", "stepped-long"):
+        printed = CliRunner().invoke(labels, ["agreement", reference, "longer"])
+        assert "longer, longer, in stepped: 12 labelled of 12 judged" in printed.output, printed.output
+        assert "0.83" in printed.output or "83" in printed.output
     printed = CliRunner().invoke(labels, ["agreement", "stepped", "longest"])
     assert printed.exit_code == 2
-    assert "experiment 'stepped': got 2 experiments, wanted one of: stepped-long, stepped-brief" in printed.output
+    assert "got 2 experiments, wanted one of: stepped-long, stepped-brief" in printed.output

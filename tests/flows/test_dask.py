@@ -15,8 +15,6 @@ from command import with_support
 from endpoint import Endpoint, serving
 from matched import asked
 from pairwise_runs import answered, by_length
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
 
 from evalflows import compare, run
 from evalflows.reports.progress import Progress
@@ -137,6 +135,7 @@ def test_a_process_that_is_killed_costs_only_what_was_in_flight() -> None:
     assert not cluster_processes()
 
 
+@pytest.mark.soak
 def test_a_chunk_that_kills_its_processes_is_given_up() -> None:
     with serving(Endpoint()) as endpoint:
         targets = [{"kind": "python", "name": "deadly", "function": "deadly:dies"}]
@@ -147,6 +146,7 @@ def test_a_chunk_that_kills_its_processes_is_given_up() -> None:
     assert not cluster_processes()
 
 
+@pytest.mark.soak
 def test_the_budget_holds_over_all_processes() -> None:
     with serving(Endpoint(latency_s=0.02)) as endpoint:
         with pytest.raises(IncompleteError, match="the budget is spent"):
@@ -157,35 +157,7 @@ def test_the_budget_holds_over_all_processes() -> None:
     assert asked("select state, calls from experiments") == [("completed", 2 * ITEMS)]
 
 
-def test_what_chunks_leave_over_of_the_budget_goes_to_others() -> None:
-    """Half of the items ask the same; the parts of the others are too small by themselves."""
-    questions = ["the same"] * (ITEMS // 2) + [f"q{n}" for n in range(ITEMS // 2)]
-    needed = 2 * (ITEMS // 2 + 1)
-    with serving(Endpoint(latency_s=0.02)) as endpoint:
-        dataset = {"rows": rows(iter(questions))}
-        most = needed + 2  # two processes may ask the same at once
-        run(spec_of(endpoint, dataset=dataset, max_calls=most))
-        assert needed <= endpoint.calls <= most
-    assert asked("select state, reason from experiments") == [("completed", None)]
-
-
-def test_a_budget_in_usd_holds_over_all_processes() -> None:
-    prices = {"usd_per_million_input_tokens": 1000.0, "usd_per_million_output_tokens": 2000.0}  # 0.02 a call
-    with serving(Endpoint(latency_s=0.02)) as endpoint:
-        limits = {"budget_usd": 2.0, "targets": [{"kind": "chat", "connection": "mock", "max_tokens": 5}]}
-        with pytest.raises(IncompleteError, match="the budget is spent"):
-            run(spec_of(endpoint, connection=prices, **limits))
-        assert 0 < endpoint.calls * 0.02 <= 2.0
-
-
-def test_a_provider_limit_holds_over_all_processes() -> None:
-    with get_client(sync_client=True) as client:
-        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name="over-dask", limit=6))
-    with serving(Endpoint(latency_s=0.02)) as endpoint:
-        run(spec_of(endpoint, connection={"provider_limit": "over-dask"}))
-        assert (endpoint.calls, endpoint.peak <= 6) == (2 * ITEMS, True)
-
-
+@pytest.mark.soak
 def test_a_comparison_has_the_rows_of_threads() -> None:
     query = """select example_id, metric, outcome, shown_first, status from pair_outcomes
                join comparison_sets using (comparison_id) where name = ? order by all"""
@@ -205,6 +177,7 @@ def test_a_comparison_has_the_rows_of_threads() -> None:
     assert asked(query, "spread") == asked(query, "threads")
 
 
+@pytest.mark.soak
 def test_a_running_cluster_is_joined_and_must_have_the_store_of_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

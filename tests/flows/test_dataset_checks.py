@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from catalog_rows import rows
 from endpoint import Endpoint, serving
-from gated import drawn, gated
 from interrupted_runs import start, write_spec
 
-from evalflows import evaluate, gate
+from evalflows import evaluate
 from evalflows.execution.data_checks import process
 from evalflows.execution.data_checks.process import CheckProcess
-from evalflows.specs import DatasetSpec, ExperimentSpec
+from evalflows.specs import DatasetSpec
 from evalflows.specs.errors import IncompleteError, InputError
 
 TOPICS = {
@@ -78,80 +77,14 @@ def test_a_process_that_dies_stops_the_run_before_anything_is_called(
     assert sorted(asked) == ["judge", "target"]
 
 
-class Noted:
-    """Notes which processes are begun, used and closed."""
-
-    events: list[str] = []
-
-    def __init__(self, request: str) -> None:
-        self.events.append("begun")
-
-    def answer(self) -> str:
-        self.events.append("awaited")
-        raise IncompleteError("no checks")
-
-    def close(self) -> None:
-        self.events.append("closed")
-
-
-@pytest.fixture
-def noted(checks_here: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(process, "CheckProcess", Noted)
-    monkeypatch.setattr(Noted, "events", [])
-    return Noted.events
-
-
-@pytest.mark.usefixtures("prefect_api")
-def test_it_is_begun_before_the_server_answers_and_awaited_once(
-    asked: list[str], noted: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from evalflows.flows.api import experiments
-
-    settings = experiments.flow_settings
-
-    def late() -> Any:
-        noted.append("server")
-        return settings()
-
-    monkeypatch.setattr(experiments, "flow_settings", late)
-    with pytest.raises(IncompleteError, match="no checks"):
-        run(asked)
-    assert noted == ["begun", "server", "awaited", "closed"]
-
-
-def test_a_gate_that_cannot_decide_ends_it(noted: list[str]) -> None:
-    fields = {
-        "name": "gated",
-        "dataset": {"rows": ROWS},
-        "targets": [{"kind": "recorded", "column": "topic"}],
-        "evaluators": [{"use": "length_between", "args": {"most": 5}}],
-        "gates": [{"name": "release", "non_inferiority": {"length_between": 0.1}}],
-    }
-    with pytest.raises(InputError, match="baseline"):
-        gate(ExperimentSpec.model_validate(fields))
-    assert noted == ["begun", "closed"]
-
-
-@pytest.mark.usefixtures("prefect_api")
-def test_a_gate_whose_checks_cannot_be_made_is_incomplete(noted: list[str], tmp_path: Path) -> None:
-    guard = {"name": "release", "non_inferiority": {"exact_match": 0.05}}
-    spec = ExperimentSpec.model_validate(gated(tmp_path, [guard], old=drawn(20, 0.8), new=drawn(20, 0.8)))
-    with pytest.raises(IncompleteError, match=r"^no checks$") as caught:
-        gate(spec)
-    assert (caught.value.decisions, noted) == ((), ["begun", "awaited", "closed"])
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_no_process(
-    tmp_path: Path, prefect_environment: dict[str, str], number: signal.Signals
-) -> None:
+def test_a_signal_leaves_no_process(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     with serving(Endpoint()) as endpoint:
         command = start(
             tmp_path, prefect_environment, tmp_path / "s", "run", str(write_spec(tmp_path, endpoint.base_url))
         )
         child = child_of(command)
-        command.send_signal(number)
+        command.send_signal(signal.SIGTERM)
         output, _ = command.communicate(timeout=60)
     assert (command.returncode, output.decode()) == (130, "evalflows: stopped; `evalflows resume killed` continues\n")
     assert not Path(f"/proc/{child}").exists()

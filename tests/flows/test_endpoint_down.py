@@ -2,8 +2,11 @@
 
 import pytest
 from catalog_rows import one, rows
-from endpoint import Endpoint, Reply, Request, error, serving
+from endpoint import Endpoint, Reply, Request, completion, error, serving
 from failing_service import WINDOW, WORKERS, N, Service, chat, complete, connection, incomplete, spec
+
+from evalflows import run
+from evalflows.llm import limiter
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
@@ -12,11 +15,10 @@ pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk_size", [N, N // 10])
-def test_a_judge_failing_half_way_stops_being_called_and_a_resume_pays_only_for_the_rest(chunk_size: int) -> None:
+def test_a_judge_failing_half_way_stops_being_called_and_a_resume_pays_only_for_the_rest() -> None:
     service = Service(breaks_after=N // 2)
     with serving(Endpoint(latency_s=0.002, answer=service)) as endpoint:
-        asked = spec({"judge": connection(endpoint)}, chunk_size=chunk_size)
+        asked = spec({"judge": connection(endpoint)}, chunk_size=N // 10)
         reason = incomplete(asked)
         assert endpoint.calls <= N // 2 + WINDOW // 2 + 1 + WORKERS, "once it is found down, it is asked no more"
         scored, not_attempted = (
@@ -57,18 +59,6 @@ def test_the_fallback_judges_when_the_judge_is_down() -> None:
         ("right", "scored", "fallback judges:says_correct", "spare-1", N // 2, N // 2),
         ("right", "scored", None, "m-1", N // 2, N // 2),
     ]
-
-
-@pytest.mark.slow
-def test_a_fallback_may_be_a_rule_without_a_model() -> None:
-    judge = {"use": "judges:says_correct", "connection": "judge", "fallback": {"use": "contains"}}
-    with serving(Endpoint(answer=Service(breaks_after=0))) as endpoint:
-        complete(spec({"judge": connection(endpoint)}, evaluators=[judge]))
-    assert endpoint.calls <= WINDOW // 2 + WORKERS
-    assert rows(
-        """select metric, status, decided_by, judge_model, value, count(*) from scores
-           where evaluator = 'says_correct' group by all"""
-    ) == [("says_correct", "scored", "fallback contains", None, 1.0, N)]
 
 
 def test_a_failing_fallback_is_reported_with_its_judge() -> None:
@@ -117,5 +107,48 @@ def test_a_target_that_is_down_is_not_called_for_every_example() -> None:
         calls = endpoint.calls
         complete(asked)
     assert endpoint.calls == calls + N
+    assert rows("select status, count(*) from outputs group by 1") == [("ok", N)]
+    assert rows("select status, count(*) from scores where evaluator = 'contains' group by 1") == [("scored", N)]
+
+
+@pytest.mark.slow
+def test_limiter_widths_are_stored_with_their_reasons() -> None:
+    with serving(Endpoint(latency_s=0.05, answer=Service())) as endpoint:
+        endpoint.cap = 25
+        run(spec({"judge": connection(endpoint, max_in_flight=64, attempts=8)}, **chat(), repetitions=4))
+    assert endpoint.refused > 0
+    assert rows("select distinct connection, experiment_id = (select experiment_id from experiments) from limits") == [
+        ("judge", True)
+    ]
+    found = rows("select reason, width, changed_at from limits order by changed_at")
+    assert found[0][:2] == ("began", limiter.FIRST_WIDTH)
+    assert {"began", "grown", "refused"} <= {reason for reason, _, _ in found}
+    assert all(1 <= width <= 64 for _, width, _ in found)
+
+
+@pytest.mark.slow
+def test_a_resume_repeats_only_rows_whose_key_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key is refused for three questions: too few to open the breaker."""
+    refused = {"q3", "q30", "q77"}
+    wrong = True
+
+    def answer(request: Request) -> Reply:
+        question = request["messages"][-1]["content"]
+        return error(401, "Incorrect API key provided") if wrong and question in refused else completion("x")
+
+    monkeypatch.setenv("ENDPOINT_KEY", "first-key")
+    with serving(Endpoint(answer=answer)) as endpoint:
+        asked = spec({"judge": connection(endpoint, api_key_env="ENDPOINT_KEY")}, **chat(), run_key=None)
+        run(asked)
+        assert endpoint.calls == N
+        wanted = [("failed", "authentication", 1, 3), ("ok", None, 1, N - 3)]
+        assert rows("select status, error_kind, attempts, count(*) from outputs group by all order by 1") == wanted
+        (group,) = one("select run_group from experiments")
+        wrong = False
+        monkeypatch.setenv("ENDPOINT_KEY", "second-key")
+        complete(asked, resume=group)
+    again = [request["messages"][-1]["content"] for request in endpoint.requests[N:]]
+    assert {*again} == refused and len(again) == 3
+    assert endpoint.keys[N:] == ["bearer second-key"] * 3
     assert rows("select status, count(*) from outputs group by 1") == [("ok", N)]
     assert rows("select status, count(*) from scores where evaluator = 'contains' group by 1") == [("scored", N)]

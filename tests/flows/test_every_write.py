@@ -17,7 +17,7 @@ from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import connect, manifests, parquet_files, spool
 
-pytestmark = [pytest.mark.usefixtures("prefect_api"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("prefect_api")
 
 ITEMS, IN_FLIGHT, TOTAL = 4, 2, 8
 
@@ -106,22 +106,24 @@ def fail_and_go_on(key: str, disk: Disk, endpoint: Endpoint, monkeypatch: pytest
     return disk.writes > disk.first_failed
 
 
-def test_a_disk_that_is_full_from_any_write_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "error"), [(2, errno.ENOSPC), (12, errno.EIO), (19, errno.EROFS)])
+def test_a_disk_that_fails_from_a_write_on(number: int, error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Endpoint()) as endpoint:
+        assert fail_and_go_on("some", Disk(number, error), endpoint, monkeypatch)
+    check_whole("some")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES])
+def test_a_disk_that_fails_from_any_write_on(error: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     with serving(Endpoint()) as endpoint:
         number = 0
         while True:
             monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / f"store{number}"))
-            if not fail_and_go_on(f"k{number}", Disk(number, errno.ENOSPC), endpoint, monkeypatch):
+            if not fail_and_go_on(f"k{number}", Disk(number, error), endpoint, monkeypatch):
                 break
             check_whole(f"k{number}")
             number += 1
     print(f"{number} writes")
     assert number > 20
-
-
-@pytest.mark.parametrize("error", [errno.EIO, errno.EACCES, errno.EROFS])
-@pytest.mark.parametrize("number", [0, 6, 13, 20])
-def test_other_errors_of_the_disk(error: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Endpoint()) as endpoint:
-        assert fail_and_go_on("other", Disk(number, error), endpoint, monkeypatch)
-    check_whole("other")

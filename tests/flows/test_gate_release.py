@@ -1,7 +1,6 @@
 """A release gate, from a spec to the decision: what passes, what fails, what cannot be told, what is refused."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,12 @@ import pytest
 from gated import drawn, fallen, gated
 
 from evalflows import approve, decide_again, decide_on, gate, run
-from evalflows.analysis.gates.kept_decision import keep_decision
 from evalflows.reports.decisions import Decision, decisions_named, decisions_of
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.errors import GateFailedError
 from evalflows.specs.gate import GateSpec
 from evalflows.store import connect
 from evalflows.store.parquet import Store
-from evalflows.store.records import DecisionRow
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -53,42 +50,6 @@ def test_a_planted_regression_of_ten_points_fails_the_flow_run(tmp_path: Path) -
     assert one.summary == ("exact_match is worse by more than 0.05: -0.100 [-0.133, -0.069], 400 pairs")
     assert rows("select conclusion, difference, round(minimum_detectable_effect, 3) from verdicts "
                 "where decision_id is not null") == [("worse", -0.1, 0.043)]  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_same_target_twice_passes(tmp_path: Path) -> None:
-    """The same answers, and answers that differ by chance alone."""
-    old = drawn(400, 0.8)
-    (one,) = decided(gated(tmp_path, [GUARD], old=old, new=old))
-    assert one.conclusion == "PASS"
-    assert one.notes == ["the answers are the same recorded ones on both sides"]
-    again = fallen(old, 0.02) | ~old & (drawn(400, 0.1, seed=4))
-    (one,) = decided(gated(tmp_path, [GUARD], old=old, new=again))
-    assert one.conclusion == "PASS"
-
-
-@pytest.mark.slow
-def test_of_eight_items_nothing_is_decided(tmp_path: Path) -> None:
-    for new in ([True] * 8, [False] * 8):
-        (one,) = decided(gated(tmp_path, [GUARD], old=[True] * 4 + [False] * 4, new=new))
-        assert one.conclusion == "NOT ENOUGH EVIDENCE"
-        assert "8 pairs, wanted at least 20" in one.summary
-
-
-@pytest.mark.slow
-def test_with_half_of_the_judgements_failed_nothing_is_decided(tmp_path: Path) -> None:
-    """The half that did not fail says that the candidate is far worse, or as good."""
-    old = drawn(200, 0.8)
-    for new, how in (
-        (fallen(old, 0.3), "could flip this"),
-        (old, "could flip this"),
-        (fallen(old, 0.1), "with a missing value"),
-    ):
-        fields = gated(tmp_path, [{"non_inferiority": {"half_fails": 0.05}}], old=old, new=new)
-        (one,) = decided(fields | {"evaluators": ["odd_evaluators:half_fails"]})
-        assert one.conclusion == "NOT ENOUGH EVIDENCE"
-        assert "100 pairs with a missing value" in one.summary
-        assert how in one.summary
 
 
 @pytest.mark.slow
@@ -167,13 +128,13 @@ def test_only_shared_examples_are_compared_and_that_is_said(tmp_path: Path) -> N
     approve(first)
     new = gated(tmp_path, [GUARD], v2=[*old, *([True] * 50)])
     new["dataset"]["rows"][0]["inputs"] = {"q": "Asked otherwise"}
+    new["dataset"]["rows"][1]["reference_outputs"] = {"a": "no"}
     (one,) = decided(new)
-    assert (one.n_shared, one.conclusion) == (119, "PASS")
-    assert one.notes == [
-        "different examples: only the 119 shared ones, with the same inputs and references, are compared; 50 are on "
-        "one side only, 1 have different inputs or references"
-    ]
-    assert rows("select n_pairs, difference from verdicts where decision_id is not null") == [(119, 0.0)]
+    assert (one.n_shared, one.conclusion) == (118, "PASS")
+    (note,) = one.notes
+    assert "the 118 shared ones" in note and "50 are on one side only, 2 have different inputs or references" in note
+    ((pairs, difference),) = rows("select n_pairs, difference from verdicts where decision_id is not null")
+    assert (pairs, difference) == (118, 0.0)
 
 
 @pytest.mark.slow
@@ -194,63 +155,6 @@ def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_gate_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[DecisionRow] = []
-    monkeypatch.setattr(
-        "evalflows.tasks.decide.keep_decision", lambda *given: kept.append(keep_decision(*given)) or kept[-1]
-    )
-    old = drawn(100, 0.8)
-    guard, goal = (
-        {"name": "non_inferiority", "non_inferiority": {"exact_match": 0.05}},
-        {"name": "superiority", "superiority": ["exact_match"]},
-    )
-    found = decided(gated(tmp_path, [guard, goal], old=old, new=fallen(old, 0.3)))
-    assert [one.decision_id for one in found] == [row.decision_id for row in kept]
-    assert [(one.gate, one.conclusion) for one in found] == [("non_inferiority", "FAIL"), ("superiority", "FAIL")]
-
-
-@pytest.mark.slow
-def test_two_candidates_with_the_same_figures_are_two_decisions(tmp_path: Path) -> None:
-    old = drawn(100, 0.8)
-    new = fallen(old, 0.3)
-    found = decided(gated(tmp_path, [GUARD], old=old, one=new, two=new))
-    assert [(each.candidate, each.conclusion) for each in found] == [("app-one", "FAIL"), ("app-two", "FAIL")]
-    again = decided(gated(tmp_path, [{"thresholds": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-1"})
-    once = decided(gated(tmp_path, [{"thresholds": {"exact_match": 0.9}}], one=new) | {"run_key": "pr-2"})
-    assert [each.conclusion for each in (*again, *once)] == ["FAIL", "FAIL"]
-
-
-@pytest.mark.slow
-def test_who_abstains_where_it_is_wrong_is_not_better_for_it(tmp_path: Path) -> None:
-    old = drawn(200, 0.75)
-    gates = [
-        {"name": "superiority", "superiority": ["some"]},
-        {"name": "non_inferiority", "non_inferiority": {"some": 0.05}},
-    ]
-    fields = gated(tmp_path, gates, old=old, new=["unsure" if not one else True for one in old])
-    fields["evaluators"] = ["odd_evaluators:some"]
-    goal, guard = decided(fields)
-    assert goal.conclusion == "NOT ENOUGH EVIDENCE"
-    n_missing = re.search(r"(\d+) pairs with a missing value", goal.summary)
-    assert n_missing is not None and 20 <= int(n_missing[1]) <= 50  # what it was sure of, it has judged
-    assert guard.conclusion == "PASS"  # the baseline is wrong there: it could not be worse
-    assert "with a missing value could not change that" in guard.summary
-
-
-@pytest.mark.slow
-def test_answers_that_were_held_against_other_references_are_not_compared(tmp_path: Path) -> None:
-    old = drawn(60, 0.8)
-    (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
-    approve(first)
-    fields = gated(tmp_path, [GUARD], v2=~old)
-    for row in fields["dataset"]["rows"]:
-        row["reference_outputs"] = {"a": "no"}
-    (one,) = decided(fields)
-    assert (one.conclusion, one.n_shared) == ("NOT ENOUGH EVIDENCE", 0)
-    assert "so nothing can be compared; 0 are on one side only, 60 have different inputs or references" in one.notes[0]
-
-
-@pytest.mark.slow
 def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Path) -> None:
     fields = gated(tmp_path, [{"non_inferiority": {"length": 2}}], old=[True] * 40, new=[True] * 40)
     fields["metrics"] = {"length": {"range": [0, 10], "higher_is_better": False}}
@@ -260,26 +164,6 @@ def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Pa
         path.write_text("\n".join(map(json.dumps, lines)))
     (one,) = decided(fields)
     assert one.conclusion == "FAIL"
-
-
-@pytest.mark.slow
-def test_an_unbounded_metric_without_variation_leaves_the_gate_open(tmp_path: Path) -> None:
-    fields = gated(tmp_path, [{"non_inferiority": {"points": 0.05}}], old=[True] * 40, new=[False] * 40)
-    fields["evaluators"] = ["odd_evaluators:points"]
-    (one,) = decided(fields)
-    assert (one.conclusion, "no range is declared" in one.summary) == ("NOT ENOUGH EVIDENCE", True)
-
-
-@pytest.mark.slow
-def test_a_margin_as_wide_as_the_metric_is_no_guard(tmp_path: Path) -> None:
-    (one,) = decided(gated(tmp_path, [{"non_inferiority": {"exact_match": 5}}], old=[True] * 40, new=[False] * 40))
-    assert one.conclusion == "NOT ENOUGH EVIDENCE"
-    assert "as wide as the metric's range: no difference could exceed it" in one.summary
-    for wrong in (True, "much", None):
-        with pytest.raises(ValueError, match="non_inferiority"):
-            GateSpec.model_validate({"non_inferiority": {"exact_match": wrong}})
-    with pytest.raises(ValueError, match="superiority"):
-        GateSpec.model_validate({"superiority": [{"exact_match": 0.05}]})
 
 
 @pytest.mark.slow
@@ -316,12 +200,9 @@ def test_no_gate_decides_on_a_trial(tmp_path: Path) -> None:
     assert rows("select count(*) from decisions") == [(0,)]
 
 
-def test_a_spec_without_gates_is_no_gate(tmp_path: Path) -> None:
+def test_a_spec_without_gates_or_with_a_rule_on_what_nothing_gives_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got no gates"):
         gate(spec_of(gated(tmp_path, [], old=[True] * 3)))
-
-
-def test_a_rule_on_what_nothing_gives_is_refused(tmp_path: Path) -> None:
     gates = [{"non_inferiority": {"exact_mach": 0.1}}]
     with pytest.raises(InputError, match="gate 'release': no evaluator gives 'exact_mach', wanted one of exact_match"):
         gate(spec_of(gated(tmp_path, gates, old=[True] * 3, new=[True] * 3)))
@@ -334,10 +215,18 @@ def test_a_floor_may_be_on_a_metric_of_all_answers_at_once(tmp_path: Path) -> No
         fields = gated(tmp_path, [{"thresholds": {"right": floor}}], new=old)
         (one,) = decided(fields | {"summary_evaluators": [{"use": "odd_evaluators:right"}]})
         assert (one.conclusion, "0.800, 100 answers" in one.summary) == (said, True)
-    fields = gated(tmp_path, [{"confident_thresholds": {"right": 0.1}}], new=old)
-    (one,) = decided(fields | {"summary_evaluators": [{"use": "odd_evaluators:right"}]})
-    assert one.conclusion == "NOT ENOUGH EVIDENCE"
-    assert "one number without an interval: wanted under thresholds" in one.summary
+
+
+@pytest.mark.slow
+def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> None:
+    why = {
+        "manner": "it has labels, which are not averaged",
+        "mixed": "15 examples, wanted at least 20 to decide: 0.500, 15 examples",
+        "gone": "no evaluator gives it",
+    }
+    fields = gated(tmp_path, [{"thresholds": dict.fromkeys(why, 0.5)}], new=[True] * 30)
+    (one,) = decided(fields | {"evaluators": ["odd_evaluators:manner", "odd_evaluators:mixed"]})
+    assert {rule["metric"]: rule["text"].partition(": ")[2] for rule in one.rules} == why
 
 
 @pytest.mark.slow
@@ -352,24 +241,3 @@ def test_the_interval_decides_and_not_the_mean_where_clusters_answer_alike(tmp_p
     (together,) = decided(fields)
     assert (alone.conclusion, together.conclusion) == ("FAIL", "NOT ENOUGH EVIDENCE")
     assert "40 clusters" in together.summary
-
-
-@pytest.mark.slow
-def test_repetitions_are_averaged_within_an_example(tmp_path: Path) -> None:
-    old = drawn(100, 0.7)
-    fields = gated(tmp_path, [GUARD], old=old, new=old) | {"repetitions": 3}
-    (one,) = decided(fields)
-    assert one.conclusion == "PASS"
-    assert "100 pairs" in one.summary
-
-
-@pytest.mark.slow
-def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> None:
-    why = {
-        "manner": "it has labels, which are not averaged",
-        "mixed": "15 examples, wanted at least 20 to decide: 0.500, 15 examples",
-        "gone": "no evaluator gives it",
-    }
-    fields = gated(tmp_path, [{"thresholds": dict.fromkeys(why, 0.5)}], new=[True] * 30)
-    (one,) = decided(fields | {"evaluators": ["odd_evaluators:manner", "odd_evaluators:mixed"]})
-    assert {rule["metric"]: rule["text"].partition(": ")[2] for rule in one.rules} == why

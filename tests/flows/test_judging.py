@@ -41,11 +41,27 @@ def rows(query: str) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
+MOCK = {"connection": "mock"}
+
+
+def connected(endpoint: Endpoint) -> dict[str, Any]:
+    return {"connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}}
+
+
+CONFIGS = {
+    "c-stars": {"name": "stars", "data_type": "NUMERIC", "min_value": 1, "max_value": 5},
+    "c-tone": {"data_type": "CATEGORICAL", "categories": [{"label": "warm", "value": 1}, "cold"]},
+}
+
+
 @pytest.mark.slow
 def test_evaluators_that_misbehave_have_a_row_with_an_error_each_and_harm_no_other() -> None:
     bad = ["raises", "nan", "too_high", "writes"]
-    judged(*[f"odd_evaluators:{name}" for name in bad], "exact_match", metrics={"too_high": {"range": [0, 1]}})
-    found = rows("select metric, status, value, any_value(error_kind), min(error), count(*) from scores group by all")
+    others = [f"odd_evaluators:{name}" for name in ("turns", "configured", "tone", "harm")]
+    metrics = {"too_high": {"range": [0, 1]}}
+    judged(*[f"odd_evaluators:{name}" for name in bad], "exact_match", *others, metrics=metrics, score_configs=CONFIGS)
+    found = rows("""select metric, status, value, any_value(error_kind), min(error), count(*) from scores
+                    where evaluator in ('raises', 'nan', 'too_high', 'writes', 'exact_match') group by all""")
     assert {row[0]: (*row[1:4], row[4] and without_places(row[4]), row[5]) for row in found} == {
         "raises": ("failed", None, "raised", "RuntimeError: cannot judge Q0", 6),
         "nan": ("failed", None, "bad_return", "ValueError: returned nan, wanted a finite number, or None if the "
@@ -57,28 +73,55 @@ def test_evaluators_that_misbehave_have_a_row_with_an_error_each_and_harm_no_oth
     assert rows("select outputs->>'answer' from outputs order by example_id") == [(f"Q{i}",) for i in range(6)]
     assert rows("select inputs->>'question' from examples order by example_id") == [(f"q{i}",) for i in range(6)]
 
+    turns = rows("""select turn, avg(value), any_value(label), count(*) from scores
+                    where metric = 'turns' group by turn order by turn""")
+    assert turns == [(1, 1.0, None, 6), (2, 0.0, "bad", 6), (None, 0.5, None, 6)]
+    assert rows("select mean, scored from results where metric = 'turns'") == [(0.5, 6)], "turns stand beside the run"
+
+    failed = rows("""select evaluator, example_id, error from scores where status = 'failed'
+                     and evaluator in ('configured', 'tone') and (metric = 'stars' or evaluator = 'tone')""")
+    assert sorted(failed) == [
+        ("configured", "e1", "ValueError: stars: got 9, wanted 1 to 5"),
+        ("tone", "e2", "ValueError: tone: got 'sour', wanted one of warm, cold"),
+    ], "a score that names a config is held to it"
+    shares = rows("""select label, n from label_shares where evaluator_version in
+                     (select evaluator_version from scores where evaluator = 'tone') order by label""")
+    assert shares == [("cold", 1), ("warm", 4)], "counted, never averaged"
+    assert rows("select count(*) from scores where data_type = 'CATEGORICAL' and value is not null") == [(0,)]
+    ((spec,),) = rows("select spec from experiments")
+    assert json.loads(spec)["metrics"]["harm"]["higher_is_better"] is False, "as the evaluator declares it"
+
 
 @pytest.mark.slow
-def test_an_evaluator_that_hangs_is_ended_and_the_run_goes_on() -> None:
-    names = ["sleeps", "backtracks", "waits"]
-    judged(*[{"use": f"odd_evaluators:{name}", "timeout_s": 1.0} for name in names], "exact_match")
-    n_missing = (
-        "select metric, example_id, error_kind, error, status from scores where status <> 'scored' order by metric"
+def test_an_evaluator_that_hangs_is_ended_or_left_behind_and_the_run_goes_on() -> None:
+    names = ["backtracks", "sleeps", "stubborn", "waits"]
+    judged(
+        *[{"use": f"odd_evaluators:{name}", "timeout_s": 1.0} for name in names], "exact_match", "odd_evaluators:tone"
+    )
+    query = (
+        "select metric, example_id, error_kind, error, status from scores where status <> 'scored' and {} order by 1"
     )
     error = "took longer than 1 s and was stopped"
-    assert rows(n_missing) == [(name, "e1", "too_slow", error, "failed") for name in sorted(names)]
-    assert rows("select count(*) from scores where status = 'scored' and value = 1") == [(3 * 5 + 6,)]
+    found = rows(query.format("metric not in ('tone', 'stubborn')"))
+    assert found == [(name, "e1", "too_slow", error, "failed") for name in names if name != "stubborn"]
+    stubborn = rows(query.format("metric = 'stubborn'"))
+    assert [one[1:3] for one in stubborn] == [("e1", "too_slow")]
+    assert rows("select count(*) from scores where status = 'scored' and value = 1") == [(4 * 5 + 6,)]
+    unknown = "ValueError: config_id 'c-tone': wanted one of score_configs: none"
+    assert rows("select distinct error from scores where metric = 'tone'") == [(unknown,)]
 
 
 @pytest.mark.slow
-def test_what_a_plain_function_with_a_time_limit_asks_a_model_is_paid_and_kept_once() -> None:
+def test_what_plain_functions_ask_a_model_is_paid_and_kept_once() -> None:
+    """One in a process of its own, for its time limit, and one that judges all answers at once."""
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
-        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
-        spec = {"use": "odd_evaluators:asks", "timeout_s": 5, "connection": "mock"}
-        judged(spec, connections=connections)
-    assert endpoint.calls == 6
-    found = rows("select sum(calls), sum(tokens_in), min(value), any_value(judge_model) from scores")
-    assert found == [(6, 60, 1, "mock-1")]
+        asks = {"use": "odd_evaluators:asks", "timeout_s": 5, **MOCK}
+        overall = {"use": "odd_evaluators:overall", **MOCK}
+        judged(asks, summary_evaluators=[overall], **connected(endpoint))
+    assert endpoint.calls == 7
+    found = rows("""select metric, subject_kind, sum(calls), sum(tokens_in), min(value), any_value(judge_model)
+                    from scores where metric in ('asks', 'overall') group by all order by 1""")
+    assert found == [("asks", "run", 6, 60, 1, "mock-1"), ("overall", "experiment", 1, 10, 1, "mock-1")]
 
 
 TIERS = {
@@ -92,30 +135,47 @@ TIERS = {
 }
 
 
+@pytest.mark.slow
 def test_each_tier_judges_what_those_before_it_left_open() -> None:
+    failing = {"name": "failing", "use": "cascade", "tiers": ["odd_evaluators:raises", "exact_match"]}
+    strict = {"use": "odd_evaluators:Strict", "name": "strict", "args": {"least": 3}}
     with serving(Endpoint(answer=lambda request: completion("CORRECT"))) as endpoint:
-        judged(TIERS, connections={"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}})
+        judged(TIERS, failing, strict, **connected(endpoint))
     assert endpoint.calls == 2, "the judge is asked only for what no rule has decided"
-    found = rows("select example_id, metric, value, decided_by, calls, evaluator from scores order by example_id")
+    found = rows("""select example_id, value, decided_by, calls, evaluator from scores
+                    where metric = 'right' order by example_id""")
     assert found == [
-        ("e0", "right", 1.0, "known", 0, "right"),
-        ("e1", "right", 0.0, "known", 0, "right"),
-        ("e2", "right", 1.0, "contains", 0, "right"),
-        ("e3", "right", 1.0, "contains", 0, "right"),
-        ("e4", "right", 1.0, "judge", 1, "right"),
-        ("e5", "right", 1.0, "judge", 1, "right"),
+        ("e0", 1.0, "known", 0, "right"),
+        ("e1", 0.0, "known", 0, "right"),
+        ("e2", 1.0, "contains", 0, "right"),
+        ("e3", 1.0, "contains", 0, "right"),
+        ("e4", 1.0, "judge", 1, "right"),
+        ("e5", 1.0, "judge", 1, "right"),
     ]
-
-
-def test_a_tier_that_fails_is_a_row_with_its_error_and_not_left_to_the_next() -> None:
-    judged({"name": "right", "use": "cascade", "tiers": ["odd_evaluators:raises", "exact_match"]})
-    status, error, decided_by = rows("select status, error, decided_by from scores order by example_id limit 1")[0]
+    query = "select status, error, decided_by from scores where evaluator = 'failing' order by example_id limit 1"
+    status, error, decided_by = rows(query)[0]
     assert (status, without_places(error), decided_by) == ("failed", "raises: RuntimeError: cannot judge Q0", None)
+    assert rows("select distinct value from scores where metric = 'strict'") == [(0.0,)], "made with its settings"
 
 
-def test_a_sample_is_drawn_alike_for_every_evaluator_and_says_its_rate() -> None:
-    judged({"use": "exact_match", "sample_rate": 0.5}, {"use": "contains", "sample_rate": 0.33, "name": "few"})
-    found = rows("select metric, status, sampling_rate, list(example_id order by example_id) from scores group by all")
+@pytest.mark.slow
+def test_samples_are_drawn_alike_say_their_rates_and_weigh() -> None:
+    """All of the 2 of high risk, of which 1 is right, and 1 in 4 of the others, all right: (1 + 4) / 6."""
+    composites = [
+        {"name": "whole", "weights": ["exact_match", "all"]},
+        {"name": "both", "weights": ["a", "b"]},
+    ]
+    by_risk = {"sample_by": "metadata.risk", "sample_rates": {"high": 1.0}, "sample_rate": 0.25}
+    judged(
+        {"use": "exact_match", "sample_rate": 0.5},
+        {"use": "contains", "sample_rate": 0.33, "name": "few"},
+        {"use": "contains", "name": "all"},
+        {"use": "odd_evaluators:two", "sample_rate": 0.5, "name": "two"},
+        {"use": "odd_evaluators:harm", **by_risk},
+        composites=composites,
+    )
+    found = rows("""select metric, status, sampling_rate, list(example_id order by example_id) from scores
+                    where metric in ('exact_match', 'few') group by all""")
     drawn = {(metric, status): examples for metric, status, _, examples in found}
     assert {metric: rate for metric, _, rate, _ in found} == {"exact_match": 0.5, "few": 2 / 6}
     assert {*drawn["few", "scored"]} < {*drawn["exact_match", "scored"]}
@@ -123,25 +183,21 @@ def test_a_sample_is_drawn_alike_for_every_evaluator_and_says_its_rate() -> None
     summary = rows("select metric, mean, scored, sampled_out, missing from results where metric = 'few'")
     assert summary == [("few", 1.0, 2, 4, 0)]
 
+    statuses = (
+        "select status, sampling_rate, count(*), sum(value) from scores where metric = '{}' group by all order by all"
+    )
+    whole = [row[:3] for row in rows(statuses.format("whole"))]
+    assert whole == [("sampled_out", 0.5, 3), ("scored", 0.5, 3)], "a composite of a sample is one of the sample"
+    both = {row[0]: row[2] for row in rows(statuses.format("both"))}
+    of_a = len(rows("select 1 from scores where metric = 'a' and status = 'scored'"))
+    assert both == {"sampled_out": 3, "scored": of_a} | ({"not_applicable": 1} if of_a == 2 else {})
 
-def test_where_some_are_drawn_more_often_the_mean_is_still_that_of_all() -> None:
-    """All of the 2 of high risk, of which 1 is right, and 1 in 4 of the others, all right: (1 + 4) / 6."""
-    by_risk = {"sample_by": "metadata.risk", "sample_rates": {"high": 1.0}, "sample_rate": 0.25}
-    judged({"use": "odd_evaluators:harm", **by_risk})
-    found = rows("select status, sampling_rate, count(*), sum(value) from scores group by all order by all")
-    assert found == [("sampled_out", 0.25, 3, None), ("scored", 0.25, 1, 0.0), ("scored", 1.0, 2, 1.0)]
-    ((mean, scored),) = rows("select mean, scored from results where metric = 'harm'")
-    assert (mean, scored) == (pytest.approx(1 / 6), 3)
-    ((estimate, method),) = rows("select mean, method from estimates where metric = 'harm'")
-    assert (estimate, method) == (pytest.approx(1 / 6), "skew-corrected t, weighted by inverse sampling probability")
-
-
-@pytest.mark.slow
-def test_a_composite_of_a_sampled_metric_is_that_of_the_sample() -> None:
-    composite = {"name": "whole", "weights": ["exact_match", "contains"]}
-    judged({"use": "exact_match", "sample_rate": 0.5}, "contains", composites=[composite])
-    found = rows("select status, sampling_rate, count(*) from scores where metric = 'whole' group by all order by all")
-    assert found == [("sampled_out", 0.5, 3), ("scored", 0.5, 3)]
+    harm = rows(statuses.format("harm"))
+    assert harm == [("sampled_out", 0.25, 3, None), ("scored", 0.25, 1, 0.0), ("scored", 1.0, 2, 1.0)]
+    assert rows("select mean, scored from results where metric = 'harm'") == [(pytest.approx(1 / 6), 3)]
+    ((estimate, low, high, reason),) = rows("select mean, ci_low, ci_high, reason from estimates where metric = 'harm'")
+    assert (estimate, low, high) == (pytest.approx(1 / 6), None, None)
+    assert reason == "1 sampled examples represent 4, wanted at least 20"
 
 
 def test_a_composite_of_samples_that_are_drawn_in_different_ways_is_refused() -> None:
@@ -149,42 +205,6 @@ def test_a_composite_of_samples_that_are_drawn_in_different_ways_is_refused() ->
     evaluators = [{"use": "exact_match", "sample_rate": 0.5}, {"use": "contains", "sample_rate": 0.5, "sample_seed": 1}]
     with pytest.raises(InputError, match="the samples of exact_match and contains are drawn in different ways"):
         judged(*evaluators, composites=[composite])
-
-
-@pytest.mark.slow
-def test_scores_of_turns_are_rows_beside_that_of_the_run() -> None:
-    judged("odd_evaluators:turns")
-    found = rows("select turn, avg(value), any_value(label), count(*) from scores group by turn order by turn")
-    assert found == [(1, 1.0, None, 6), (2, 0.0, "bad", 6), (None, 0.5, None, 6)]
-    assert rows("select mean, scored from results where metric = 'turns'") == [(0.5, 6)]
-
-
-CONFIGS = {
-    "c-stars": {"name": "stars", "data_type": "NUMERIC", "min_value": 1, "max_value": 5},
-    "c-tone": {"data_type": "CATEGORICAL", "categories": [{"label": "warm", "value": 1}, "cold"]},
-}
-
-
-@pytest.mark.slow
-def test_a_score_that_names_a_config_is_held_to_it() -> None:
-    judged("odd_evaluators:configured", "odd_evaluators:tone", score_configs=CONFIGS)
-    failed = rows("select evaluator, example_id, error from scores where status = 'failed' and metric <> 'tone' or "
-                  "(status = 'failed' and evaluator = 'tone') order by all")  # fmt: skip
-    assert failed == [
-        ("configured", "e1", "ValueError: stars: got 9, wanted 1 to 5"),
-        ("tone", "e2", "ValueError: tone: got 'sour', wanted one of warm, cold"),
-    ]
-    shares = rows("select label, n from label_shares where evaluator_version in (select evaluator_version from scores "
-                  "where evaluator = 'tone') order by label")  # fmt: skip
-    assert shares == [("cold", 1), ("warm", 4)], "counted, never averaged"
-    assert rows("select count(*) from scores where label is not null and value is not null") == [(0,)]
-
-
-@pytest.mark.slow
-def test_a_config_that_there_is_not_is_an_error_of_the_row() -> None:
-    judged("odd_evaluators:tone")
-    error = "ValueError: config_id 'c-tone': wanted one of score_configs: none"
-    assert rows("select distinct error from scores") == [(error,)]
 
 
 @pytest.mark.slow
@@ -215,7 +235,9 @@ COMPOSITES: list[dict[str, Any]] = [
 @pytest.mark.slow
 def test_composites_of_every_kind() -> None:
     harmless = {"use": "regex", "name": "harmless", "args": {"pattern": "^Q[^1]"}}
-    judged("exact_match", harmless, "odd_evaluators:harm", composites=COMPOSITES)
+    twice = [{"use": "odd_evaluators:same", "name": name, "args": {"value": v}} for name, v in (("x", 1), ("y", 0))]
+    unclear = {"name": "unclear", "weights": ["quality"]}
+    judged("exact_match", harmless, "odd_evaluators:harm", *twice, composites=[*COMPOSITES, unclear])
     made = ", ".join(f"'{composite['name']}'" for composite in COMPOSITES)
     found = rows("select metric, example_id = 'e1', any_value(value), count(*), any_value(comment) from scores "
                  f"where evaluator in ({made}) group by all order by all")  # fmt: skip
@@ -230,6 +252,9 @@ def test_composites_of_every_kind() -> None:
         ("mean", True, 0.75, 1, None),
         ("steep", False, 1.0, 5, None),
         ("steep", True, 0.0, 1, None),
+    ]
+    assert rows("select distinct status, error from scores where metric = 'unclear'") == [
+        ("failed", "quality is missing: x and y both return it")
     ]
 
 
@@ -259,90 +284,41 @@ def test_repeated_trials_are_metrics_of_their_own() -> None:
 
 
 @pytest.mark.slow
-def test_the_spec_that_is_kept_names_what_evaluators_declared() -> None:
-    judged("odd_evaluators:harm")
-    ((spec,),) = rows("select spec from experiments")
-    assert json.loads(spec)["metrics"]["harm"]["higher_is_better"] is False
-
-
-@pytest.mark.slow
-def test_a_plain_evaluator_of_the_whole_may_ask_a_model() -> None:
-    with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
-        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
-        judge = {"use": "odd_evaluators:overall", "connection": "mock"}
-        judged("exact_match", summary_evaluators=[judge], connections=connections)
-    found = rows("select subject_kind, value, calls from scores where metric = 'overall'")
-    assert found == [("experiment", 1.0, 1)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("first", "second"), [("down", "asks"), ("asks", "down"), ("down", "down"), ("asks", "asks")])
-def test_a_fallback_may_be_plain_or_async_whatever_the_first_is(first: str, second: str) -> None:
+def test_a_fallback_may_be_plain_or_async_whatever_the_first_is() -> None:
+    pairs = [(first, second) for first in ("down", "asks") for second in ("down", "asks")]
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
         dead = {"kind": "endpoint", "base_url": "http://127.0.0.1:9/v1", "model": "m", "attempts": 1}
         connections = {"dead": dead, "mock": dead | {"base_url": endpoint.base_url}}
-        fallback = {"use": f"odd_evaluators:{second}", "connection": "mock"}
-        judge = {"use": f"odd_evaluators:{first}", "name": "judge", "connection": "dead", "fallback": fallback}
-        judged(judge, connections=connections, chunk_retries=0)
-    found = rows("select distinct status, value, decided_by from scores")
-    assert found == [("scored", 1.0, f"fallback odd_evaluators:{second}")]
+        judges = [
+            {
+                "use": f"odd_evaluators:{first}",
+                "name": f"{first} {second}",
+                "connection": "dead",
+                "fallback": {"use": f"odd_evaluators:{second}", **MOCK},
+            }
+            for first, second in pairs
+        ]
+        judged(*judges, connections=connections, chunk_retries=0)
+    found = rows("select distinct evaluator, status, value, decided_by from scores")
+    assert {*found} == {(f"{a} {b}", "scored", 1.0, f"fallback odd_evaluators:{b}") for a, b in pairs}
 
 
-@pytest.mark.slow
-def test_an_async_evaluator_that_does_not_let_itself_be_ended_is_left_behind() -> None:
-    judged({"use": "odd_evaluators:stubborn", "timeout_s": 0.5})
-    found = rows("select status, error_kind, count(*) from scores group by all order by all")
-    assert found == [("failed", "too_slow", 1), ("scored", None, 5)]
-
-
-@pytest.mark.slow
-def test_a_composite_of_metrics_by_other_names_knows_what_became_of_their_evaluator() -> None:
-    composite = {"name": "both", "weights": ["a", "b"]}
-    judged({"use": "odd_evaluators:two", "sample_rate": 0.5, "name": "two"}, composites=[composite])
-    found = dict(rows("select status, count(*) from scores where metric = 'both' group by all"))
-    drawn = {example for (example,) in rows("select example_id from scores where metric = 'a' and status = 'scored'")}
-    assert found == {"sampled_out": 3, "scored": len(drawn)} | ({"not_applicable": 1} if len(drawn) == 2 else {})
-
-
-@pytest.mark.slow
-def test_a_metric_that_two_evaluators_give_is_not_weighed() -> None:
-    one, other = (
-        {"use": "odd_evaluators:same", "name": name, "args": {"value": v}} for name, v in (("x", 1), ("y", 0))
-    )
-    judged(one, other, composites=[{"name": "whole", "weights": ["quality"]}])
-    found = rows("select distinct status, error from scores where metric = 'whole'")
-    assert found == [("failed", "quality is missing: x and y both return it")]
-
-
-@pytest.mark.slow
-def test_a_class_of_ones_own_is_made_with_its_settings() -> None:
-    judged({"use": "odd_evaluators:Strict", "name": "strict", "args": {"least": 3}})
-    assert rows("select distinct metric, value from scores") == [("strict", 0.0)]
-    with pytest.raises(InputError, match="is a class that cannot be called"):
-        judged("odd_evaluators:NoFunction")
-    with pytest.raises(InputError, match="cannot be constructed with args: TypeError"):
-        judged({"use": "odd_evaluators:Strict", "args": {"most": 3}})
-
-
-MOCK = {"connection": "mock"}
-
-
-@pytest.mark.parametrize(
-    ("evaluator", "said"),
-    [
-        ({"use": "regex", "args": {"pattern": "("}}, "evaluator 'regex': pattern"),
-        ({"use": "tool_order", "args": {"mode": "strikt"}}, "evaluator 'tool_order': mode: got 'strikt'"),
-        ({"use": "rubric", **MOCK, "args": {"repeats": 0, "rubric": "Is it?"}}, "evaluator 'rubric': repeats: got 0"),
-        ({"use": "correctness", **MOCK, "args": {"temperature": -1}}, "'correctness': temperature: got -1"),
-        ({"use": "turn_errors", **MOCK, "args": {"early_weight": -1}}, "'turn_errors': early_weight: got -1"),
-        ({"use": "agent", "args": {"weights": {"argumens": 1}}}, "evaluator 'agent': weights"),
-    ],
-)  # fmt: skip
-def test_a_setting_that_cannot_be_used_is_told_before_anything_is_paid(evaluator: dict[str, Any], said: str) -> None:
+def test_a_setting_that_cannot_be_used_is_told_before_anything_is_paid() -> None:
     with serving(Endpoint()) as endpoint:
-        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
-        with pytest.raises(InputError, match=said):
-            judged(evaluator, connections=connections)
+        for evaluator, said in (
+            ({"use": "regex", "args": {"pattern": "("}}, "evaluator 'regex': pattern"),
+            ({"use": "tool_order", "args": {"mode": "strikt"}}, "evaluator 'tool_order': mode: got 'strikt'"),
+            ({"use": "rubric", **MOCK, "args": {"repeats": 0, "rubric": "Is it?"}}, "'rubric': repeats: got 0"),
+            ({"use": "correctness", **MOCK, "args": {"temperature": -1}}, "'correctness': temperature: got -1"),
+            ({"use": "turn_errors", **MOCK, "args": {"early_weight": -1}}, "'turn_errors': early_weight: got -1"),
+            ({"use": "agent", "args": {"weights": {"argumens": 1}}}, "evaluator 'agent': weights"),
+            ("odd_evaluators:NoFunction", "is a class that cannot be called"),
+            ({"use": "odd_evaluators:Strict", "args": {"most": 3}}, "cannot be constructed with args: TypeError"),
+        ):
+            with pytest.raises(InputError, match=said):
+                judged(evaluator, **connected(endpoint))
+        with pytest.raises(InputError, match="metrics: no evaluator gives 'exact_mach', wanted one of exact_match"):
+            judged("exact_match", metrics={"exact_mach": {"higher_is_better": False}})
     assert endpoint.calls == 0
 
 
@@ -351,21 +327,6 @@ def test_a_run_key_is_not_gone_on_with_by_another_sample() -> None:
     judged({"use": "exact_match", "sample_rate": 0.5}, run_key="nightly")
     with pytest.raises(InputError, match="then with evaluators exact_match@"):
         judged({"use": "exact_match", "sample_rate": 1.0}, run_key="nightly")
-
-
-def test_what_is_said_of_a_metric_that_there_is_not_is_a_slip() -> None:
-    with pytest.raises(InputError, match="metrics: no evaluator gives 'exact_mach', wanted one of exact_match"):
-        judged("exact_match", metrics={"exact_mach": {"higher_is_better": False}})
-
-
-@pytest.mark.slow
-def test_where_few_examples_stand_for_many_there_is_no_interval() -> None:
-    judged({"use": "exact_match", "sample_rate": 0.25, "sample_by": "metadata.risk", "sample_rates": {"high": 1.0}})
-    ((low, high, reason),) = rows("select ci_low, ci_high, reason from estimates where metric = 'exact_match'")
-    assert (low, high, reason) == (
-        *(None, None),
-        "1 sampled examples represent 4, wanted at least 20",
-    )
 
 
 @pytest.mark.slow

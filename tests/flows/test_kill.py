@@ -12,16 +12,16 @@ from trials import KILLS
 
 from evalflows.store import connect
 
-MANY = 2000
-"""Items of the run that is killed many times."""
 
-
-@pytest.mark.slow
-def test_killed_at_many_moments_and_resumed(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
-    total = MANY * PER_ITEM
-    moments = sorted(random.Random(7).sample(range(20, total - 20), KILLS))
+@pytest.mark.parametrize(
+    ("items", "kills"),
+    [pytest.param(ITEMS, 1, marks=pytest.mark.slow), pytest.param(2000, KILLS, marks=pytest.mark.soak)],
+)
+def test_killed_and_resumed(tmp_path: Path, prefect_environment: dict[str, str], items: int, kills: int) -> None:
+    total = items * PER_ITEM
+    moments = sorted(random.Random(7).sample(range(20, total - 20), kills))
     with serving(Endpoint(latency_s=0.02)) as endpoint:
-        spec = write_spec(tmp_path, endpoint.base_url, MANY)
+        spec = write_spec(tmp_path, endpoint.base_url, items)
         process = start(tmp_path, prefect_environment, tmp_path / "killed", "run", str(spec))
         for moment in moments:
             when_called(process, endpoint, moment)
@@ -35,10 +35,10 @@ def test_killed_at_many_moments_and_resumed(tmp_path: Path, prefect_environment:
 
     killed, unbroken = rows_of(tmp_path / "killed"), rows_of(tmp_path / "unbroken")
     assert killed == unbroken
-    assert len(killed) == MANY * 2  # a row for each example and metric
-    assert len({(row[0], row[2]) for row in killed}) == MANY * 2
+    assert len(killed) == items * 2  # a row for each example and metric
+    assert len({(row[0], row[2]) for row in killed}) == items * 2
     print(f"killed at calls {moments}: the endpoint saw {seen} calls for {total}, {repeated} of them again")
-    assert repeated <= KILLS * IN_FLIGHT
+    assert repeated <= kills * IN_FLIGHT
     assert seen - repeated == total
     with connect(tmp_path / "killed") as catalog:
         assert catalog.execute(
@@ -47,8 +47,10 @@ def test_killed_at_many_moments_and_resumed(tmp_path: Path, prefect_environment:
     assert not list((tmp_path / "killed-spool").rglob("*.jsonl"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), pytest.param(signal.SIGTERM, marks=pytest.mark.soak)],
+)
 def test_stopped_by_a_signal_and_resumed(
     tmp_path: Path, prefect_environment: dict[str, str], number: signal.Signals
 ) -> None:
@@ -69,7 +71,7 @@ def test_stopped_by_a_signal_and_resumed(
     assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_further_signals_end_it_at_once_without_a_traceback(
     tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:

@@ -71,12 +71,6 @@ def test_a_failed_row_leaves_its_pair_out_of_measures_and_of_metrics_that_declar
     assert f"{N} of {N} values of silent are missing in brief" in shown
 
 
-def test_other_metrics_without_a_range_stay_open_by_default() -> None:
-    compared({"length": {"missing": "worst"}})
-    found = rows("select metric, conclusion, reason_code from verdicts where metric in ('chars', 'length') order by 1")
-    assert found == [(name, "not_enough_evidence", "missing_unbounded") for name in ("chars", "length")]
-
-
 @pytest.mark.slow
 def test_failed_answers_have_no_measure_that_no_answer_has() -> None:
     ids = [f"q{i}" for i in range(N)]

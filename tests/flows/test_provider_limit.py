@@ -18,7 +18,7 @@ from evalflows.specs.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
-CAP, ITEMS = 20, 300
+CAP, ITEMS = 20, 100
 
 
 def spec(endpoint: Endpoint, name: str, limit: str) -> dict[str, object]:
@@ -31,7 +31,7 @@ def spec(endpoint: Endpoint, name: str, limit: str) -> dict[str, object]:
         "targets": [{"kind": "chat", "connection": "mock"}],
         "evaluators": [judge],
         "connections": {"mock": connection},
-        "chunk_size": 60,
+        "chunk_size": 25,
     }
 
 
@@ -47,7 +47,7 @@ def create(name: str, slots: int) -> None:
         client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=slots))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_runs_in_two_processes_never_have_more_calls_under_way_than_the_limit(
     tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:

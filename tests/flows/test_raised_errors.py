@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from catalog_rows import rows
 from click.testing import CliRunner
-from endpoint import Endpoint, completion, serving
 
 from evalflows import evaluate
 from evalflows.cli.main import cli
@@ -22,7 +21,6 @@ from evalflows.specs import IncompleteError, InputError
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 ROWS = [{"inputs": {"question": f"q{i}"}} for i in range(3)]
-CHAT = {"kind": "chat", "connection": "mock", "user": "{question}"}
 
 
 def broken(question: str) -> str:
@@ -96,23 +94,6 @@ def test_a_row_has_the_users_place_and_their_frames_with_the_source() -> None:
     assert '\n        return float(outputs["missing"])\n' in shown
 
 
-@pytest.mark.slow
-def test_a_budget_that_ends_and_an_endpoint_that_is_down_are_one_exception_each(
-    logged: list[logging.LogRecord],
-) -> None:
-    with serving(Endpoint(answer=lambda _: completion("fine"))) as endpoint:
-        connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "attempts": 1}
-        settings: dict[str, Any] = {"connections": {"mock": connection}, "chunk_retry_delay_s": 0.05}
-        with pytest.raises(IncompleteError, match="the budget is spent") as spent:
-            evaluate(CHAT, ROWS, max_calls=1, **settings)
-    with pytest.raises(IncompleteError, match="Connect call failed") as down:
-        evaluate(CHAT, [{"inputs": {"question": "another"}}], **settings)
-    for error in (spent.value, down.value):
-        assert printed(error).count("Traceback") == 1
-        assert "prefect" not in printed(error)
-    assert [record.getMessage() for record in logged if record.levelno >= logging.ERROR] == []
-
-
 def test_a_module_that_cannot_be_imported_is_shown_with_its_own_line_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,15 +106,6 @@ def test_a_module_that_cannot_be_imported_is_shown_with_its_own_line_only(
     text = printed(caught.value)
     assert "importlib" not in text
     assert "    y = x / 0\n" in text
-
-
-def test_a_wrong_setting_is_one_exception_without_that_of_pydantic() -> None:
-    with pytest.raises(InputError) as caught:
-        evaluate(fine, ROWS, nonsense=1)
-    assert "ValidationError" not in printed(caught.value)
-    with pytest.raises(InputError) as caught:
-        evaluate(fine, ROWS, nonsense=1, repetition=2)
-    assert "repetition" in printed(caught.value), "what the message only counts is not lost"
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ def failing_once(request: Request) -> Reply:
     return echo(request)
 
 
+@pytest.mark.slow
 def test_a_failed_row_is_named_while_it_waits_and_is_tried_again_soon() -> None:
     failing_once.asked = False  # type: ignore[attr-defined]
     seen: list[Progress] = []
@@ -52,12 +53,12 @@ def test_a_failed_row_is_named_while_it_waits_and_is_tried_again_soon() -> None:
 @pytest.mark.slow
 def test_a_retry_waits_for_the_pause_of_an_open_breaker() -> None:
     """A service that is down for a second is asked again when its breaker admits an item, not before."""
-    up_at = time.monotonic() + 5.0
+    up_at = time.monotonic() + 1.5
 
     def answer(request: Request) -> Reply:
         return error(500, "down") if time.monotonic() < up_at else echo(request)
 
     with serving(Endpoint(answer=answer)) as endpoint:
-        settings = {"breaker_window": 4, "breaker_pause_s": 4.0, "chunk_retry_delay_s": 0.01}
+        settings = {"breaker_window": 4, "breaker_pause_s": 1.0, "chunk_retry_delay_s": 0.01}
         run(spec(endpoint, max_concurrency=1, **settings))
     assert one("select count(*) filter (status = 'ok') from outputs") == (N,)

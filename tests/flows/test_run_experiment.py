@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from endpoint import Endpoint, completion, error, serving
-from user_places import without_places
 
 from evalflows import evaluate, run
-from evalflows.specs import ExperimentSpec, IncompleteError, InputError
+from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -44,28 +43,23 @@ def statuses(table: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_every_answer_is_judged_and_sealed() -> None:
+def test_every_answer_is_judged_and_sealed_and_a_second_run_finds_its_calls_in_the_ledger() -> None:
     with serving(Endpoint()) as endpoint:
-        (identity,) = run(chat_spec(endpoint))
-    assert endpoint.calls == 12
-    assert statuses("outputs") == {"ok": 6}
-    assert statuses("scores") == {"scored": 12}
-    assert all(Store().is_sealed(table, identity) for table in ("outputs", "scores", "calls", "experiments"))
-    assert one("select state, calls, calls_cached, tokens_in, tokens_out, cost_usd from experiments") == (
-        *("completed", 12, 0),
-        *(120, 60, None),  # no price, hence no cost
-    )
-
-
-@pytest.mark.slow
-def test_two_runs_of_one_spec_are_two_experiments() -> None:
-    with serving(Endpoint()) as endpoint:
-        spec = chat_spec(endpoint)
-        first, second = run(spec)[0], run(spec)[0]
+        spec = chat_spec(endpoint, metadata={"since": date(2026, 1, 2)})
+        (first,) = run(spec)
+        assert endpoint.calls == 12
+        assert statuses("outputs") == {"ok": 6}
+        assert statuses("scores") == {"scored": 12}
+        assert all(Store().is_sealed(table, first) for table in ("outputs", "scores", "calls", "experiments"))
+        query = (
+            "select state, calls, calls_cached, tokens_in, tokens_out, cost_usd, metadata ->> 'since' from experiments"
+        )
+        assert one(query) == ("completed", 12, 0, 120, 60, None, "2026-01-02")  # no price, hence no cost
+        (second,) = run(spec)
     assert first < second, "ids sort by time"
     assert one("select count(*), count(distinct run_group) from experiments") == (2, 2)
     assert one("select count(*) from snapshots") == (1,)
-    assert endpoint.calls == 12, "the same calls are found in the ledger"
+    assert endpoint.calls == 12
     assert one("select calls, calls_cached, cost_usd from experiments where experiment_id = ?", second) == (0, 12, 0.0)
 
 
@@ -73,20 +67,10 @@ def test_two_runs_of_one_spec_are_two_experiments() -> None:
 def test_a_fresh_run_pays_anew_but_not_twice() -> None:
     with serving(Endpoint()) as endpoint:
         run(chat_spec(endpoint))
-        run(chat_spec(endpoint, use_cache=False, run_key="fresh"))
-        run(chat_spec(endpoint, use_cache=False, run_key="fresh"))
+        fresh = chat_spec(endpoint, use_cache=False, run_key="fresh")
+        assert run(fresh) == run(fresh), "the same run key is one experiment"
     assert endpoint.calls == 24
-
-
-@pytest.mark.slow
-def test_the_same_run_key_is_one_experiment_and_makes_no_call() -> None:
-    with serving(Endpoint()) as endpoint:
-        spec = chat_spec(endpoint, run_key="nightly", use_cache=False)
-        first = run(spec)
-        calls = endpoint.calls
-        assert run(spec) == first
-    assert endpoint.calls == calls == 12
-    assert one("select count(*) from experiments") == (1,)
+    assert one("select count(*) from experiments") == (2,)
 
 
 def test_a_run_key_does_not_continue_what_was_made_from_something_else() -> None:
@@ -103,52 +87,16 @@ def test_a_run_key_does_not_continue_what_was_made_from_something_else() -> None
 
 
 @pytest.mark.slow
-def test_each_target_is_an_experiment_of_one_group() -> None:
-    with serving(Endpoint()) as endpoint:
-        targets = [
-            {"kind": "chat", "connection": "mock", "user": f"{{question}} {n}", "name": n} for n in ("terse", "long")
-        ]
-        identities = run(chat_spec(endpoint, targets=targets))
-    with connect() as catalog:
-        rows = catalog.execute("select experiment_id, name, run_group from experiments order by name desc").fetchall()
-    assert [(row[0], row[1]) for row in rows] == list(zip(identities, ("chat-terse", "chat-long"), strict=True))
-    assert len({row[2] for row in rows}) == 1
-
-
-def test_repetitions_are_asked_apart() -> None:
-    seen: list[int] = []
-
-    def target(question: str) -> str:
-        seen.append(1)
-        return question.upper()
-
-    result = evaluate(target, ROWS, ["exact_match"], num_repetitions=3)
-    assert len(seen) == len(result) == 18
-    assert result.scores("exact_match") == [1.0] * 18
-    assert one("select count(distinct (example_id, repetition)), count(distinct run_id) from outputs") == (18, 18)
-
-
-@pytest.mark.slow
-def test_a_chunk_is_run_again_for_the_rows_that_failed_for_now() -> None:
-    with serving(Endpoint()) as endpoint:
-        endpoint.faults.extend([error(500, "down"), error(429, "slow down"), error(503, "down")])
-        run(chat_spec(endpoint))
-    assert endpoint.calls == 15, "three faults, and only those rows again"
-    assert statuses("outputs") == {"ok": 6}
-    assert statuses("scores") == {"scored": 12}
-
-
-@pytest.mark.slow
-def test_a_judge_that_fails_for_now_is_asked_again_and_the_target_is_not() -> None:
-    failing = iter([True, True])
+def test_what_failed_for_now_is_asked_again_and_nothing_else() -> None:
+    failing = {"target": iter([error(500, "down"), error(429, "slow down")]), "judge": iter([error(503, "down")] * 2)}
 
     def answer(request: dict[str, Any]) -> Any:
-        judge = "CORRECT" in json.dumps(request)
-        return error(500, "down") if judge and next(failing, False) else completion("CORRECT")
+        return next(failing["judge" if "CORRECT" in json.dumps(request) else "target"], completion("CORRECT"))
 
     with serving(Endpoint(answer=answer)) as endpoint:
         run(chat_spec(endpoint))
-    assert endpoint.calls == 14
+    assert endpoint.calls == 12 + 4, "only the rows that failed, once more"
+    assert statuses("outputs") == {"ok": 6}
     assert statuses("scores") == {"scored": 12}
 
 
@@ -194,52 +142,30 @@ def test_a_final_failure_is_not_tried_again() -> None:
 
 
 @pytest.mark.slow
-def test_an_evaluator_that_raises_leaves_the_others_unharmed() -> None:
-    def raises(outputs: dict[str, Any]) -> bool:
-        raise ZeroDivisionError("on purpose")
+def test_metrics_of_one_evaluator_have_a_row_each_and_composites_see_those_of_others_in_every_repetition() -> None:
+    seen: list[str] = []
 
-    def nan(outputs: dict[str, Any]) -> float:
-        return float("nan")
+    def target(question: str) -> Any:
+        seen.append(question)
+        return {question} if question == "q0" else question.upper()  # a set, which JSON cannot hold
 
-    def spoils(inputs: dict[str, Any], outputs: dict[str, Any]) -> bool:
-        inputs.clear()
-        outputs.clear()
-        return True
-
-    result = evaluate(lambda question: question.upper(), ROWS, [raises, nan, spoils, "exact_match"])
-    assert result.scores("raises") == result.scores("nan") == [None] * 6
-    assert result.scores("spoils") == result.scores("exact_match") == [1.0] * 6
-    error, count = one("select any_value(error), count(*) from scores where metric = 'raises'")
-    assert (without_places(error), count) == ("ZeroDivisionError: on purpose", 6)
-    assert one("select any_value(error_kind), count(value) from scores where metric = 'nan'") == ("bad_return", 0)
-
-
-@pytest.mark.slow
-def test_several_metrics_of_one_evaluator_have_a_row_each_also_where_it_failed() -> None:
     def two(outputs: dict[str, Any]) -> dict[str, Any]:
         if outputs["output"] == "Q3":
             raise ValueError("not this one")
         return {"results": [{"key": "a", "score": 1}, {"key": "b", "score": 0.5}]}
 
-    result = evaluate(lambda question: question.upper(), ROWS, [two])
-    assert result.scores("a") == [1.0, 1.0, 1.0, None, 1.0, 1.0]
-    assert result.scores("b") == [0.5, 0.5, 0.5, None, 0.5, 0.5]
-    with connect() as catalog:
-        assert catalog.execute(
-            "select metric, scored, missing from metric_summary where evaluator <> 'measured' order by 1"
-        ).fetchall() == [
-            ("a", 5, 1),
-            ("b", 5, 1),
-        ]
-
-
-@pytest.mark.slow
-def test_a_composite_sees_the_scores_of_the_others() -> None:
     def both(scores: Any) -> float:
         return float(scores["exact_match"].value + scores["contains"].value) / 2
 
-    result = evaluate(lambda question: question.upper(), ROWS, [both, "exact_match", "contains"])
-    assert result.scores("both") == [1.0] * 6
+    result = evaluate(target, ROWS, [two, both, "exact_match", "contains"], num_repetitions=2)
+    assert sorted(seen) == sorted(2 * [f"q{i}" for i in range(6)])
+    assert one("select count(distinct (example_id, repetition)), count(distinct run_id) from outputs") == (12, 12)
+    assert one("select any_value(error_kind), count(*) from outputs where status = 'failed'") == ("bad_return", 2)
+    assert sorted(map(str, result.scores("a"))) == sorted(map(str, 2 * [None, 1.0, 1.0, None, 1.0, 1.0]))
+    assert {*result.scores("both")} == {None, 1.0}
+    with connect() as catalog:
+        query = "select metric, scored, missing from metric_summary where metric in ('a', 'b', 'both') order by 1"
+        assert catalog.execute(query).fetchall() == [("a", 8, 4), ("b", 8, 4), ("both", 10, 2)]
 
 
 @pytest.mark.slow
@@ -265,50 +191,6 @@ def test_async_targets_and_evaluators_run_at_once_up_to_the_limit() -> None:
     assert result.scores("polite") == ["no"] + ["yes"] * 5
     with connect() as catalog:
         assert catalog.execute("select label, n from label_shares order by n").fetchall() == [("no", 1), ("yes", 5)]
-
-
-@pytest.mark.slow
-def test_a_plain_judge_may_ask_a_model_too() -> None:
-    def judge(outputs: dict[str, Any], complete: Any) -> bool:
-        return bool(complete(f"CORRECT or INCORRECT: {outputs}").text)
-
-    with serving(Endpoint()) as endpoint:
-        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
-        from evalflows.specs.reference import refer
-
-        result = evaluate(
-            lambda question: question,
-            ROWS,
-            [{"use": refer(judge), "name": "judge", "connection": "mock"}],
-            connections=connections,
-        )
-    assert result.scores("judge") == [1.0] * 6
-    assert endpoint.calls == 6
-    assert one("select any_value(judge_model), sum(calls), sum(tokens_in) from scores") == ("mock-1", 6, 60)
-
-
-@pytest.mark.slow
-def test_metadata_may_hold_a_date_as_yaml_reads_it() -> None:
-    with serving(Endpoint()) as endpoint:
-        run(chat_spec(endpoint, metadata={"since": date(2026, 1, 2)}))
-    assert one("select metadata ->> 'since' from experiments") == ("2026-01-02",)
-
-
-@pytest.mark.slow
-def test_outputs_that_json_cannot_hold_are_a_failed_row() -> None:
-    result = evaluate(lambda question: {question} if question == "q0" else question, ROWS[:2], ["contains"])
-    assert [item.output.status for item in result] == ["failed", "ok"]
-    assert one("select error_kind from outputs where status = 'failed'") == ("bad_return",)
-
-
-@pytest.mark.slow
-def test_an_experiment_without_one_answer_is_not_passed_off_as_done() -> None:
-    def down(question: str) -> str:
-        raise ConnectionError("down")
-
-    with pytest.raises(IncompleteError, match="none of 6 answered: ConnectionError: down"):
-        evaluate(down, ROWS, ["contains"])
-    assert statuses("outputs") == {"failed": 6}
 
 
 @pytest.mark.slow
@@ -358,13 +240,3 @@ def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) 
             assert message in str(raised.value) and "\n" not in str(raised.value)
     assert endpoint.calls == 0
     assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
-
-
-@pytest.mark.slow
-def test_a_run_that_lacks_rows_raises_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
-    import evalflows.execution.judging
-
-    monkeypatch.setattr(evalflows.execution.judging.Judging, "_pending", lambda *_: [])
-    with pytest.raises(IncompleteError, match="not done: 6 of 6 by exact_match"):
-        evaluate(upper, ROWS, ["exact_match"])
-    assert one("select state from experiments") == ("incomplete",)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from catalog_rows import rows
-from endpoint import Endpoint, serving
 from planted_difference import ROWS, N, always, number, spec, targets
 
 from evalflows import evaluate, run
@@ -14,42 +13,15 @@ from evalflows.store import Store
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
-@pytest.mark.slow
-def test_a_failed_check_stops_the_run_before_anything_is_paid() -> None:
-    topics = [row | {"metadata": {"topic": "login" if i else "weather"}} for i, row in enumerate(ROWS)]
-    expectation = {
-        "type": "expect_column_values_to_be_in_set",
-        "kwargs": {"column": "metadata.topic", "value_set": ["login", "billing"]},
-    }
-    with serving(Endpoint()) as endpoint:
-        wanted = r"dataset 'support': wanted metadata.topic: .* in set .*; 1 of 40 fail, such as 'weather'"
-        chat = {"kind": "chat", "connection": "mock", "user": "{question}"}
-        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
-        dataset = {"rows": topics, "name": "support", "expectations": [expectation]}
-        with pytest.raises(InputError, match=wanted):
-            run(spec(dataset=dataset, targets=[chat], connections=connections))
-        assert endpoint.calls == 0
-        assert rows("select passed, n_unexpected from checks where column_name = 'metadata.topic'") == [(False, 1)]
-        assert rows("select count(*) from experiments") == [(0,)]
-        dataset["expectations"] = [expectation | {"severity": "warning"}]
-        run(spec(dataset=dataset, targets=[chat], connections=connections))
-        assert endpoint.calls == N
-
-
-@pytest.mark.parametrize(
-    ("expectation", "message"),
-    [
+def test_an_expectation_that_cannot_be_checked_fails() -> None:
+    unique = "expect_column_values_to_be_unique"
+    for expectation, message in (
         ({"type": "expect_nonsense"}, "expectation 'expect_nonsense': expect_nonsense not found"),
-        (
-            {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "inputs.nowhere"}},
-            "could not be checked: .*nowhere",
-        ),
-        ({"type": "expect_column_values_to_be_unique", "kwargs": {}}, "column field required"),
-    ],
-)
-def test_an_expectation_that_cannot_be_checked_fails(expectation: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        run(spec(dataset={"rows": ROWS, "expectations": [expectation]}))
+        ({"type": unique, "kwargs": {"column": "inputs.nowhere"}}, "could not be checked: .*nowhere"),
+        ({"type": unique, "kwargs": {}}, "column field required"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run(spec(dataset={"rows": ROWS, "expectations": [expectation]}))
     assert rows("select count(*) from experiments") == [(0,)]
 
 
@@ -68,14 +40,6 @@ def test_a_snapshot_written_by_another_program_is_checked() -> None:
 
 
 @pytest.mark.slow
-def test_blank_and_repeated_inputs_are_warnings() -> None:
-    odd = [{"inputs": {"question": "q1", "context": ""}}, {"inputs": {"question": "q1", "context": ""}}]
-    run(spec(dataset={"rows": odd}, evaluators=[{"use": "length_between", "args": {"least": 1}}]))
-    failed = rows("select column_name, severity from checks where not passed order by 1")
-    assert failed == [("inputs", "warning"), ("inputs.context", "warning")]
-
-
-@pytest.mark.slow
 def test_splits_and_samples_are_the_same_in_every_run() -> None:
     halves = [row | {"split": "test" if i % 2 else "dev"} for i, row in enumerate(ROWS)]
     drawn = {"rows": halves, "name": "halves", "splits": ["test"], "sample": 7, "seed": 3}
@@ -86,41 +50,41 @@ def test_splits_and_samples_are_the_same_in_every_run() -> None:
     assert rows("select n_examples from datasets where name = 'halves'") == [(N,)], "the name stands for the whole"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"targets": [{"kind": "recorded", "column": "nothing"}]},
-            r"target 'target': .* has no 'nothing'; no answer for any of 40 examples",
-        ),
-        ({"targets": [{"kind": "recorded", "experiment": "none"}]}, r"experiment 'none': not in .*, which is empty"),
-        (
-            {"targets": [{"kind": "http", "url": "http://127.0.0.1:1", "body": {"q": "{nothing}"}}]},
-            r"target 'target': body asks for \{nothing\}, example 'q0' has question",
-        ),
-        (
-            {"targets": [{"kind": "http", "url": "http://127.0.0.1:1", "headers": {"X-Key": "${EVALFLOWS_NOT_SET}"}}]},
-            "target 'target': headers: X-Key: the environment variable EVALFLOWS_NOT_SET is not set",
-        ),
-        ({"targets": [{"kind": "chat", "connection": "local", "messages": "turns"}]}, "messages are read from 'turns'"),
-        (
-            {"composites": [{"name": "c", "weights": {"exact_mach": 1}}]},
-            "composite 'c': no evaluator gives 'exact_mach'",
-        ),
-        ({"composites": [{"name": "c", "weights": {"latency": 1}}]}, "composite 'c': latency has no bounds"),
-        ({"summary_evaluators": ["keyword_safety"]}, "evaluator 'keyword_safety': asks for 'blocked'"),
-        ({"evaluators": [{"use": "exact_match", "controls": 5}]}, "evaluator 'exact_match': controls need a model"),
-        ({"dataset": {"rows": ROWS, "splits": ["none"]}}, "dataset: splits: got"),
-        ({"dataset": {"path": "${EVALFLOWS_NOT_SET}/x.csv"}}, "EVALFLOWS_NOT_SET is not set"),
-        ({"dataset": {"path": "rows.txt"}}, "rows.txt: got .txt, wanted one of .jsonl"),
-        ({"dataset": {"function": "judges:upper"}}, "function 'judges:upper': TypeError"),
-        ({"dataset": {"rows": ROWS, "expectations": "no-suite.json"}}, "no-suite.json: cannot be read"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_written(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        run(spec(**changes))
-    assert "\n" not in str(caught.value)
+BAD: list[tuple[dict[str, Any], str]] = [
+    (
+        {"targets": [{"kind": "recorded", "column": "nothing"}]},
+        r"target 'target': .* has no 'nothing'; no answer for any of 40 examples",
+    ),
+    ({"targets": [{"kind": "recorded", "experiment": "none"}]}, r"experiment 'none': not in .*, which is empty"),
+    (
+        {"targets": [{"kind": "http", "url": "http://127.0.0.1:1", "body": {"q": "{nothing}"}}]},
+        r"target 'target': body asks for \{nothing\}, example 'q0' has question",
+    ),
+    (
+        {"targets": [{"kind": "http", "url": "http://127.0.0.1:1", "headers": {"X-Key": "${EVALFLOWS_NOT_SET}"}}]},
+        "target 'target': headers: X-Key: the environment variable EVALFLOWS_NOT_SET is not set",
+    ),
+    ({"targets": [{"kind": "chat", "connection": "local", "messages": "turns"}]}, "messages are read from 'turns'"),
+    (
+        {"composites": [{"name": "c", "weights": {"exact_mach": 1}}]},
+        "composite 'c': no evaluator gives 'exact_mach'",
+    ),
+    ({"composites": [{"name": "c", "weights": {"latency": 1}}]}, "composite 'c': latency has no bounds"),
+    ({"summary_evaluators": ["keyword_safety"]}, "evaluator 'keyword_safety': asks for 'blocked'"),
+    ({"evaluators": [{"use": "exact_match", "controls": 5}]}, "evaluator 'exact_match': controls need a model"),
+    ({"dataset": {"rows": ROWS, "splits": ["none"]}}, "dataset: splits: got"),
+    ({"dataset": {"path": "${EVALFLOWS_NOT_SET}/x.csv"}}, "EVALFLOWS_NOT_SET is not set"),
+    ({"dataset": {"path": "rows.txt"}}, "rows.txt: got .txt, wanted one of .jsonl"),
+    ({"dataset": {"function": "judges:upper"}}, "function 'judges:upper': TypeError"),
+    ({"dataset": {"rows": ROWS, "expectations": "no-suite.json"}}, "no-suite.json: cannot be read"),
+]
+
+
+def test_bad_input_is_refused_before_anything_is_written() -> None:
+    for changes, message in BAD:
+        with pytest.raises(InputError, match=message) as caught:
+            run(spec(**changes))
+        assert "\n" not in str(caught.value)
     assert rows("select count(*) from snapshots") == [(0,)]
 
 

@@ -1,24 +1,17 @@
 """What a run shows: artifacts, progress, and results in a program."""
 
 import asyncio
-import json
-import os
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from catalog_rows import rows
-from planted_difference import ROWS, N, always, spec
+from planted_difference import ROWS, N, often, spec, targets
 from prefect.client.orchestration import get_client
 
-from evalflows import aevaluate, evaluate, run
-from evalflows.reports.results import results_of
-from evalflows.store import Store
+from evalflows import aevaluate, run
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def artifacts(key: str) -> list[Any]:
@@ -54,15 +47,6 @@ def test_a_run_publishes_artifacts_for_results_checks_and_progress() -> None:
     assert artifacts("progress")[0]["data"] == 100.0
 
 
-@pytest.mark.slow
-def test_watch_receives_the_progress() -> None:
-    seen: list[Any] = []
-    run(spec(), watch=seen.append)
-    assert (seen[-1].stage, seen[-1].planned_answers) == ("computing differences", 0)
-    last = [state for state in seen if state.planned_answers][-1]
-    assert (last.answers, last.judgements, last.percent) == (2 * N, 2 * N, 100.0)
-
-
 def test_aevaluate_runs_inside_an_event_loop() -> None:
     async def target(question: str) -> str:
         await asyncio.sleep(0)
@@ -83,29 +67,16 @@ def test_aevaluate_runs_inside_an_event_loop() -> None:
 
 
 @pytest.mark.slow
-def test_a_dataset_may_be_a_function_a_file_or_a_name(tmp_path: Path) -> None:
-    path = tmp_path / "table.json"
-    path.write_text(json.dumps(ROWS))
-    first = evaluate(always, path, ["exact_match"])
-    second = evaluate(always, "table", ["exact_match"])
-    assert first.scores("exact_match") == second.scores("exact_match") == [1.0] * N
-
-
-PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data")) / "vicuna80"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published answers are not there (EVALFLOWS_PUBLISHED_DATA)")
-def test_published_answers_are_judged_by_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalflows.specs import load_experiment
-
-    monkeypatch.setenv("EVALFLOWS_PUBLISHED_DATA", str(PUBLISHED.parent))
-    identities = run(load_experiment(ROOT / "examples" / "vicuna80.yaml"))
-    found = {(one.target, one.metric): one for one in results_of(Store(), identities)}
-    assert all(
-        one.missing == 0 and one.scored == 80
-        for one in found.values()
-        if one.metric not in ("cost", "tokens", "latency")
+def test_recorded_answers_of_an_experiment_are_judged_without_calls() -> None:
+    (first,) = run(spec(name="first", targets=targets(target=often), repetitions=2, evaluators=[]))
+    (second,) = run(spec(name="second", targets=[{"kind": "recorded", "experiment": "first"}], repetitions=2))
+    assert rows("select mean, scored from metric_summary where metric = 'exact_match'") == [(0.75, 2 * N)]
+    pairs = rows(
+        """select count(*), bool_and(a.run_id = b.reused_from and a.outputs = b.outputs and a.latency_s = b.latency_s)
+           from outputs b join outputs a on a.run_id = b.reused_from where b.experiment_id = ?""",
+        second,
     )
-    assert found["vicuna-13b", "structured"].conclusion == "better"
-    assert found["bard", "no_disclaimer"].conclusion == "not_enough_evidence"
+    assert pairs == [(2 * N, True)]
+    assert rows("select spec ->> '$.targets[0].experiment' from experiments where experiment_id = ?", second) == [
+        (first,)
+    ]

@@ -12,7 +12,7 @@ from trials import READING_S
 
 from evalflows.store.parquet import Store
 
-pytestmark = [pytest.mark.usefixtures("prefect_api"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("prefect_api"), pytest.mark.soak]
 
 ITEMS = 60
 EVALUATORS = ["exact_match", "contains"]

@@ -66,7 +66,7 @@ def test_a_run_whose_server_dies_ends_with_a_line_and_is_resumed(tmp_path: Path,
     assert endpoint.calls - endpoint.repeated() == ITEMS * PER_ITEM
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_server_that_is_back_in_time_harms_nothing(tmp_path: Path, server: Server) -> None:
     with serving(Endpoint(latency_s=0.5)) as endpoint:
         run = start(tmp_path, server.environment, tmp_path / "s", "run", str(write_spec(tmp_path, endpoint.base_url)))

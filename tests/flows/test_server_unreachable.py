@@ -8,7 +8,6 @@ from endpoint import Endpoint, serving
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from evalflows import run
-from evalflows.flows.api import flow_settings
 from evalflows.specs import ExperimentSpec, InputError
 
 
@@ -38,17 +37,3 @@ def test_a_refused_connection_is_one_line(port: int) -> None:
             run(spec_of(endpoint))
         assert endpoint.calls == 0
     assert str(caught.value) == f"PREFECT_API_URL={url}: Connection refused, wanted a running Prefect server"
-
-
-def test_a_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_settings, "REACHED_WITHIN_S", 0.1)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
-        with (
-            serving(Endpoint()) as endpoint,
-            temporary_settings({PREFECT_API_URL: url}),
-            pytest.raises(InputError, match="timed out, wanted a running Prefect server"),
-        ):
-            run(spec_of(endpoint))

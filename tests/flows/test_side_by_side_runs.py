@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from catalog_rows import one, rows
+from catalog_rows import one
 from click.testing import CliRunner
 from endpoint import Endpoint, echo, error, serving
 
@@ -29,10 +29,6 @@ def slow(question: str) -> str:
 
 def quick(question: str) -> str:
     TURNS.append(("quick", question))
-    return "yes"
-
-
-async def asynchronous(question: str) -> str:
     return "yes"
 
 
@@ -75,32 +71,22 @@ def test_each_example_is_answered_by_all_targets_in_turn() -> None:
 
 
 @pytest.mark.slow
-def test_sync_and_async_targets_take_turns_too() -> None:
-    run(spec(slow, asynchronous, max_concurrency=4))
-    assert one("select count(distinct round_at), count(round_at) from outputs") == (N, 2 * N)
-    assert one(LATENCY)[0] == "better"
-
-
-@pytest.mark.slow
-def test_a_chat_and_a_function_take_turns_and_answers_from_the_ledger_are_left_out() -> None:
-    with serving(Endpoint()) as endpoint:
-        for _ in range(2):
-            run(with_chat(endpoint))
-    paid, again = rows("select n_pairs, reason_code from verdicts where metric = 'latency' order by n_pairs")
-    assert (paid[0], again) == (N - 1, (N, "not_side_by_side"))
-
-
-@pytest.mark.slow
 def test_targets_that_ran_at_different_times_keep_their_figures_without_a_verdict() -> None:
-    key = {"run_key": "turns"}
-    run(spec(slow, **key))
-    experiments = run(spec(slow, quick, **key))
+    fields: dict[str, Any] = {
+        "run_key": "turns",
+        "evaluators": ["exact_match"],
+        "composites": [{"name": "quality", "weights": {"exact_match": 1, "latency": 1}}],
+        "metrics": {"latency": {"range": [0, 10]}},
+    }
+    run(spec(slow, **fields))
+    experiments = run(spec(slow, quick, **fields))
     conclusion, code, n_pairs, difference, _ = one(LATENCY)
     assert (conclusion, code, n_pairs) == ("not_enough_evidence", "not_side_by_side", N)
     assert -0.04 < difference < -0.01
-    for columns in ("80", "120"):
-        shown = CliRunner(env={"COLUMNS": columns}).invoke(cli, ["show", experiments[1]]).output
-        assert "not measured side by side" in " ".join(shown.split())
+    code, reason = one("select reason_code, reason from verdicts where metric = 'quality'")
+    assert (code, "it depends on latency" in reason) == ("not_side_by_side", True)
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(cli, ["show", experiments[1]]).output
+    assert "not measured side by side" in " ".join(shown.split())
 
 
 @pytest.mark.slow
@@ -111,20 +97,6 @@ def test_a_retried_answer_is_left_out_and_that_is_said() -> None:
     _, _, n_pairs, _, warning = one(LATENCY)
     assert n_pairs == N - 2
     assert f"1 of {N - 1} pairs left out because they were not made side by side" in warning
-
-
-@pytest.mark.slow
-def test_a_composite_of_latency_has_no_verdict_either() -> None:
-    fields: dict[str, Any] = {
-        "run_key": "composed",
-        "evaluators": ["exact_match"],
-        "composites": [{"name": "quality", "weights": {"exact_match": 1, "latency": 1}}],
-        "metrics": {"latency": {"range": [0, 10]}},
-    }
-    run(spec(slow, **fields))
-    run(spec(slow, quick, **fields))
-    code, reason = one("select reason_code, reason from verdicts where metric = 'quality'")
-    assert (code, "it depends on latency" in reason) == ("not_side_by_side", True)
 
 
 def test_a_gate_that_compares_latency_with_an_approved_baseline_is_refused_before_the_run(tmp_path: Path) -> None:

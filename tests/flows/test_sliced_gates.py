@@ -1,6 +1,6 @@
 """Gates with rules on slices, from the spec to what is printed."""
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,11 @@ import pytest
 from catalog_rows import rows
 from click.testing import CliRunner
 from endpoint import Endpoint, completion, serving
-from gated import drawn, gated
+from gated import gated
 
 from evalflows import gate, plan, sentences_of
 from evalflows.cli.main import cli
+from evalflows.pytest_plugin import assert_at_least
 from evalflows.reports.decisions import decisions_named
 from evalflows.reports.reproduce_decision import pairs_query, values_query
 from evalflows.specs import ExperimentSpec, InputError
@@ -50,81 +51,14 @@ def test_a_regression_in_a_slice_fails_the_gate_that_passes_elsewhere(tmp_path: 
     ]
     assert found.summary.startswith("exact_match@split=hard is worse by more than 0.1: -1.0")
     assert found.earlier_decisions == 0
-    shown = CliRunner().invoke(cli, ["explain", found.decision_id])
-    assert "exact_match@split=hard is worse by more than 0.1" in " ".join(shown.output.split())
-    assert "examples that got worse by exact_match: new against old" in shown.output
-
-
-@pytest.mark.slow
-def test_the_queries_of_a_decision_have_the_examples_of_the_slice(tmp_path: Path) -> None:
-    found = failing(spec(tmp_path, **RULES))
     both = found.candidate_experiment_id, found.baseline_experiment_id
     for name in ("exact_match@split=hard", "exact_match@metadata.level.n=2.0"):
         asked = rows(f"select count(*), avg(difference) from ({pairs_query(name, *both)})")
-        assert asked == [(30, -1.0)], name
+        assert asked == [(30, -1.0)], "the query of a decision has the examples of its slice"
     assert rows(f"select count(*) from ({values_query('exact_match', both[0])})") == [(N,)]
-
-
-@pytest.mark.slow
-def test_interim_analyses_decide_on_slices(tmp_path: Path) -> None:
-    rules = {"confident_thresholds": {"exact_match@split=hard": 0.9, "exact_match@metadata.level.n=1": 0.2}}
-    found = failing(spec(tmp_path, candidate="new", baseline="old", batch=60, min_examples=5, **rules))
-    outcomes = {rule["metric"]: rule["outcome"] for rule in found.rules}
-    assert outcomes["exact_match@split=hard"] == "broken"
-    assert found.interim_analyses and found.calls_saved is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("contains@split=hrad", "contains@split=hrad: no example has split=hrad, wanted one of: easy, hard"),
-        (
-            "contains@metadata.levl.n=1",
-            "contains@metadata.levl.n=1: no example has metadata.levl.n=1, and none has this field: wanted split, or a "
-            "path such as metadata.topic",
-        ),
-        ("contians@split=hard", "no evaluator gives 'contians', wanted one of contains, latency, cost, tokens, length"),
-    ],
-)
-def test_a_misspelt_slice_is_refused_before_anything_is_asked(name: str, problem: str, tmp_path: Path) -> None:
-    with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
-        mock = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}
-        fields = spec(tmp_path, thresholds={name: 0.5}).model_dump(mode="json", exclude_unset=True)
-        fields |= {
-            "targets": [{"kind": "chat", "name": "new", "connection": "mock", "user": "{q}"}],
-            "evaluators": ["contains"],
-            "connections": {"mock": mock},
-        }
-        Path(tmp_path / "app.yaml").write_text(json.dumps(fields))
-        result = CliRunner().invoke(cli, ["gate", str(tmp_path / "app.yaml")])
-    assert (result.exit_code, result.output.strip()) == (2, f"evalflows: gate 'release': {problem}")
-    assert endpoint.calls == 0
-
-
-def test_a_plan_counts_the_examples_of_a_slice(tmp_path: Path) -> None:
-    found = plan(spec(tmp_path, **RULES))
-    sizes = {metric.metric: metric.n_examples for metric in found.metrics}
-    assert sizes == {"exact_match": N, "exact_match@split=easy": 90, "exact_match@split=hard": 30}
-    said = " ".join(sentences_of(found))
-    assert "on exact_match@split=hard (release)" in said and "the slice has 30" in said
-
-
-@pytest.mark.slow
-def test_a_yes_no_slice_of_chance_is_open(tmp_path: Path) -> None:
-    fields = gated(tmp_path, [{"thresholds": {"exact_match@split=few": 0.5}}], new=drawn(40, 0.8))
-    for place, row in enumerate(fields["dataset"]["rows"]):
-        row["split"] = "few" if place < 10 else "many"
-    (identity,) = gate(ExperimentSpec.model_validate(fields))
-    (found,) = decisions_named(Store(), [identity])
-    assert found.conclusion == "NOT ENOUGH EVIDENCE"
-    assert found.summary.startswith("exact_match@split=few: 10 examples, wanted at least 20 to decide")
-
-
-@pytest.mark.slow
-def test_an_unknown_slice_of_what_is_stored_is_refused_by_the_assertions(tmp_path: Path) -> None:
-    from evalflows.pytest_plugin import assert_at_least
-
-    failing(spec(tmp_path, **RULES))
+    shown = CliRunner().invoke(cli, ["explain", found.decision_id])
+    assert "exact_match@split=hard is worse by more than 0.1" in " ".join(shown.output.split())
+    assert "examples that got worse by exact_match: new against old" in shown.output
     assert assert_at_least("exact_match@split=easy", 0.9, experiment="app-new").conclusion == "PASS"
     with pytest.raises(AssertionError) as caught:
         assert_at_least("exact_match@split=hard", 0.9, experiment="app-new")
@@ -134,3 +68,29 @@ def test_an_unknown_slice_of_what_is_stored_is_refused_by_the_assertions(tmp_pat
     assert worst == ["q0000", "q0004", "q0008", "q0012", "q0016"]
     with pytest.raises(InputError, match="no example has split=hrad, wanted one of: easy, hard"):
         assert_at_least("exact_match@split=hrad", 0.9, experiment="app-new")
+
+
+def test_a_misspelt_slice_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
+        for name, problem in (
+            ("contains@split=hrad", "contains@split=hrad: no example has split=hrad, wanted one of: easy, hard"),
+            ("contains@metadata.levl.n=1", "no example has metadata.levl.n=1, and none has this field"),
+            ("contians@split=hard", "no evaluator gives 'contians', wanted one of contains"),
+        ):
+            fields = spec(tmp_path, thresholds={name: 0.5}).model_dump(mode="json", exclude_unset=True)
+            fields |= {
+                "targets": [{"kind": "chat", "name": "new", "connection": "mock", "user": "{q}"}],
+                "evaluators": ["contains"],
+                "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
+            }
+            with pytest.raises(InputError, match=rf"^gate 'release': .*{re.escape(problem)}"):
+                gate(ExperimentSpec.model_validate(fields))
+    assert endpoint.calls == 0
+
+
+def test_a_plan_counts_the_examples_of_a_slice(tmp_path: Path) -> None:
+    found = plan(spec(tmp_path, **RULES))
+    sizes = {metric.metric: metric.n_examples for metric in found.metrics}
+    assert sizes == {"exact_match": N, "exact_match@split=easy": 90, "exact_match@split=hard": 30}
+    said = " ".join(sentences_of(found))
+    assert "on exact_match@split=hard (release)" in said and "the slice has 30" in said

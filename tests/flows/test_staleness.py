@@ -76,9 +76,24 @@ def said_of_two_runs(first: ExperimentSpec, second: ExperimentSpec | Callable[[]
     return [difference.text for difference in differences(new, old, shared, first, ({}, {}))]
 
 
-def test_a_changed_prompt_of_another_module_refuses_the_run_key(write: Write) -> None:
+@pytest.mark.slow
+def test_what_is_reused_is_said_and_a_changed_prompt_of_another_module_refuses_the_run_key(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
     spec = spec_of(run_key="nightly")
     run(spec)
+    assert "reusing" not in capsys.readouterr().err
+    write("prompting", MODULES["prompting"] + "# a comment is no change\n")
+    run(spec)
+    since = f"{newest(1)[0].started_at:%Y-%m-%d %H:%M} UTC"
+    said = f"evalflows: reusing 3 answers of {since} (run_key 'nightly'); --fresh asks again\n"
+    assert capsys.readouterr().err == said
+    write("judging", MODULES["judging"].replace('"!"', '"?"'))
+    with pytest.raises(
+        InputError, match=r"then with evaluators ends@\w+, now with ends@\w+ \(judging.WANTED changed\)"
+    ):
+        run(spec)
+    write("judging", MODULES["judging"])
     write("prompting", 'ENDING = "?"\n')
     with pytest.raises(InputError) as refused:
         run(spec)
@@ -87,40 +102,6 @@ def test_a_changed_prompt_of_another_module_refuses_the_run_key(write: Write) ->
         "experiment"
     )
     assert len(newest(5)) == 1
-
-
-@pytest.mark.slow
-def test_a_changed_constant_of_an_evaluator_refuses_the_run_key(write: Write) -> None:
-    spec = spec_of(run_key="nightly")
-    run(spec)
-    write("judging", MODULES["judging"].replace('"!"', '"?"'))
-    with pytest.raises(
-        InputError, match=r"then with evaluators ends@\w+, now with ends@\w+ \(judging.WANTED changed\)"
-    ):
-        run(spec)
-
-
-@pytest.mark.slow
-def test_what_is_reused_is_said_first(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = spec_of(run_key="nightly")
-    run(spec)
-    assert "reusing" not in capsys.readouterr().err
-    write("prompting", MODULES["prompting"] + "# a comment is no change\n")
-    run(spec)
-    (row,) = newest(5)
-    since = f"{row.started_at:%Y-%m-%d %H:%M} UTC"
-    assert capsys.readouterr().err == (
-        f"evalflows: reusing 3 answers of {since} (run_key 'nightly'); --fresh asks again\n"
-    )
-
-
-@pytest.mark.slow
-def test_the_code_that_changed_is_named(write: Write) -> None:
-    def changed() -> ExperimentSpec:
-        write("prompting", 'ENDING = "?"\n')
-        return spec_of()
-
-    assert said_of_two_runs(spec_of(), changed) == ["the target's code changed: prompting.ENDING"]
 
 
 @pytest.mark.slow
@@ -143,35 +124,20 @@ def test_the_commits_of_a_changed_target_are_named(write: Write) -> None:
     assert re.fullmatch(rf"the target's code changed: prompting\.ENDING; {commits}", said)
 
 
-@pytest.mark.slow
-def test_the_same_code_is_not_called_the_same_target(write: Write) -> None:
-    assert said_of_two_runs(spec_of(), spec_of()) == [
-        "the target's code is the same on both sides: a difference is due to chance, or to what the code does not show "
-        "(services, environment variables, data)"
-    ]
-
-
 def http_spec(url: str, **fields: Any) -> ExperimentSpec:
     return spec_of(targets=[{"kind": "http", "url": url, **fields}], evaluators=["json_valid"])
 
 
 @pytest.mark.slow
-def test_an_application_that_says_no_version_is_unknown(write: Write) -> None:
+def test_the_version_may_be_declared(write: Write) -> None:
     with serving_application() as application:
-        (text,) = said_of_two_runs(http_spec(application.url), http_spec(application.url))
-    assert text.startswith("cannot tell whether the target changed: ")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("second", "said"), [("v1", ["the application says the same version on both sides"]), ("v2", [])]
-)
-def test_the_version_may_be_declared(write: Write, second: str, said: list[str]) -> None:
-    with serving_application() as application:
-        specs = [http_spec(application.url, version=version) for version in ("v1", second)]
-        texts = said_of_two_runs(*specs)
-    assert [text.partition(":")[0] for text in texts] == said
-    assert [row.application_version for row in newest(2)] == [second, "v1"]
+        unknown, first, second = (http_spec(application.url, version=version) for version in (None, "v1", "v2"))
+        (cannot_tell,) = said_of_two_runs(unknown, unknown)
+        assert cannot_tell.startswith("cannot tell whether the target changed: ")
+        (same,) = said_of_two_runs(first, first)
+        assert same.startswith("the application says the same version on both sides")
+        assert said_of_two_runs(first, second) == []
+    assert [row.application_version for row in newest(2)] == ["v2", "v1"]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ TRAJECTORIES = PUBLISHED / "tau_bench" / "gpt-4o-airline_trajectories_full.json.
 pytestmark = [
     pytest.mark.skipif(not TRAJECTORIES.is_file(), reason="tau-bench is not there (EVALFLOWS_PUBLISHED_DATA)"),
     pytest.mark.usefixtures("prefect_api"),
-    pytest.mark.slow,
+    pytest.mark.soak,
 ]
 EVALUATORS: list[Any] = [
     "tool_selection",

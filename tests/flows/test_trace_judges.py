@@ -82,41 +82,28 @@ def test_another_evaluation_finds_paid_calls_in_the_ledger(store: Store) -> None
 
 
 @pytest.mark.slow
-def test_a_sample_pays_for_itself_only(store: Store) -> None:
-    write(store, traces(200))
-    judge = {"use": "judges:says_correct", "connection": "judge", "sample_rate": 0.2}
-    with serving(Endpoint(answer=Service())) as endpoint:
-        evaluate_traces(spec(endpoint, evaluators=[judge]))
-        drawn = endpoint.calls
-        evaluate_traces(spec(endpoint, evaluators=[judge]), newest_first=True)
-    assert endpoint.calls == drawn and 20 <= drawn <= 60
-    assert rows("select status, sampling_rate, count(*) from trace_scores group by all") == [("scored", 0.2, drawn)]
-
-
-@pytest.mark.slow
 def test_killed_while_judging_loses_nothing_and_pays_for_no_more_than_was_in_flight(
     store: Store, tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:
-    count, in_flight = 300, 10
+    count, in_flight = 200, 10
     write(store, traces(count))
     with serving(Endpoint(latency_s=0.03, answer=Service())) as endpoint:
         limited = connection(endpoint) | {"max_in_flight": in_flight}
         given = spec(endpoint, connections={"judge": limited}, fetch_batch_size=40)
         path = tmp_path / "watch.yaml"
         path.write_text(yaml.safe_dump(given.model_dump(mode="json")))
-        for moment in (37, 121, 230):
-            process = start(path, prefect_environment)
-            when_called(process, endpoint, moment)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+        process = start(path, prefect_environment)
+        when_called(process, endpoint, count // 2)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
         output, _ = start(path, prefect_environment).communicate(timeout=120)
     print(f"the endpoint saw {endpoint.calls} calls for {count}, {endpoint.repeated()} of them again: {output!r}")
     assert endpoint.calls - endpoint.repeated() == count
-    assert endpoint.repeated() <= 3 * in_flight
+    assert endpoint.repeated() <= in_flight
     assert statuses() == [("scored", None, count)]
     with connect(store.layout.root) as catalog:
         states = catalog.execute("select state from watermarks order by started_at").fetchall()
-    assert states[-1] == ("completed",) and len(states) == 4
+    assert states[-1] == ("completed",) and len(states) == 2
 
 
 def start(path: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:

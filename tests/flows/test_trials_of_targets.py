@@ -24,19 +24,6 @@ def recording(path: Path, *trials: int) -> dict[str, Any]:
     return {"kind": "recorded", "path": str(path), "columns": columns}
 
 
-@pytest.mark.slow
-def test_each_repetition_is_answered_by_its_own_row_and_a_missing_one_fails_with_the_reason(tmp_path: Path) -> None:
-    target = recording(tmp_path / "trials.csv", 0, 1)
-    run(spec(targets=[target], repetitions=3))
-    found = rows(
-        """select o.repetition, o.status, count(*), min(o.error), avg(s.value)
-           from outputs o left join scores s on s.run_id = o.run_id and s.status = 'scored'
-           group by all order by o.repetition"""
-    )
-    reason = f"{tmp_path / 'trials.csv'} has no answer for repetition 2 of this example, only for 0, 1"
-    assert found == [(0, "ok", 40, None, 0.0), (1, "ok", 40, None, 1.0), (2, "failed", 40, reason, None)]
-
-
 def test_trials_counted_from_1_are_told_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"repetition 0 of this example, only for 1, 2; no answer for any of 40"):
         run(spec(targets=[recording(tmp_path / "trials.csv", 1, 2)], repetitions=2))
@@ -108,12 +95,3 @@ def test_each_example_offers_its_own_tools_and_is_judged_by_them() -> None:
         ("right", 1.0),
         ("typed", 1.0),
     ]
-
-
-def test_a_path_without_tools_is_refused_before_anything_is_asked() -> None:
-    with serving(Endpoint()) as endpoint:
-        mock = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}
-        target = {"kind": "chat", "connection": "mock", "tools": "metadata.tools"}
-        with pytest.raises(InputError, match=r"example 'q0': tools: no 'metadata.tools', metadata has nothing"):
-            run(spec(targets=[target], connections={"mock": mock}))
-    assert endpoint.calls == 0

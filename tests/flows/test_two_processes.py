@@ -1,6 +1,5 @@
 """Two processes, or two threads, on one experiment or one comparison: one works, and nothing is paid twice."""
 
-import re
 import subprocess
 import threading
 import time
@@ -104,30 +103,7 @@ class Case:
 BOTH = pytest.mark.parametrize("kind", ["experiment", "comparison"])
 
 
-@pytest.mark.slow
-@BOTH
-def test_a_second_resume_is_refused_in_one_line(kind: str, tmp_path: Path, prefect_environment: dict[str, str]) -> None:
-    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
-        case = Case(kind, tmp_path, endpoint)
-        case.write()
-        process = started(tmp_path, prefect_environment, *case.command)
-        when_called(process, endpoint, 2 * IN_FLIGHT)
-        process.kill()
-        process.communicate()
-        first = started(tmp_path, prefect_environment, "resume", "shared")
-        when_called(first, endpoint, 5 * IN_FLIGHT)
-        code, errors = ended(started(tmp_path, prefect_environment, "resume", "shared"))
-        assert first.poll() is None, "the first has not ended yet"
-        line = rf"evalflows: {kind} 'shared': in use by process {first.pid} on \S+, since .* UTC; wait until .*\n"
-        assert code == 2 and re.fullmatch(line, errors), errors
-        endpoint.latency_s = 0.0
-        assert ended(first) == (0, "")
-        assert endpoint.repeated() <= IN_FLIGHT, "only those in flight at the kill"
-        assert endpoint.calls - endpoint.repeated() == TOTAL
-    case.check_completed()
-
-
-@pytest.mark.slow
+@pytest.mark.soak
 @BOTH
 def test_a_run_with_the_same_run_key_waits_and_pays_nothing(
     kind: str, tmp_path: Path, prefect_environment: dict[str, str]
@@ -146,7 +122,7 @@ def test_a_run_with_the_same_run_key_waits_and_pays_nothing(
     case.check_completed()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @BOTH
 def test_two_that_start_at_once_pay_once(kind: str, tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     with serving(Endpoint(latency_s=0.01)) as endpoint:
@@ -162,8 +138,10 @@ def test_two_that_start_at_once_pay_once(kind: str, tmp_path: Path, prefect_envi
         assert asked(f"select count(*) from {rows}") == [(REPEATS * TOTAL,)]
 
 
-@pytest.mark.slow
-@BOTH
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("experiment", marks=pytest.mark.slow), pytest.param("comparison", marks=pytest.mark.soak)],
+)
 def test_whoever_waits_goes_on_when_the_first_is_killed(
     kind: str, tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:
@@ -180,24 +158,6 @@ def test_whoever_waits_goes_on_when_the_first_is_killed(
         assert ended(second) == (0, "")
         assert endpoint.repeated() <= IN_FLIGHT
         assert endpoint.calls - endpoint.repeated() == TOTAL
-    case.check_completed()
-
-
-@pytest.mark.slow
-def test_whoever_waits_goes_on_when_the_first_is_stopped(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
-    """What the first has finished is in its spool or its parts, and none of it is paid again."""
-    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
-        case = Case("experiment", tmp_path, endpoint)
-        case.write(run_key="nightly")
-        first = started(tmp_path, prefect_environment, *case.command)
-        when_called(first, endpoint, 3 * IN_FLIGHT)
-        second = started(tmp_path, prefect_environment, *case.command)
-        assert "waiting for" in waiting_line(second)
-        first.terminate()
-        endpoint.latency_s = 0.0
-        assert ended(first)[0] == 130
-        assert ended(second) == (0, "")
-        assert endpoint.repeated() <= IN_FLIGHT
     case.check_completed()
 
 
@@ -219,6 +179,7 @@ def test_threads_with_one_run_key_pay_once(root: str | None, monkeypatch: pytest
     assert asked("select state, reason from experiments") == [("completed", None)]
 
 
+@pytest.mark.slow
 def test_what_is_running_is_not_resumed_by_the_api() -> None:
     with serving(Endpoint()) as endpoint:
         spec = ExperimentSpec.model_validate(spec_of(endpoint))

@@ -1,6 +1,7 @@
 """Calls that nobody recorded are unknown, never zero: in rows, totals and what is printed."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,44 +109,13 @@ def one(query: str) -> Any:
     return row
 
 
-@pytest.mark.parametrize(
-    ("name", "may"),
-    [
-        ("pure", False),
-        ("with_numbers", False),
-        ("asks", True),
-        ("asks_by_late_import", True),
-        ("asks_by_address", True),
-        ("wrapped", False),
-        ("stepped", True),
-        ("scored", True),
-        ("ruled_with_score", False),
-        ("prefers", True),
-    ],
-)
-def test_imports_tell_whether_code_may_call_a_model(name: str, may: bool) -> None:
-    assert may_call_unrecorded(load(f"application:{name}")) is may
-
-
-@pytest.mark.slow
-def test_calls_of_a_plain_client_are_null(capsys: pytest.CaptureFixture[str]) -> None:
-    (identity,) = run(spec_of(python("asks")))
-    assert one("select distinct calls, calls_cached, cost_usd from outputs") == (None, None, None)
-    assert one("select calls, cost_usd, recorded_calls, unrecorded from experiment_overview") == (None, None, 0, 3)
-    report = experiments_report(Store(), [identity], results_of(Store(), [identity]))
-    print_experiments(report)
-    print_calls(report.experiments, 0)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "model calls of the target were not recorded, so their cost is unknown" in said
-    assert "the model calls of this run were not recorded" in said
-    assert "USD" not in said
-
-
-@pytest.mark.slow
-def test_code_that_calls_nothing_has_made_no_call() -> None:
-    run(spec_of(python("pure")))
-    assert one("select distinct calls, calls_cached from outputs") == (0, 0)
-    assert one("select calls, unrecorded from experiment_overview") == (0, 0)
+def test_imports_tell_whether_code_may_call_a_model() -> None:
+    may = {
+        name: may_call_unrecorded(load(f"application:{name}"))
+        for name in re.findall(r"^def (\w+)", MODULES["application.py"], flags=re.M)
+    }
+    calling = {"asks", "asks_by_late_import", "asks_by_address", "stepped", "scored", "prefers", "judged", "raises"}
+    assert {name for name, found in may.items() if found} == calling
 
 
 @pytest.mark.slow
@@ -160,13 +130,6 @@ def test_calls_of_an_evaluator_with_a_plain_client_are_null(capsys: pytest.Captu
     print_experiments(experiments_report(Store(), [identity], results_of(Store(), [identity])))
     said = " ".join(capsys.readouterr().out.split())
     assert "model calls of evaluators were not recorded, so their cost is unknown" in said
-
-
-@pytest.mark.slow
-def test_an_application_behind_http_is_unknown() -> None:
-    with serving_application() as application:
-        run(spec_of({"kind": "http", "url": application.url}))
-    assert one("select calls, cost_usd, unrecorded from experiment_overview") == (None, None, 3)
 
 
 USAGE = {"input_tokens": 7, "output_tokens": 2, "cost_usd": 0.4, "calls": 3}
@@ -191,6 +154,7 @@ def test_an_application_reports_its_calls_and_the_budget_limits_them(capsys: pyt
     ) == (1, 0.4)  # another one might have cost as much
 
 
+@pytest.mark.slow
 def test_what_an_application_does_not_report_is_unknown() -> None:
     odd = [{"text": "yes"}, {"text": "yes", "usage": "much"}, {"text": "yes", "usage": {"calls": -1, "cost_usd": True}}]
     with serving_application() as application:
@@ -200,19 +164,26 @@ def test_what_an_application_does_not_report_is_unknown() -> None:
     assert one("select calls, cost_usd from experiment_overview") == (None, None)
 
 
-@pytest.mark.parametrize(("name", "warns"), [("asks", True), ("pure", False)])
-def test_a_budget_that_cannot_bind_says_so_before_the_run(
-    name: str, warns: bool, capsys: pytest.CaptureFixture[str]
+@pytest.mark.slow
+def test_calls_of_a_plain_client_are_null_and_a_budget_that_cannot_bind_says_so(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run(spec_of(python(name), budget_usd=1.0, max_calls=5))
     said = "evalflows: budget_usd and max_calls cannot limit the calls of target 'target', which are not recorded"
-    assert capsys.readouterr().err.startswith(said) is warns
-
-
-def test_calls_of_answers_that_failed_are_null_too() -> None:
-    with pytest.raises(IncompleteError, match="no answer"):
-        run(spec_of(python("raises")))
-    assert one("select calls, tokens_in, cost_usd, unrecorded from experiment_overview") == (None, None, None, 3)
+    run(spec_of(python("pure"), name="pure", budget_usd=1.0, max_calls=5))
+    assert said not in capsys.readouterr().err
+    query = "select calls, cost_usd, recorded_calls, unrecorded from experiment_overview where name = '{}'"
+    assert one("select distinct calls, calls_cached from outputs") == (0, 0)
+    assert one(query.format("pure"))[::3] == (0, 0), "code that calls nothing has made no call"
+    (identity,) = run(spec_of(python("asks"), name="asks", budget_usd=1.0, max_calls=5))
+    assert capsys.readouterr().err.startswith(said)
+    assert one(query.format("asks")) == (None, None, 0, 3)
+    report = experiments_report(Store(), [identity], results_of(Store(), [identity]))
+    print_experiments(report)
+    print_calls(report.experiments, 0)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "model calls of the target were not recorded, so their cost is unknown" in shown
+    assert "the model calls of this run were not recorded" in shown
+    assert "USD" not in shown
 
 
 @pytest.mark.slow

@@ -123,35 +123,25 @@ def test_a_spec_is_run_with_changes_and_gives_an_experiment_for_each_target(inne
 def test_a_mistake_is_shown_as_a_line_of_the_test(inner: pytest.Pytester) -> None:
     inner.makepyfile(
         """
+        import pytest
         def test_it(evaluate):
             evaluate(str, [{"inputs": {"a": 1}}], ["nosuch"])
         def test_spec(evalflows_run):
             evalflows_run("nosuch.yaml")
         def test_assertion(assert_at_least):
             assert_at_least("m", 1, experiment="nosuch")
+        @pytest.fixture
+        def broken(): raise KeyError("mine")
+        def test_broken(broken): pass
         """
     )
     run = inner.runpytest_inprocess()
-    run.assert_outcomes(failed=3)
+    run.assert_outcomes(failed=3, errors=1)
     shown = text_of(run)
     assert "E       evalflows.specs.errors.InputError: evaluator 'nosuch': wanted 'module:name' or one of" in shown
     assert "E       evalflows.specs.errors.InputError: nosuch.yaml: cannot be read: No such file or directory" in shown
     assert "E       evalflows.specs.errors.InputError: experiment 'nosuch': not in" in shown
-    assert not re.search(r"(plugin|asserts|api|lookup)\.py:\d+", shown)
-
-
-def test_a_fixture_s_own_error_is_shown_without_the_plugin(inner: pytest.Pytester) -> None:
-    inner.makepyfile(
-        """
-        import pytest
-        @pytest.fixture
-        def broken(): raise KeyError("mine")
-        def test_it(broken): pass
-        """
-    )
-    run = inner.runpytest_inprocess()
-    run.assert_outcomes(errors=1)
-    assert "ran.py" not in text_of(run)
+    assert not re.search(r"(plugin|ran|asserts|api|lookup)\.py:\d+", shown)
 
 
 MEANT = """
@@ -233,14 +223,12 @@ def test_the_store_is_the_usual_one(inner: pytest.Pytester, store_root: Path, mo
     assert where(inner)[0] == inner.path / "data" / "store"
 
 
-def test_the_store_is_the_one_that_is_named(inner: pytest.Pytester) -> None:
+def test_the_store_is_the_one_that_is_named_and_that_of_a_session_is_removed_at_its_end(
+    inner: pytest.Pytester, store_root: Path
+) -> None:
     root, shown = where(inner, "--evalflows-store", "kept")
-    assert root == inner.path / "kept"
-    assert f"evalflows store: {root}" in shown
+    assert root == inner.path / "kept" and f"evalflows store: {root}" in shown
     assert Store(root).query("select count(*) from source.experiments") == [(0,)]
-
-
-def test_a_store_of_the_session_is_removed_at_its_end(inner: pytest.Pytester, store_root: Path) -> None:
     root, shown = where(inner, "--evalflows-store=tmp")
     assert f"evalflows store: {root}" in shown
     assert not root.exists()

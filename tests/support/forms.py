@@ -1,5 +1,6 @@
 """Prefect's UI in a browser: the form in which a run is made, the page of the run, its artifacts."""
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -108,7 +109,9 @@ def fill(browser: Chrome, label: str, text: str) -> None:
 
 
 def picture(browser: Chrome, path: Path, height: int = 1800) -> None:
-    """A screenshot of the page, as high as it wants to be."""
+    """A screenshot of the page, as high as it wants to be, if anybody wants to look at it."""
+    if "EVALFLOWS_SCREENSHOTS" not in os.environ:
+        return
     browser.set_window_size(1400, height)
     time.sleep(1)
     browser.save_screenshot(str(path))

@@ -72,18 +72,6 @@ def hangs(outputs: object, *, how: str, path: str) -> Score:
     return where(outputs)
 
 
-def _sleeps(path: Path) -> None:
-    time.sleep(3600)
-
-
-def _swallows(path: Path) -> None:
-    while True:
-        try:
-            time.sleep(3600)
-        except BaseException:
-            continue
-
-
 def _backtracks(path: Path) -> None:
     re.fullmatch(r"(a+)+b", "a" * 64)
 
@@ -225,18 +213,6 @@ def strict(inputs, outputs, reference_outputs):  # type: ignore[no-untyped-def]
 def right(outputs, reference_outputs):  # type: ignore[no-untyped-def]
     """The share of all answers that are right."""
     return sum(one == other for one, other in zip(outputs, reference_outputs, strict=True)) / len(outputs)
-
-
-def some(inputs, outputs, reference_outputs):  # type: ignore[no-untyped-def]
-    """Right or wrong; it does not apply to answers that are not sure, and of four questions in five to none."""
-    if outputs == {"a": "unsure"} or (outputs == {"a": "yes"} and "Question 3" in inputs["q"]):
-        return None
-    return outputs == reference_outputs
-
-
-def points(outputs, reference_outputs):  # type: ignore[no-untyped-def]
-    """A number without bounds."""
-    return 7.5 if outputs == reference_outputs else 7.0
 
 
 def manner(outputs):  # type: ignore[no-untyped-def]

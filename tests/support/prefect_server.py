@@ -80,7 +80,7 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
 
 
 def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
+    for _ in range(6000):
         if server.poll() is not None:
             break
         try:

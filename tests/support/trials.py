@@ -4,6 +4,6 @@ import os
 
 IS_LONG = bool(os.environ.get("EVALFLOWS_LONG_TRIALS"))
 KILLS = 30 if IS_LONG else 5
-OUTAGE_S = 30.0 if IS_LONG else 5.0
+OUTAGE_S = 30.0 if IS_LONG else 3.0
 READING_S = 60.0 if IS_LONG else 8.0
 REPEATS = 20 if IS_LONG else 2

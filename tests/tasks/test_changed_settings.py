@@ -16,8 +16,6 @@ from prefect.settings import (
 from evalflows.tasks.changed_settings import changed_settings
 
 CHANGES: list[tuple[Mapping[Any, Any], Mapping[Any, Any]]] = [
-    ({}, {}),
-    ({PREFECT_CLIENT_MAX_RETRIES: 0}, {}),
     ({}, {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ({PREFECT_CLIENT_MAX_RETRIES: 0}, {PREFECT_CLIENT_MAX_RETRIES: 4, PREFECT_API_REQUEST_TIMEOUT: 20.0}),
 ]

@@ -62,15 +62,9 @@ def test_a_failed_output_loses_without_anybody_asked() -> None:
 
 
 def test_or_the_pair_is_left_out() -> None:
-    rows, calls = failing("left_out")
-    assert calls == 2
-    assert {(row.example_id, row.winner, row.status, row.decided_by) for row in rows} == {
-        ("p", "tie", "scored", None),
-        *((example, None, "not_applicable", "failed_output") for example in "qrs"),
-    }
-    assert dict(asked("select example_id, status from pair_outcomes")) == {"p": "scored"} | dict.fromkeys(
-        "qrs", "left_out"
-    )
+    failing("left_out")
+    found = dict(asked("select example_id, status from pair_outcomes"))
+    assert found == {"p": "scored"} | dict.fromkeys("qrs", "left_out")
 
 
 def test_an_output_that_was_never_made_is_missing_and_no_failure() -> None:
@@ -138,25 +132,6 @@ def test_against_the_baseline_alone_there_are_its_pairs_only() -> None:
     verdicts = asked("select candidate, baseline from win_rates where not length_controlled order by all")
     assert verdicts == [("a", "b"), ("c", "b")]
     assert (row.baseline_experiment_id, row.state) == (b, "completed")
-
-
-@pytest.mark.slow
-def test_the_baseline_is_measured_by_wherever_it_stands_in_the_list() -> None:
-    compared(three(), longer, both_orders=True, baseline="c")
-    verdicts = asked("select candidate, baseline from win_rates where not length_controlled order by all")
-    assert verdicts == [("a", "c"), ("b", "a"), ("b", "c")]
-
-
-def test_a_failed_run_loses_and_one_never_made_is_missing_by_every_metric_of_an_evaluator() -> None:
-    answers = {f"q{i:02}": "b" for i in range(6)}
-    old = experiment("old", answers, place=0)
-    new = experiment("new", {**answers, "q00": FAILED, "q01": NEVER}, place=1)
-    compared((old, new), several, both_orders=True)
-    counted = asked(
-        """select metric, count(*) filter (outcome = 'left' and decided_by = 'failed_output'),
-                  count(*) filter (status = 'missing'), count(*) from pair_outcomes group by metric order by metric"""
-    )
-    assert counted == [("x", 1, 1, 6), ("y", 1, 1, 6)]
 
 
 @pytest.mark.slow

@@ -82,42 +82,39 @@ def test_a_header_cannot_carry_a_variable_to_an_address_of_the_spec(folder: Path
 
 
 @pytest.mark.usefixtures("prefect_api")
-@pytest.mark.parametrize(
-    ("key", "shown"),
-    [
-        ({"api_key_env": "SECRET"}, "the environment variable SECRET"),
-        ({"api_key_env": "OPENAI_API_KEY"}, "the environment variable OPENAI_API_KEY"),
-        ({"api_key_block": "prod"}, "the Secret block 'prod'"),
-    ],
-)
 def test_a_connection_cannot_carry_a_key_to_an_address_of_the_spec(
-    key: dict[str, str], shown: str, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     (folder / "connections.yaml").write_text("mine: {base_url: 'https://own.example.com/v1', api_key_env: SECRET}\n")
-    with pytest.raises(InputError, match=f"connection 'mine': {shown} may not be sent to"):
-        run_experiment(spec(CHAT, connections={"mine": keyed(endpoint, **key)}))
+    for key, shown in (
+        ({"api_key_env": "SECRET"}, "the environment variable SECRET"),
+        ({"api_key_env": "OPENAI_API_KEY"}, "the environment variable OPENAI_API_KEY"),
+        ({"api_key_block": "prod"}, "the Secret block 'prod'"),
+    ):
+        with pytest.raises(InputError, match=f"connection 'mine': {shown} may not be sent to"):
+            run_experiment(spec(CHAT, connections={"mine": keyed(endpoint, **key)}))
     assert endpoint.calls == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
-def test_a_shared_connection_gets_its_key(folder: Path, endpoint: Endpoint) -> None:
+def test_a_shared_connection_gets_its_key_and_so_does_an_address_that_the_owner_allows(
+    folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = f"mine: {{base_url: '{endpoint.base_url}', model: m, api_key_env: SECRET}}\n"
     (folder / "connections.yaml").write_text(text)
     run_experiment(spec(CHAT))
     run_experiment(spec(http(endpoint)))
     run_experiment(spec(CHAT | {"connection": "own"}, connections={"own": keyed(endpoint)}, use_cache=False))
     assert endpoint.keys == [f"bearer {SECRET}"] * 3
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
-def test_the_owner_allows_a_variable_for_an_address(folder: Path, endpoint: Endpoint) -> None:
+    (folder / "connections.yaml").unlink()
     text = f'[tool.evalflows.allowed_environment]\nSECRET = ["{endpoint.base_url}"]\n'
     (folder / "pyproject.toml").write_text(text)
+    for module in (permitted, permitted_environment):
+        monkeypatch.setattr(module, "_limits", None)
     run_experiment(spec(http(endpoint)))
-    assert endpoint.keys == [f"bearer {SECRET}"]
+    assert endpoint.keys == [f"bearer {SECRET}"] * 4
 
 
 def test_openai_gets_its_key_at_its_own_address_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,20 +154,15 @@ def test_only_a_deployments_run_is_restricted(
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+@pytest.mark.usefixtures("prefect_api", "folder")
+def test_a_trace_evaluation_names_no_code_and_reads_no_file_from_elsewhere(store: Store) -> None:
+    write(store, traces(1))
+    for changes, message in (
         ({"mapper": "os:getcwd"}, "'os:getcwd'"),
         ({"evaluators": ["subprocess:getoutput"]}, "'subprocess:getoutput'"),
         ({"filter": "trace_id in (select content from read_text('/etc/hostname'))"}, "filter: "),
-    ],
-)
-@pytest.mark.usefixtures("prefect_api", "folder")
-def test_a_trace_evaluation_names_no_code_and_reads_no_file_from_elsewhere(
-    store: Store, changes: dict[str, Any], message: str
-) -> None:
-    write(store, traces(1))
-    given = {"name": "watch", "evaluators": ["json_valid"], "settle_s": 0} | changes
-    with pytest.raises(InputError, match=message):
-        evaluate_traces(TraceEvaluationSpec.model_validate(given))
+    ):
+        given = {"name": "watch", "evaluators": ["json_valid"], "settle_s": 0} | changes
+        with pytest.raises(InputError, match=message):
+            evaluate_traces(TraceEvaluationSpec.model_validate(given))
     assert store.query("select count(*) from source.scores") == [(0,)]

@@ -94,17 +94,6 @@ def test_what_was_answered_but_not_judged_is_judged_when_the_chunk_is_evaluated(
     assert judged == dict.fromkeys(answered, 1)
 
 
-def test_judgements_that_were_kept_are_not_made_again() -> None:
-    """Those that took long are on disk before the chunk's answers."""
-    experiment_id, rounds = first_rounds(spec_of("kept"))
-    execute_rounds.fn(rounds)
-    Store().filesystem.rm(Store().layout.open_folder("outputs", experiment_id), recursive=True)
-    before = judged.copy()
-    execute_rounds.fn(rounds)
-    assert judged == before
-    assert len(Store().read("outputs", experiment_id)) == 10
-
-
 def test_no_more_answers_are_in_memory_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if only the answers are long, which are recorded elsewhere than the examples."""
     at_once: list[int] = []

@@ -71,7 +71,7 @@ def test_a_server_lost_before_the_first_call(url: str) -> None:
         raise RuntimeError("whatever Prefect raises")
 
 
-@pytest.mark.parametrize("error", [httpx.ConnectError("refused"), httpx.ReadTimeout("slow")])
+@pytest.mark.parametrize("error", [httpx.ConnectError("refused")])
 def test_what_prefects_client_raises_is_a_lost_server_too(error: Exception, url: str) -> None:
     with pytest.raises(IncompleteError, match="no longer answers"), server_watched():
         raise error
@@ -84,18 +84,9 @@ def test_other_errors_stay_as_they_are(error: BaseException, url: str) -> None:
     assert caught.value is error
 
 
-def test_nothing_is_watched_without_an_address() -> None:
-    with temporary_settings({PREFECT_API_URL: None}), server_watched():
-        assert server_watch._watch.get() is None
-        note_owners({"exp-1"})
-        raise_if_lost()
-
-
 @pytest.mark.parametrize(
     ("answered", "is_lost"),
     [
-        ("yyyy", False),
-        ("ynnnyyy", False),
         ("ynnnynnny", False),
         ("ynnnn", True),
         ("nnnn", True),

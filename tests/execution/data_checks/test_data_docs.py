@@ -10,7 +10,7 @@ from finished import Rows, finished_experiment
 
 from evalflows.execution.data_checks.process import pages_of
 from evalflows.execution.data_checks.request import PageRequest
-from evalflows.execution.data_checks.results import check_results, finished, snapshot_checks
+from evalflows.execution.data_checks.results import check_results, finished
 from evalflows.store.parquet import Store
 from evalflows.store.records import to_json
 
@@ -43,11 +43,6 @@ def hostile(outputs: Rows, scores: Rows) -> None:
     scores[1] = replace(scores[1], metric=HOSTILE, value=None)
 
 
-def none_failed(outputs: Rows, scores: Rows) -> None:
-    outputs[-1] = replace(outputs[0], run_id=outputs[-1].run_id, example_id=outputs[-1].example_id, repetition=1)
-    scores[10] = replace(scores[10], status="scored", value=1.0, error=None)
-
-
 def page_of_results(store: Store, title: str) -> str:
     batch = check_results(store, [finished(store, "exp-1")])["exp-1"][0].batch_id
     return pages_of(PageRequest(root=store.layout.root, titles={batch: title}))[batch]
@@ -61,24 +56,6 @@ def test_findings_stand_in_the_page(store: Store) -> None:
     assert "values must be greater than or equal to 0.0 and less than or equal to 1.0" in text
     assert "7.0 (example_id q0, metric exact, repetition 0)" in text
     assert "If outputs.status IN (ok), then values must be parseable as JSON." in text
-
-
-def test_what_was_observed_is_said_in_full(store: Store) -> None:
-    finished_experiment(store, none_failed)
-    text = " ".join(Read(page_of_results(store, "support (exp-1)")).text.split())
-    assert "Data asset: results of experiment exp-1 Status: Succeeded" in text
-    assert re.search(r"Great Expectations Version\d+\.\d+", text)
-    assert text.count("IN (failed, not_attempted), then values must never be null. no rows") == 2
-    assert "outputs.cost_usd Status Expectation Observed Value values must be" in text
-    assert "greater than or equal to 0.0. 0% unexpected, 100% null" in text, "no answer has a price"
-    assert not re.search("None|unknown|NaN|--", text)
-
-
-def test_shares_are_of_all_rows(store: Store) -> None:
-    finished_experiment(store, lambda outputs, scores: outputs.__setitem__(0, replace(outputs[0], cost_usd=-1.0)))
-    text = " ".join(Read(page_of_results(store, "support")).text.split())
-    assert "1 unexpected values found. ≈16.67% of 6 total rows." in text
-    assert "≈16.667% unexpected, ≈83.333% null" in text
 
 
 def test_nothing_hostile_acts(store: Store) -> None:
@@ -110,16 +87,6 @@ def test_names_of_metrics_and_evaluators_are_escaped(store: Store, monkeypatch: 
     read = Read(page_of_results(store, "support"))
     assert f"runs.scores_by.{HOSTILE}" in read.text and f"scores.value.{HOSTILE}" in read.text
     assert not read.tags & {"script", "img"}
-
-
-def test_a_snapshot_has_a_page_too(store: Store) -> None:
-    finished_experiment(store)
-    batch = snapshot_checks(store, finished(store, "exp-1").snapshot_id)
-    page = pages_of(PageRequest(root=store.layout.root, titles={batch: "dataset questions"}))[batch]
-    text = " ".join(Read(page).text.split())
-    assert "Expectation Suite: dataset questions" in text
-    assert f"Data asset: snapshot {finished(store, 'exp-1').snapshot_id} Status: Succeeded" in text
-    assert "inputs Status Expectation Observed Value values must" in text
 
 
 def test_conditions_and_expectations_of_users_are_shown(store: Store, make: Any) -> None:

@@ -57,11 +57,6 @@ def named(function: Callable[..., Any], name: str = "harm", **args: Any) -> dict
 # What is declared
 
 
-def test_an_evaluator_that_declares_nothing_adds_nothing() -> None:
-    assert metrics(evaluators=["exact_match"]) == {}
-    assert metrics(**evaluators(judge(None))) == {}
-
-
 def test_a_mapping_of_metrics_is_kept_in_the_spec() -> None:
     found = metrics(**evaluators(judge({"harm": LESS, "other": {"range": (1, 2)}, "plain": {}}), name="harm"))
     assert found == {
@@ -107,21 +102,6 @@ def test_what_wraps_an_evaluator_or_holds_some_of_its_settings_declares_what_it_
     assert named(outer, scale=3)["harm"].range == (0, 3)
 
 
-def test_evaluators_of_all_answers_declare_too() -> None:
-    def f1(outputs: list[Any]) -> float:
-        return 1.0
-
-    f1.metrics = {"f1": {"range": [0, 1]}}  # type: ignore[attr-defined]
-    found = metrics(summary_evaluators=[{"use": refer(f1), "name": "f1"}])
-    assert found == {"f1": MetricSpec(range=(0, 1))}
-
-
-def test_of_two_that_declare_the_same_metric_the_first_counts() -> None:
-    first, second = judge({"harm": LESS}), judge({"harm": {"range": [0, 9]}, "b": {}}, name="second")
-    assert metrics(**evaluators(first, second))["harm"] == MetricSpec(**LESS)
-    assert metrics(**evaluators(second, first))["harm"] == MetricSpec(range=(0, 9))
-
-
 # Cascades
 
 
@@ -132,11 +112,6 @@ def test_of_a_cascade_the_tiers_declare_under_its_name() -> None:
     cascade = {"name": "harmful", "use": "cascade", "tiers": ["contains", {"use": refer(judge(of))}]}
     assert metrics(evaluators=[cascade]) == {"harmful": MetricSpec(**LESS)}
     assert prepare_experiment(spec(evaluators=[cascade])).given_metrics is None, "one tier is not ours"
-
-
-def test_of_a_cascade_a_tiers_mapping_counts_by_the_tiers_own_function() -> None:
-    cascade = {"name": "harmful", "use": "cascade", "tiers": [{"use": "odd_evaluators:harm", "name": "rule"}]}
-    assert metrics(evaluators=[cascade])["harmful"] == MetricSpec(higher_is_better=False, range=(0, 1))
 
 
 # What the spec says
@@ -155,9 +130,7 @@ def test_what_the_spec_says_comes_first_field_by_field() -> None:
     assert of_k["other"] == MetricSpec()
 
 
-@pytest.mark.parametrize(
-    "said", [{}, {"higher_is_better": True}, {"range": [0, 1]}, {"pass_k": [1], "pass_threshold": 0.5}], ids=str
-)
+@pytest.mark.parametrize("said", [{"higher_is_better": True}, {"pass_k": [1], "pass_threshold": 0.5}], ids=str)
 def test_a_spec_that_went_through_json_says_the_same(said: dict[str, Any]) -> None:
     """As a worker, a resumption and the form in Prefect's UI get it: with every field written down."""
     given = spec(**evaluators(judge({"harm": LESS}), name="harm"), metrics={"harm": said})
@@ -170,21 +143,15 @@ def test_a_spec_that_went_through_json_says_the_same(said: dict[str, Any]) -> No
 # What is no declaration
 
 
-@pytest.mark.parametrize(
-    ("said", "problem"),
-    [
+def test_a_declaration_that_is_none_is_an_error_in_one_line() -> None:
+    for said, problem in (
         ({"harm": {"lower_is_better": True}}, "lower_is_better: no such field"),
         ({"harm": {"range": [5, 0]}}, "range: got [5.0, 0.0], wanted two numbers, the lower one first"),
-        ({"harm": {"range": "0-5"}}, "range: "),
         ({"harm": True}, "Input should be a valid dictionary or instance of MetricSpec"),
         ({"harm": {"pass_k": [4]}}, "got pass_k, wanted higher_is_better and range; other fields belong in the spec"),
-        ({"harm": {"pass_threshold": 0.5}}, "got pass_threshold, wanted"),
         ({"harm": MetricSpec(pass_k=[4])}, "got pass_k, wanted"),
-    ],
-    ids=str,
-)
-def test_a_declaration_that_is_none_is_an_error_in_one_line(said: dict[str, Any], problem: str) -> None:
-    assert refusal(judge(said)).startswith(f"evaluator 'harm': its attribute `metrics`: {problem}")
+    ):
+        assert refusal(judge(said)).startswith(f"evaluator 'harm': its attribute `metrics`: {problem}")
 
 
 def test_settings_that_the_declaring_function_refuses_are_an_error_in_one_line() -> None:
@@ -196,11 +163,7 @@ def test_settings_that_the_declaring_function_refuses_are_an_error_in_one_line()
     assert refusal(judge(of), args={"scale": 0}) == "evaluator 'harm': scale: got 0, wanted at least 1"
 
 
-def test_a_declaring_function_of_other_parameters_is_an_error_in_one_line() -> None:
-    assert refusal(judge(lambda name: {name: {}})).startswith("evaluator 'harm': ")
-
-
-@pytest.mark.parametrize("said", [["accuracy"], "accuracy", 3, len, {}, lambda name, settings: None])
+@pytest.mark.parametrize("said", [["accuracy"], 3, len, lambda name, settings: None])
 def test_what_is_no_mapping_declares_nothing(said: object) -> None:
     assert named(judge(said)) == {}
 
@@ -221,23 +184,13 @@ class WithMethod(Judge):
         raise AssertionError
 
 
-class WithStaticMethod(Judge):
-    @staticmethod
-    def metrics(which: str) -> list[str]:  # type: ignore[override]
-        return [which]
-
-
 @pytest.mark.parametrize(
     "function",
-    [Judge(["accuracy"]), Judge({"accuracy": 0.5}), Judge({"seen": {"count": 3}}), WithMethod(), WithStaticMethod()],
-    ids=["a list", "numbers", "mappings", "a method", "a static method"],
+    [Judge(["accuracy"]), Judge({"accuracy": 0.5}), Judge({"seen": {"count": 3}}), WithMethod()],
+    ids=["a list", "numbers", "mappings", "a method"],
 )
 def test_an_object_may_call_another_thing_metrics(function: Judge) -> None:
     assert named(function) == {}
-
-
-def test_an_object_may_declare_as_a_function_does() -> None:
-    assert named(Judge({"harm": LESS})) == {"harm": MetricSpec(**LESS)}
 
 
 # What is given at all
@@ -246,7 +199,3 @@ def test_an_object_may_declare_as_a_function_does() -> None:
 def test_of_ours_it_is_known_which_metrics_they_give() -> None:
     found = prepare_experiment(spec(evaluators=["exact_match", {"use": "toxicity", "name": "t"}])).given_metrics
     assert found == ["exact_match", "t"]
-
-
-def test_of_another_it_is_not_known() -> None:
-    assert prepare_experiment(spec(evaluators=["exact_match", "odd_evaluators:harm"])).given_metrics is None

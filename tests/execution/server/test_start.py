@@ -104,7 +104,7 @@ def test_after_the_server_was_killed_the_next_run_starts_another(home: Home) -> 
     assert home.secret() is None
 
 
-@SLOW
+@pytest.mark.soak
 def test_the_database_is_as_prefects_own_migrations_make_it(home: Home, tmp_path: Path) -> None:
     process = started(0, lasting=False)
     used_by(process)
@@ -141,7 +141,7 @@ def test_a_port_of_another_program_is_told_in_a_line(home: Home) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", ["newer", "other", "text"])
+@pytest.mark.parametrize("content", ["newer", "text"])
 def test_a_database_that_prefect_cannot_use_is_told_in_a_line(home: Home, content: str) -> None:
     home.make()
     if content == "text":

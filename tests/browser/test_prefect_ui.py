@@ -1,6 +1,9 @@
-"""A web page of somebody else, in a real browser, against the server of `evalflows up`: it gets and starts nothing."""
+"""Prefect's UI on the server of `evalflows up`, in a real browser: a page of somebody else gets and starts nothing, and
+the user starts a run in the form."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -10,19 +13,31 @@ from typing import Any
 
 import pytest
 import yaml
-from forms import find, log_in, picture
+from forms import fill, find, how_it_ended, log_in, open_artifact, open_form, picture, submit, value
 from prefect_database import give_database_to
-from running_up import Up, prefect_yaml, running_up, until
+from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
 from selenium.webdriver import Chrome
 
+from evalflows.specs.experiment import load_experiment
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
 
 SPEC = {
     "name": "small",
     "dataset": {"path": "rows.jsonl"},
-    "targets": [{"kind": "python", "function": "mine:upper"}],
+    "targets": [{"kind": "python", "function": "mine:lower"}],
+    "evaluators": ["exact_match"],
 }
-MODULE = "def upper(question):\n    return question.upper()\n"
+MODULE = """
+def upper(question):
+    return question.upper()
+
+def lower(question):
+    return question.lower()
+"""
+ROWS = [{"id": i, "inputs": {"question": f"q{i}"}, "outputs": {"answer": f"Q{i}"}} for i in range(3)]
 PAGE = """<!doctype html><title>prizes</title><iframe name="hidden"></iframe>
 <form id="form" method="post" enctype="text/plain" target="hidden"><input name="field"></form>
 <script>
@@ -74,7 +89,7 @@ attack();
 def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A server and a worker in a user's folder with a deployment."""
     place, home = tmp_path_factory.mktemp("folder"), give_database_to(tmp_path_factory.mktemp("prefect"))
-    (place / "rows.jsonl").write_text('{"inputs": {"question": "q"}}\n')
+    (place / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     (place / "mine.py").write_text(MODULE)
     (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))
     (place / "prefect.yaml").write_text(prefect_yaml("mine"))
@@ -149,10 +164,36 @@ def test_a_page_whose_name_now_leads_here_gets_nothing(browser: Chrome, up: Up, 
     assert up.ask("/flow_runs/count") == 0
 
 
-def test_the_user_logs_in_and_sees_the_deployments(browser: Chrome, up: Up, screenshots: Path) -> None:
-    browser.get(up.ui)
-    find(browser, "//input[@type='password']")
-    log_in(browser, up)
-    browser.get(f"{up.ui}/deployments")
-    find(browser, "//a[normalize-space(.)='mine']")
-    picture(browser, screenshots / "deployments-after-login.png")
+def test_a_run_is_started_in_the_form(browser: Chrome, up: Up, screenshots: Path) -> None:
+    open_form(browser, up, "mine")
+    assert value(browser, "Name") == "small"
+    fill(browser, "Name", "typed in the browser")
+    fill(browser, "Targets", json.dumps({"kind": "python", "name": "shouting", "function": "mine:upper"}))
+    picture(browser, screenshots / "form.png", height=5800)
+    submit(browser)
+    assert how_it_ended(browser) == "Completed"
+    picture(browser, screenshots / "run.png")
+    open_artifact(browser, "result")
+    find(browser, "//table[contains(., 'exact_match')]")
+    rows = [" ".join(row.text.split()) for row in browser.find_elements("xpath", "//table//tr")]
+    picture(browser, screenshots / "artifact.png")
+    assert "verdict" in rows[0]
+    assert any(row.startswith("shouting exact_match 1.00") for row in rows), rows
+    assert find(browser, "//a[normalize-space(.)='typed in the browser']")
+
+
+@pytest.mark.soak
+def test_the_form_of_the_demo_is_filled_in(browser: Chrome, up: Up, screenshots: Path) -> None:
+    own = os.environ | up.environment
+    subprocess.run([EVALFLOWS, "deploy"], cwd=ROOT, env=own, check=True, capture_output=True)
+    open_form(browser, up, "demo")
+    picture(browser, screenshots / "form-demo.png", height=8000)
+    demo = load_experiment(ROOT / "data" / "experiments" / "demo.yaml")
+    for label, given in (
+        ("Name", demo.name),
+        ("Description (Optional)", demo.description),
+        ("Path (Optional)", demo.dataset.path),
+        ("Use", demo.evaluators[0].use),
+    ):
+        assert value(browser, label) == given
+    assert json.loads(value(browser, "Targets")) == demo.targets[0].model_dump(mode="json")

@@ -1,7 +1,6 @@
 """Serve the dashboard from the command line."""
 
 import os
-import sys
 from functools import partial
 
 import click
@@ -39,7 +38,6 @@ def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
                 served = application(store, token, making)
                 serve(served, listener, partial(_announce, url, root), grace_s=GRACE_S, stop=making.stop)
         if making.is_busy:
-            sys.stdout.flush()
             os._exit(0)  # nobody waits for what its threads still read
 
 

@@ -16,6 +16,9 @@ from evalflows.cli.main import cli
 from evalflows.store import Store
 from evalflows.store.snapshots import freeze, to_examples
 
+MADE = {"_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
+"""The files of an empty store."""
+
 SPEC = {
     "name": "small",
     "dataset": {"path": "rows.jsonl"},
@@ -143,7 +146,7 @@ def refused(done: Result, message: str, store_root: Path) -> None:
     assert done.stdout == ""
     assert message in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
-    assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
+    assert {path.name for path in store_root.rglob("*") if path.is_file()} <= MADE
 
 
 def test_bad_arguments_are_one_line_and_exit_2() -> None:

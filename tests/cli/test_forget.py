@@ -39,6 +39,7 @@ def test_without_yes_it_only_says_what_it_would_erase(store: Store, store_root: 
     assert err.startswith("copies elsewhere stay: exports")
 
 
+@pytest.mark.slow
 def test_with_yes_the_texts_are_erased_once_and_what_is_shown_of_them_says_so(store: Store, store_root: Path) -> None:
     personal.fill(store)
     code, out, _ = run("forget", "--example", "erna", "--dataset", "faq", "--yes")

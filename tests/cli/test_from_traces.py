@@ -135,7 +135,7 @@ def test_the_order(store: Store) -> None:
             (worst, ["c", "b", "e", "a"]),
             ((*worst, "--limit", "2"), ["c", "b"]),
             (("--order", "worst", "--metric", "latency"), ["a", "d"]),
-            (("--order", "uncertain", "--metric", "correct"), ["c", "e"]),
+            (("--order", "uncertain", "--metric", "correct", "--limit", "2"), ["c", "e"]),
         )
     ):
         done = CliRunner().invoke(cli, ["dataset", "from-traces", "--name", f"d{number}", *arguments])

@@ -12,6 +12,9 @@ from evalflows import evaluate, run
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 
+MADE = {"_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
+"""The files of an empty store."""
+
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 ROWS = [{"inputs": {"question": f"q{i}"}, "outputs": {"answer": f"Q{i}"}} for i in range(6)]
@@ -239,4 +242,4 @@ def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) 
                 run(chat_spec(endpoint, **change))
             assert message in str(raised.value) and "\n" not in str(raised.value)
     assert endpoint.calls == 0
-    assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
+    assert {path.name for path in store_root.rglob("*") if path.is_file()} <= MADE

@@ -1,133 +1,189 @@
-"""Read an agent's trajectory from its outputs, and the expected calls from a reference."""
+"""Score the arguments of a call from 0 to 1, by one of four rules."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, get_args
 
-from evalflows.evaluators.agents.calls import Call, read_arguments, read_calls
-from evalflows.evaluators.agents.messages import (
-    AssistantParts,
-    Message,
-    assistant_parts,
-    is_conversation,
-    new_messages,
-    read_messages,
-)
-from evalflows.evaluators.subject import RunView
-from evalflows.evaluators.text import as_text
+from evalflows.evaluators.agents.calls import Call
+from evalflows.evaluators.judges.context import value_at
 from evalflows.specs.errors import short
+from evalflows.specs.json_schema import JSON_TYPES
 
-_NO_ANSWERS = ("tool_calls", "messages", "reasoning_steps")
+Rule = Literal["exact", "per_argument", "types", "allowed"]
+Numbers = Literal["equal", "strict"]
+CallScore = Callable[[Call, Call], float]
+"""A function of the expected and the actual call: the score of the actual call, 0 if the names differ."""
 
-
-@dataclass(frozen=True, slots=True)
-class Trajectory:
-    """An agent's calls in order, its reasoning in order, and its final answer as text; None without an answer."""
-
-    tool_calls: tuple[Call, ...]
-    reasoning_steps: tuple[str, ...]
-    final_answer: str | None
+_OPTIONAL = ("", None)  # among the allowed values, these mean that the argument is optional
+_IGNORED = re.compile(r"[ ,./\-_*^]")
 
 
-def read_trajectory(
-    outputs: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, run: RunView | None = None
-) -> Trajectory:
-    """Return the trajectory of a run.
+def rule(arguments: Any, tools: Any = None, numbers: Any = "equal") -> CallScore:
+    """Return the function that scores a pair of calls. Raise ValueError for unknown rules, and for those that do not
+    go together."""
+    if arguments not in get_args(Rule):
+        raise ValueError(f"arguments: got {short(arguments)}, wanted one of {', '.join(get_args(Rule))}")
+    if numbers not in get_args(Numbers):
+        raise ValueError(f"numbers: got {short(numbers)}, wanted one of {', '.join(get_args(Numbers))}")
+    strict = numbers == "strict"
+    if tools is not None:
+        schemas = _schemas(tools)
+        if arguments != "types":
+            raise ValueError(f"tools: got tools with arguments {arguments!r}, wanted arguments 'types'")
+        return _if_same_tool(
+            lambda expected, actual: _share_of_schema(schemas.get(actual.name), actual.arguments or {}, strict)
+        )
+    if strict and arguments == "types":
+        raise ValueError("numbers: got 'strict' with arguments 'types', wanted tools, whose schemas have the types")
+    score_arguments = _RULES[arguments]
+    return _if_same_tool(lambda expected, actual: score_arguments(expected, actual, strict))
 
-    Calls come from `tool_calls`; without that field from `messages` (or `output`, if it is a conversation), except
-    those already in the inputs; and if there are none, from the run's steps: those of kind "tool", else the calls in
-    recorded model responses. Reasoning comes from `reasoning_steps`, else from texts alongside calls. The final answer
-    is that of `answer_of`. Arguments that are not a JSON object are None.
 
-    Raise ValueError for fields that are not a list of calls, messages or steps.
+def tools_of(setting: Any, inputs: dict[str, Any] | None, metadata: dict[str, Any] | None) -> Any:
+    """Return the tools of a setting: the list itself, or what the example has at the path that it names."""
+    roots = {"inputs": inputs, "metadata": metadata}
+    return value_at("tools", setting, roots) if isinstance(setting, str) else setting
+
+
+def same(first: Any, second: Any, strict: bool = False) -> bool:
+    """Return whether two JSON values are deeply equal: 1 equals 1.0, but not True or "1"; a tuple equals a list.
+
+    With `strict`, the numbers in a list must be written alike: [1] does not equal [1.0].
     """
-    messages = messages_of(outputs, inputs)
-    from_messages, from_steps = assistant_parts(messages), assistant_parts(_recorded(run))
-    calls = from_messages.calls or _tools(run) or from_steps.calls
-    if outputs.get("tool_calls") is not None:
-        calls = read_calls(outputs["tool_calls"], "tool_calls")
-    answer = _answer(outputs, from_messages)
-    reasoning = _reasoning(outputs)
-    return Trajectory(
-        tool_calls=calls,
-        reasoning_steps=(from_messages.reasoning or from_steps.reasoning) if reasoning is None else reasoning,
-        final_answer=None if answer is None else as_text(answer),
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(same(value, second[name], strict) for name, value in first.items())
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        pairs = zip(first, second, strict=False)
+        return len(first) == len(second) and all(same(*pair, strict) and _alike(*pair, strict) for pair in pairs)
+    return bool(first == second)
+
+
+def _alike(first: Any, second: Any, strict: bool) -> bool:
+    """Return whether two elements of lists, if numbers, are written alike: both as integers, or neither."""
+    return not strict or not isinstance(first, int | float) or isinstance(first, float) == isinstance(second, float)
+
+
+def json_type(value: Any) -> str:
+    """Return the JSON type of a value; integer for a number without a fraction."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, int | float):
+        return "integer" if isinstance(value, int) or value.is_integer() else "number"
+    return "string" if isinstance(value, str) else "object" if isinstance(value, Mapping) else "array"
+
+
+def _if_same_tool(score_arguments: CallScore) -> CallScore:
+    def score(expected: Call, actual: Call) -> float:
+        return 0.0 if expected.name != actual.name or actual.arguments is None else score_arguments(expected, actual)
+
+    return score
+
+
+def _exact(expected: Call, actual: Call, strict: bool) -> float:
+    return float(same(expected.arguments, actual.arguments, strict))
+
+
+def _per_argument(expected: Call, actual: Call, strict: bool) -> float:
+    return _share(expected.arguments or {}, actual.arguments or {}, lambda first, second: same(first, second, strict))
+
+
+def _types(expected: Call, actual: Call, strict: bool) -> float:
+    return _share(expected.arguments or {}, actual.arguments or {}, lambda first, second: _type(first) == _type(second))
+
+
+def _type(value: Any) -> str:
+    kind = json_type(value)
+    return "number" if kind == "integer" else kind
+
+
+def _share(expected: Mapping[str, Any], actual: Mapping[str, Any], alike: Callable[[Any, Any], bool]) -> float:
+    """Return the share of all arguments of either call that both have and that are alike."""
+    names = expected.keys() | actual.keys()
+    matching = [name for name in expected.keys() & actual.keys() if alike(expected[name], actual[name])]
+    return len(matching) / len(names) if names else 1.0
+
+
+def _allowed(expected: Call, actual: Call, strict: bool) -> float:
+    allowed_values = expected.arguments or {}
+    for name, values in allowed_values.items():
+        if not isinstance(values, list | tuple):
+            raise ValueError(
+                f"reference: {expected.name}: {name}: got {short(values)}, wanted a list of allowed values"
+            )
+    return float(_fits_fields(actual.arguments or {}, allowed_values, strict))
+
+
+def _fits_fields(given: Mapping[str, Any], reference: Mapping[str, Any], strict: bool) -> bool:
+    allowed = {name: values if isinstance(values, list | tuple) else [values] for name, values in reference.items()}
+    needed = {name for name, values in allowed.items() if not any(value in _OPTIONAL for value in values)}
+    return needed <= given.keys() <= allowed.keys() and all(
+        any(_fits(value, option, strict) for option in allowed[name]) for name, value in given.items()
     )
 
 
-def messages_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None) -> list[Message]:
-    """Return the conversation in `messages` or `output` without the inputs' messages; empty without a conversation."""
-    given = fields.get("messages")
-    if given is None:
-        given = fields["output"] if is_conversation(fields.get("output")) else []
-    return new_messages(read_messages(given, "messages"), inputs)
+def _fits(value: Any, allowed: Any, strict: bool) -> bool:
+    if isinstance(value, str) and isinstance(allowed, str):
+        return _folded(value) == _folded(allowed)
+    if isinstance(value, list | tuple) and isinstance(allowed, list | tuple):
+        pairs = zip(value, allowed, strict=False)
+        return len(value) == len(allowed) and all(_fits(*pair, strict) and _alike(*pair, strict) for pair in pairs)
+    if isinstance(value, Mapping) and isinstance(allowed, Mapping):
+        return _fits_fields(value, allowed, strict)
+    return same(value, allowed, strict)
 
 
-def answer_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None = None) -> Any:
-    """Return the final answer unchanged, or None: `final_answer`, else the assistant's last text without a call, else
-    `output` or `answer`, else the only field."""
-    return _answer(fields, assistant_parts(messages_of(fields, inputs)))
+def _folded(text: str) -> str:
+    """Normalise a text as BFCL's checker does: ignore case, spaces and , . / - _ * ^, and use one kind of quotes."""
+    return _IGNORED.sub("", text).lower().replace("'", '"')
 
 
-def expected_calls(
-    reference_outputs: Mapping[str, Any] | None, key: str | None, inputs: Mapping[str, Any] | None = None
-) -> tuple[Call, ...] | None:
-    """Return the calls of a reference: of the field `key`, else of `tool_calls`, else of `messages`; None without any.
-
-    Raise ValueError for a value that is not a list of calls or messages, and for arguments that are not a JSON object.
-    """
-    names = (key,) if key is not None else ("tool_calls", "messages")
-    fields = reference_outputs if isinstance(reference_outputs, Mapping) else {}
-    field = next((name for name in names if fields.get(name) is not None), None)
-    if field is None:
-        return None
-    given, where = fields[field], f"reference: {field}"
-    if field == "messages" or (is_conversation(given) and "role" in given[0]):
-        calls = assistant_parts(new_messages(read_messages(given, where), inputs)).calls
-    else:
-        calls = read_calls(given, where)
-    if broken := [call.name for call in calls if call.arguments is None]:
-        raise ValueError(f"{where}: {broken[0]}: got arguments that are not a JSON object, wanted a JSON object")
-    return calls
+_RULES: Mapping[Rule, Callable[[Call, Call, bool], float]] = {
+    "exact": _exact,
+    "per_argument": _per_argument,
+    "types": _types,
+    "allowed": _allowed,
+}
 
 
-def _answer(fields: Mapping[str, Any], spoken: AssistantParts) -> Any:
-    if fields.get("final_answer") is not None:
-        return fields["final_answer"]
-    if spoken.answer is not None:
-        return spoken.answer
-    others = {name: value for name, value in fields.items() if name not in _NO_ANSWERS and not is_conversation(value)}
-    named = [others[name] for name in ("output", "answer") if others.get(name) is not None]
-    if named:
-        return named[0]
-    return next(iter(others.values())) if len(others) == len(fields) == 1 else None
+def _schemas(tools: Any) -> dict[str, Mapping[str, Any]]:
+    """Return the parameters of each tool by name."""
+    if not isinstance(tools, Sequence) or isinstance(tools, str) or not tools:
+        raise ValueError(f"tools: got {short(tools)}, wanted a list of tools")
+    schemas: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+            raise ValueError(f"tools: got {short(tool)}, wanted name and parameters")
+        schemas[inner["name"]] = inner.get("parameters") or {}
+    return schemas
 
 
-def _reasoning(outputs: Mapping[str, Any]) -> tuple[str, ...] | None:
-    given = outputs.get("reasoning_steps")
-    if given is None:
-        return None
-    if not isinstance(given, list | tuple):
-        raise ValueError(f"reasoning_steps: got {short(given)}, wanted a list of texts")
-    return tuple(as_text(step) for step in given)
+def _share_of_schema(schema: Mapping[str, Any] | None, actual: Mapping[str, Any], strict: bool) -> float:
+    """Return the share of all given or required arguments that are given and have the schema's type."""
+    if schema is None:
+        return 0.0
+    fields = schema.get("properties") or {}
+    names = {*actual, *(schema.get("required") or ())}
+    matching = [name for name, value in actual.items() if name in fields and _is_of(value, fields[name], strict)]
+    return len(matching) / len(names) if names else 1.0
 
 
-def _tools(run: RunView | None) -> tuple[Call, ...]:
-    steps = [step for step in _steps(run) if step.get("kind") == "tool"]
-    return tuple(Call(str(step.get("name")), read_arguments(step.get("inputs"))) for step in steps)
+def _is_of(value: Any, field: Any, strict: bool, inside: bool = False) -> bool:
+    """Return whether a value has a schema's type. `strict` looks at the elements of arrays too, where an integer is not
+    a number and 2.0 not an integer; `inside` says that the value is such an element."""
+    types, kind = _types_of(field), json_type(value)
+    if inside and isinstance(value, float):
+        kind = "number"
+    also = ["integer"] if "number" in types and not inside else []
+    if "any" not in types and kind not in [*types, *also]:
+        return False
+    items = field.get("items") if isinstance(field, Mapping) else None
+    return not (strict and isinstance(value, list | tuple)) or all(_is_of(item, items, strict, True) for item in value)
 
 
-def _recorded(run: RunView | None) -> list[Message]:
-    """Return the messages in recorded model responses: of a chat completion, or the items of a response."""
-    messages: list[Message] = []
-    for step in _steps(run):
-        outputs = step.get("outputs")
-        if step.get("kind") == "llm" and isinstance(outputs, Mapping):
-            given = outputs.get("output")
-            items: list[Any] = given if isinstance(given, list) else [outputs.get("message")]
-            messages += [item for item in items if is_conversation([item])]
-    return messages
-
-
-def _steps(run: RunView | None) -> Sequence[Mapping[str, Any]]:
-    return [step for step in (run.steps if run else None) or () if isinstance(step, Mapping)]
+def _types_of(field: Any) -> list[str]:
+    """Return the JSON types that a schema allows, whether it names them as JSON schema, Python or BFCL does."""
+    declared = field.get("type", "any") if isinstance(field, Mapping) else "any"
+    return [JSON_TYPES.get(name, name) for name in ([declared] if isinstance(declared, str) else declared)]

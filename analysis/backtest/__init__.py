@@ -1,1 +1,0 @@
-"""Gates evaluated on past pairs and on simulated ones."""

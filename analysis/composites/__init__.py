@@ -1,1 +1,0 @@
-"""Composite scores: their parts, and how robust they are to the weights."""

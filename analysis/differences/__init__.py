@@ -1,1 +1,0 @@
-"""Paired metrics, their tests and verdicts."""

@@ -1,1 +1,0 @@
-"""Release gates: rules, their results and the decision."""

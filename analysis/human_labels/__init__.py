@@ -1,1 +1,0 @@
-"""Judges against people: agreement, and what to label next."""

@@ -1,1 +1,0 @@
-"""Watching production: rules look at closed windows, and incidents begin and end."""

@@ -1,1 +1,0 @@
-"""Pairwise comparisons: win rates, ratings, judge biases."""

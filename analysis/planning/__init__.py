@@ -1,1 +1,0 @@
-"""What a run costs, and how many examples it needs."""

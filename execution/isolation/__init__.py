@@ -1,1 +1,0 @@
-"""Run evaluators in separate processes, so that a crash or an endless loop costs one judgement."""

@@ -1,1 +1,0 @@
-"""Checks before a run: find mistakes before anything is written or paid."""

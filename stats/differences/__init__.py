@@ -1,1 +1,0 @@
-"""Paired differences: tests, intervals, power, sequences."""

@@ -1,1 +1,0 @@
-"""Statistics of pairwise preferences: ratings, shares, intransitive cycles, length control."""

@@ -1,1 +1,0 @@
-"""Agreement between raters, and estimates corrected with human labels."""

@@ -1,1 +1,0 @@
-"""Weights of composites and of samples."""

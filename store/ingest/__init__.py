@@ -1,1 +1,0 @@
-"""Read datasets, conversations and human labels into rows of the store."""

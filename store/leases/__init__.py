@@ -1,1 +1,0 @@
-"""One process at a time works on an experiment or a comparison."""

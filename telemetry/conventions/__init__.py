@@ -1,1 +1,0 @@
-"""How instrumentations write down conversations with a model, one module per way. All result in OpenAI messages."""

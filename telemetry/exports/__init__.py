@@ -1,1 +1,0 @@
-"""Files of traces: what a Collector, Langfuse or LangSmith exported, and plain rows, read record by record."""

@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from evalflows.analysis.differences.estimates import estimate_rows
-from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.differences import MetricReader, estimate_rows
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
 
 EXAMPLES, CANDIDATES, TIMES, WANTED_MS, WANTED_PAINT_MS = 2_000, 4, 9, 300, 1_000
 METRICS = ("exact_match", "helpful", "similarity")

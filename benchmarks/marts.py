@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from evalflows.store import packing
-from evalflows.store.catalog import connect, is_mart, view_files
-from evalflows.store.parquet import Store
 from evalflows.store.records import dependent_id, derived_id, to_json
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
+from evalflows.store.views import is_mart, view_files
 
 EXPERIMENTS, EXAMPLES, LINES, WARM_UP, TIMES, WANTED_MS = 500, 1000, 5, 1, 5, 300
 METRICS = ("exact_match", "helpful")

@@ -16,8 +16,8 @@ from statistics import median
 sys.path.append("tests/support")
 from s3_server import BUCKET, s3_server
 
-from evalflows.store.parquet import Store
 from evalflows.store.records import ScoreRow
+from evalflows.store.store import Store
 
 FILES, ROWS, TIMES = 300, 50, 5
 QUERY = "select count(*), avg(value) from source.scores"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evalflows.execution.server.start import stop
+from evalflows.prefect_server import stop
 
 
 @contextmanager

@@ -17,12 +17,10 @@ import pyarrow as pa
 from starlette.testclient import TestClient
 
 from benchmarks.sealed_scores import hex_ids, rng, scores
-from evalflows.dashboard.application import application
+from evalflows.dashboard.app import application
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store import packing
-from evalflows.store.existing import is_store
 from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
 from evalflows.store.records import (
     DecisionRow,
     EstimateRow,
@@ -35,6 +33,8 @@ from evalflows.store.records import (
     to_json,
 )
 from evalflows.store.schemas import TABLES, schema_of, to_arrow
+from evalflows.store.sql import is_store
+from evalflows.store.store import Store
 
 LINES, RUNS, EXAMPLES, WARM = 40, 25, 1000, 9
 TARGETS = ("prompt-a", "prompt-b")

@@ -35,7 +35,7 @@ def brief(output):
 STARTS = """
 import resource, sys, time
 from evalflows import evaluate_traces
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.specs.traces import TraceEvaluationSpec
 spec = TraceEvaluationSpec(name="production", evaluators=["judges:answered", "judges:brief"], settle_s=0)
 for line in sys.stdin:
     began = time.perf_counter()

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evalflows.store.catalog import connect
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import ROWS_PER_GROUP
+from evalflows.store.files import ROWS_PER_GROUP
 from evalflows.store.records import new_id, now
 from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 EXPERIMENTS, ROWS, OPEN_PARTS, WARM_UP, PAIRS, WANTED = 10, 100_000, 20, 3, 25, 1.5
 METRICS = ["exact_match", "contains", "helpful", "concise", "latency"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from evalflows.store.catalog import connect, grain, is_mart, view_files
-from evalflows.store.views import is_own
+from evalflows.store.sql import connect
+from evalflows.store.views import grain, is_mart, is_own, view_files
 
 HEAD = """# The marts
 

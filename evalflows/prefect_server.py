@@ -1,19 +1,489 @@
-"""Find the local Prefect server, start it if there is none, and stop it. Prefect itself is not loaded."""
+"""The local Prefect server: one per user and Prefect version, shared by all runs on this machine.
 
+Find it, start it if there is none, and stop it; its process is `python -m evalflows.prefect_server`.
+
+The server holds a lock on a file as long as it lives, whatever ends it, so a record without a lock is of a dead server.
+
+It says at once where it will serve, then loads Prefect. `prefect server start --background` would add the seconds of
+Prefect's command, choose no free port, keep no log, and leave a file with a process id that outlives a crash.
+
+Prefect's API needs no login by default and answers every web page that a browser on this machine shows, and whoever may
+use it can run code. Browsers do not send the secret by themselves, so a page has none, whatever its origin or host name
+(DNS rebinding): every route except /health and /ready is refused. For the same reason CSRF tokens would add nothing.
+"""
+
+import fcntl
+import hashlib
+import json
 import os
+import re
+import secrets
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
-from contextlib import suppress
+import warnings
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal
+from urllib.parse import urlsplit
 
-from evalflows.execution.server.home import Home, Server, hold_shared, is_locked
-from evalflows.execution.server.process import ANOTHER_SERVES
-from evalflows.specs.errors import IncompleteError, InputError
-from evalflows.specs.safe_text import last_line, print_note
+from evalflows.specs.errors import IncompleteError, InputError, last_line, print_note
+from evalflows.specs.file_locks import try_lock
+
+OTHER_DATABASES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+"""Environment variables by which a user gives the server another database, which is left to Prefect."""
+
+
+def prepare_database(path: Path) -> None:
+    """Create Prefect's database if there is none. Raise InputError for a file that this Prefect cannot use."""
+    if any(os.environ.get(name) for name in OTHER_DATABASES):
+        return
+    if path.exists():
+        _check(path)
+    else:
+        _create(path)
+
+
+def _check(path: Path) -> None:
+    """Raise InputError for a file that is not a database, or one of another version of Prefect."""
+    wanted = "wanted Prefect's database: move the file away, or name another folder in EVALFLOWS_HOME"
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            tables = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
+            known = "alembic_version" in tables
+            revisions = database.execute("select version_num from alembic_version").fetchall() if known else []
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {error}, {wanted}") from error
+    if not known:
+        raise InputError(f"{path}: got {len(tables)} tables and no revision, {wanted}")
+    for (revision,) in revisions:
+        if revision not in {script.revision for script in _scripts().walk_revisions()}:
+            raise InputError(f"{path}: got the unknown revision {revision!r}, as of a newer Prefect, {wanted}")
+
+
+def _create(path: Path) -> None:
+    """Run Prefect's migrations in memory, then write the file at once: a half-migrated one never exists.
+
+    In memory and without a thread per statement they take about half of the time that Prefect needs for them.
+    """
+    import sqlalchemy as sa
+    from alembic.runtime.environment import EnvironmentContext
+    from prefect.server.database import provide_database_interface
+
+    scripts = _scripts()
+
+    def upgrade(revision: Any, context: Any) -> Any:
+        return scripts._upgrade_revs("head", revision)  # as alembic's own command does
+
+    engine = sa.create_engine("sqlite://")
+    with (
+        warnings.catch_warnings(action="ignore", category=sa.exc.SAWarning),
+        engine.connect() as connection,
+        EnvironmentContext(_config(), scripts, fn=upgrade, destination_rev="head") as environment,
+    ):
+        environment.configure(
+            connection=connection,
+            target_metadata=provide_database_interface().Base.metadata,
+            include_schemas=True,
+            render_as_batch=True,
+            transaction_per_migration=True,
+            template_args={"dialect": "sqlite"},
+        )
+        with environment.begin_transaction():
+            environment.run_migrations()
+        connection.commit()
+        _write(connection.connection.driver_connection, path)
+    engine.dispose()
+
+
+def _write(memory: Any, path: Path) -> None:
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with closing(sqlite3.connect(new)) as file:
+        memory.backup(file)
+    new.replace(path)
+
+
+def _config() -> Any:
+    from prefect.server.database.alembic_commands import alembic_config
+
+    return alembic_config()
+
+
+def _scripts() -> Any:
+    """Return Prefect's migrations of SQLite."""
+    from alembic.script import ScriptDirectory
+    from prefect.server.database import provide_database_interface
+
+    scripts = ScriptDirectory.from_config(_config())
+    scripts.version_locations = [str(provide_database_interface().orm.versions_dir)]
+    return scripts
+
+
+HOST = "127.0.0.1"
+LOOPBACK = (HOST, "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """The local server. `state` is what it does before it answers."""
+
+    pid: int
+    port: int
+    since: str  # ISO 8601, UTC
+    state: Literal["preparing its database", "starting"]
+    ends_unused: bool  # whether it ends with the last process that uses it
+
+    @property
+    def ui(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def api(self) -> str:
+        return f"{self.ui}/api"
+
+
+def home_root() -> Path:
+    """Return the folder in EVALFLOWS_HOME, else ~/.evalflows."""
+    return Path(os.environ.get("EVALFLOWS_HOME") or Path.home() / ".evalflows").absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths in the server's folder. Each Prefect version has its own, since its database fits no other."""
+
+    folder: Path
+
+    @classmethod
+    def here(cls) -> "Home":
+        """Return the folder in EVALFLOWS_HOME, else in ~/.evalflows."""
+        return cls(home_root() / f"prefect-{version('prefect')}")
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "prefect.db"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+    @property
+    def secret_file(self) -> Path:
+        return self.folder / "auth"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "server.lock"
+
+    @property
+    def users(self) -> Path:
+        """A file on which each process that uses the server holds a shared lock."""
+        return self.folder / "users.lock"
+
+    @property
+    def _record(self) -> Path:
+        return self.folder / "server.json"
+
+    def make(self) -> None:
+        """Create the folder, for its owner only. Raise InputError if that is not possible."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"{self.folder}: cannot be created: {error.strerror}; wanted EVALFLOWS_HOME to name a folder"
+            ) from error
+
+    def write(self, server: Server) -> None:
+        """Write the server's record."""
+        new = self._record.with_suffix(".new")
+        new.write_text(json.dumps(asdict(server)), encoding="utf-8")
+        new.replace(self._record)
+
+    def clear(self) -> None:
+        """Remove the record and the secret."""
+        self._record.unlink(missing_ok=True)
+        self.secret_file.unlink(missing_ok=True)
+
+    def find(self) -> Server | None:
+        """Return the server that lives, or None."""
+        if not is_locked(self.lock):
+            return None
+        with suppress(OSError, ValueError, TypeError):  # not written yet, or just removed
+            return Server(**json.loads(self._record.read_text(encoding="utf-8")))
+        return None
+
+    def secret(self) -> str | None:
+        """Return the secret of the server, which its clients send."""
+        with suppress(OSError):
+            return self.secret_file.read_text(encoding="utf-8").strip() or None
+        return None
+
+    def secret_at(self, url: str) -> str | None:
+        """Return the secret if the server that lives is at this URL of this machine."""
+        with suppress(ValueError):
+            parts, server = urlsplit(url), self.find()
+            if server and parts.hostname in LOOPBACK and parts.port == server.port:
+                return self.secret()
+        return None
+
+
+def new_secret() -> str:
+    """Return an auth string as Prefect wants it: `user:password`."""
+    return f"evalflows:{secrets.token_urlsafe(32)}"
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Write a secret to a new file that only its owner can read."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(f"{secret}\n")
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the exclusive lock on a file."""
+    try:
+        with path.open("rb") as file:
+            return not try_lock(file, shared=True)
+    except OSError:
+        return False
+
+
+def is_used(path: Path) -> bool:
+    """Whether a process holds a lock of any kind on a file."""
+    with path.open("ab") as file:
+        return not try_lock(file)
+
+
+def hold(path: Path) -> IO[bytes] | None:
+    """Lock a file exclusively, as long as the returned file is open. Return None if another process has locked it."""
+    file = path.open("ab")
+    if try_lock(file):
+        return file
+    file.close()
+    return None
+
+
+def hold_shared(path: Path) -> IO[bytes]:
+    """Lock a file together with others, as long as the returned file is open."""
+    file = path.open("ab")
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
+
+
+DASHBOARD_URL = "EVALFLOWS_DASHBOARD_URL"
+"""The environment variable that names the dashboard that others see."""
+
+PREFECT_CLOUD = ("https://api.prefect.cloud/api", "https://app.prefect.cloud")
+"""Where the API of Prefect Cloud is, and its UI."""
+
+_PLAIN = re.compile(r"[\w.~:/%\[\]-]+", re.ASCII)
+"""Addresses that Markdown takes as they are."""
+
+
+def dashboard_url(store_root: str) -> str | None:
+    """Return the address of a store's dashboard: EVALFLOWS_DASHBOARD_URL, else one that runs on this machine, or None.
+
+    A variable that is no address is reported on standard error: a run does not fail for its links.
+    """
+    if given := os.environ.get(DASHBOARD_URL):
+        if (url := _web_address(given)) is not None:
+            return url
+        print_note(f"{DASHBOARD_URL}: got {given!r}, wanted an address such as https://evals.example.com; no links")
+    note = _note(store_root)
+    if is_locked(note):
+        with suppress(OSError, UnicodeError):
+            return _web_address(note.read_text(encoding="utf-8"))
+    return None
+
+
+@contextmanager
+def noted_dashboard(store_root: str, url: str) -> Iterator[None]:
+    """Note for other processes that a dashboard of the store is at this address, as long as the block lasts.
+
+    The note counts while this process holds its lock, whatever ends the process. If there is a note of another
+    dashboard of the store, or none can be written, this one is not noted.
+    """
+    note, file = _note(store_root), None
+    with suppress(OSError):
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = hold(note)
+    if file is None:
+        yield
+        return
+    with file:
+        file.truncate(0)
+        file.write(url.encode())
+        file.flush()
+        yield
+
+
+def prefect_ui() -> str | None:
+    """Return the address of Prefect's UI: from PREFECT_UI_URL or PREFECT_API_URL, else that of the local server."""
+    if given := os.environ.get("PREFECT_UI_URL"):
+        return _web_address(given)
+    if api := os.environ.get("PREFECT_API_URL"):
+        return _web_address(_ui_of(api))
+    server = Home.here().find()
+    return server.ui if server else None
+
+
+def _ui_of(api: str) -> str:
+    """Return the UI's address as Prefect derives it from its API's."""
+    cloud_api, cloud_ui = PREFECT_CLOUD
+    if api.startswith(f"{cloud_api}/"):
+        return (
+            api.replace(cloud_api, cloud_ui).replace("/accounts/", "/account/").replace("/workspaces/", "/workspace/")
+        )
+    return api.rstrip("/").removesuffix("/api")
+
+
+def _web_address(text: str) -> str | None:
+    """Return an address of http or https without a name and password, or None."""
+    with suppress(ValueError):
+        parts = urlsplit(text)
+        is_ours = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+        if is_ours and _PLAIN.fullmatch(text):
+            return text.rstrip("/")
+    return None
+
+
+def _note(store_root: str) -> Path:
+    name = hashlib.sha256(store_root.encode()).hexdigest()[:16]
+    return home_root() / "dashboards" / name
+
+
+SERVER_SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    # Record task runs in batches: one by one, the server manages only 30 a second.
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
+}
+
+
+DEFAULT_PORT = 4200
+CHECK_INTERVAL_S = 1.0
+ANOTHER_SERVES = 3
+"""Exit code of a process that found another server."""
+
+
+def main() -> None:
+    """Serve until SIGTERM, or until nobody uses the server. Exit with 2 if it cannot start, and say why in the log."""
+    parser = ArgumentParser()
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--end-unused", action="store_true")
+    arguments = parser.parse_args()
+    home = Home.here()
+    home.make()
+    lock = hold(home.lock)  # as long as this process lives
+    if lock is None:
+        sys.exit(ANOTHER_SERVES)
+    _log_to(home)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again after it has stopped serving
+    try:
+        with _bound(arguments.port) as listener:
+            _serve(home, listener, arguments.end_unused)
+    except InputError as error:
+        print(error, file=sys.stderr, flush=True)
+        sys.exit(2)
+    finally:
+        home.clear()
+
+
+def _log_to(home: Home) -> None:
+    """Write what this process prints to the log."""
+    log = os.open(home.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+def _bound(port: int | None) -> socket.socket:
+    """Return a listening socket: at the port if given, else at Prefect's own, else at a free one.
+
+    Raise InputError if the given port is in use.
+    """
+    for candidate in (DEFAULT_PORT, 0) if port is None else (port,):
+        # With its protocol: otherwise asyncio would not send each part of an answer at once.
+        listener = socket.socket(proto=socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, candidate))
+            listener.listen(2048)
+            return listener
+        except OSError:
+            listener.close()
+    raise InputError(f"--port {port}: in use by another program, wanted a free port (0: any)")
+
+
+def _serve(home: Home, listener: socket.socket, ends_unused: bool) -> None:
+    port = int(listener.getsockname()[1])
+    server = Server(
+        pid=os.getpid(),
+        port=port,
+        since=datetime.now(UTC).isoformat(timespec="seconds"),
+        state="starting" if home.database.exists() else "preparing its database",
+        ends_unused=ends_unused,
+    )
+    _configure(home, server)
+    home.write(server)
+    if ends_unused:
+        threading.Thread(target=_end_unused, args=(home,), daemon=True).start()
+
+    prepare_database(home.database)
+    home.write(replace(server, state="starting"))
+    _run(listener)
+
+
+def _configure(home: Home, server: Server) -> None:
+    """Set what Prefect reads: its home, its address, and the secret, which only the environment and a file hold."""
+    secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or new_secret()
+    write_secret(home.secret_file, secret)
+    os.environ.update(
+        SERVER_SETTINGS
+        | {
+            "PREFECT_HOME": str(home.folder),
+            "PREFECT_API_URL": server.api,
+            "PREFECT_SERVER_API_AUTH_STRING": secret,
+            "PREFECT_API_AUTH_STRING": secret,
+            # Only the UI, under both of its addresses, may read answers from another origin.
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{server.ui},http://localhost:{server.port}",
+            "PREFECT__SERVER_FINAL": "1",
+        }
+    )
+    os.environ.pop("PREFECT_PROFILE", None)
+
+
+def _run(listener: socket.socket) -> None:
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    config = uvicorn.Config(create_app(final=True), timeout_keep_alive=60, log_level="warning", lifespan="on")
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _end_unused(home: Home) -> None:
+    """End this process once nobody has used the server for two checks."""
+    unused = 0
+    while unused < 2:
+        time.sleep(CHECK_INTERVAL_S)
+        unused = 0 if is_used(home.users) else unused + 1
+    with suppress(ProcessLookupError):
+        os.kill(os.getpid(), signal.SIGTERM)
+
 
 ENDS_UNUSED = ("CI", "PYTEST_VERSION")
 """Environment variables under which the server ends with the last process that uses it."""
@@ -96,7 +566,7 @@ def stop() -> Server | None:
 
 
 def _spawn(port: int | None) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "evalflows.execution.server.process"]
+    command = [sys.executable, "-m", "evalflows.prefect_server"]
     if port is not None:
         command += ["--port", str(port)]
     if any(os.environ.get(name) for name in ENDS_UNUSED):
@@ -139,3 +609,70 @@ def _announce(server: Server) -> None:
         lasts = "it ends with this session" if server.ends_unused else "`evalflows down` stops it"
         print_note(f"started Prefect's server, with its UI at {server.ui}; {lasts}")
         _announced.add(server.pid)
+
+
+DENIED = (401, 403)
+"""HTTP status codes of denied access."""
+
+_lock = threading.Lock()
+_local: dict[Any, Any] = {}  # the settings by which this process uses the local server, once it does
+
+
+def access_denied(url: str | None) -> InputError:
+    """Return the error for an API that refuses our requests (401 or 403)."""
+    wanted = "PREFECT_API_AUTH_STRING as `evalflows status` prints it, or PREFECT_API_KEY"
+    return InputError(f"PREFECT_API_URL={url}: access denied, wanted {wanted}")
+
+
+@contextmanager
+def server_access() -> Iterator[None]:
+    """Give the code in this block access to the configured Prefect API, or to the local server if there is none.
+
+    Raise InputError if the local server cannot start.
+    """
+    from prefect.settings import temporary_settings  # late: loading Prefect takes seconds
+
+    access = _access()
+    with temporary_settings(access) if access else nullcontext():  # entering takes 50 ms
+        yield
+
+
+def _access() -> Mapping[Any, Any]:
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings
+
+    api = get_current_settings().api
+    with _lock:
+        if api.url and api.url != _local.get(PREFECT_API_URL):
+            secret = None if api.auth_string else Home.here().secret_at(api.url)
+            return {PREFECT_API_AUTH_STRING: secret} if secret else {}
+        server = local_server()
+        _pass_proxies_by()
+        found = {PREFECT_API_URL: server.api, PREFECT_API_AUTH_STRING: Home.here().secret()}
+        if found != _local:
+            _local.update(found)
+            _set_for_all_flows(found)
+        api = get_current_settings().api
+        secret = api.auth_string.get_secret_value() if api.auth_string else None
+        return {} if found == {PREFECT_API_URL: api.url, PREFECT_API_AUTH_STRING: secret} else found
+
+
+def _pass_proxies_by() -> None:
+    """Reach the local server directly, also where the environment names a proxy: Prefect's client would ask that."""
+    for name in ("NO_PROXY", "no_proxy"):  # some libraries read one, some the other
+        hosts = [host for host in os.environ.get(name, "").split(",") if host]
+        if HOST not in hosts:
+            os.environ[name] = ",".join([*hosts, HOST])
+
+
+def _set_for_all_flows(settings: Mapping[Any, Any]) -> None:
+    """Use the settings in the whole process from now on: Prefect's own threads send logs and events after the block."""
+    import prefect.context
+
+    context = prefect.context.GLOBAL_SETTINGS_CONTEXT
+    prefect.context.GLOBAL_SETTINGS_CONTEXT = prefect.context.SettingsContext(
+        profile=context.profile, settings=context.settings.copy_with_update(updates=settings)
+    )
+
+
+if __name__ == "__main__":
+    main()

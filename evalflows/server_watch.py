@@ -1,30 +1,88 @@
-"""Notice that the Prefect server is lost while a flow runs, and end the run: Prefect's client would try for minutes.
+"""Notice that the Prefect server is lost while a flow runs, and end the run: Prefect's client and threads would try
+for minutes.
 
 A server that is back within LOST_AFTER_S does not harm the run: calls go on, and what Prefect has to report waits.
 """
 
+import asyncio
+import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import httpx
+from prefect._internal.concurrency.services import _active_services
+from prefect.context import SettingsContext, get_settings_context
 from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
-from prefect.settings import (
-    PREFECT_API_REQUEST_TIMEOUT,
-    PREFECT_CLIENT_MAX_RETRIES,
-    Settings,
-    get_current_settings,
-)
+from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, Settings, get_current_settings
 
 from evalflows.specs.errors import IncompleteError
-from evalflows.tasks.changed_settings import changed_settings
-from evalflows.tasks.prefect_services import end_services
+
+
+@contextmanager
+def changed_settings(
+    updates: Mapping[Any, Any] | None = None, *, set_defaults: Mapping[Any, Any] | None = None
+) -> Iterator[Settings]:
+    """Run the block under other settings, from which Prefect derives no further ones; yield these.
+
+    Args:
+        updates: Values by setting, of its type: they are not validated.
+        set_defaults: Values for settings that nobody has set.
+    """
+    context = get_settings_context()
+    settings = context.settings.model_copy(deep=True)
+    for setting, value in (set_defaults or {}).items():
+        group, name = _place(settings, setting)
+        if name not in group.model_fields_set:
+            setattr(group, name, value)
+    for setting, value in (updates or {}).items():
+        setattr(*_place(settings, setting), value)
+    with SettingsContext(profile=context.profile, settings=settings):
+        yield settings
+
+
+def _place(settings: Settings, setting: Any) -> tuple[Any, str]:
+    group, _, name = setting.accessor.rpartition(".")
+    return attrgetter(group)(settings), name
+
+
+ENDED_WITHIN_S = 5.0
+
+_log = logging.getLogger("prefect._internal.concurrency")
+
+
+def end_services() -> None:
+    """Cancel all services of this process and drop what they have not sent. New ones start when they are needed."""
+    was_disabled, _log.disabled = _log.disabled, True  # each would report its end as an error on stderr
+    try:
+        wait_for([ending for service in list(_active_services) if (ending := _cancelled(service))], ENDED_WITHIN_S)
+    finally:
+        _log.disabled = was_disabled
+
+
+def _cancelled(service: Any) -> "Future[None] | None":
+    """Begin to cancel a service; None if it does not run."""
+    loop, task = service._loop, service._task
+    if loop is None or task is None or loop.is_closed():
+        return None
+
+    async def cancel() -> None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    return asyncio.run_coroutine_threadsafe(cancel(), loop)
+
 
 LOST_AFTER_S = 20.0
 """Seconds without any answer after which a server is lost. A restart takes 5 to 15."""

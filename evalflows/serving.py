@@ -1,14 +1,23 @@
-"""Serve a Starlette application at an address, until a signal ends it."""
+"""Serve a Starlette application at an address of this machine, until a signal ends it cleanly; who sends a request,
+and the token that it must have.
 
+A page of another site that the same browser shows can send requests here, also under a name that it points to this
+machine (DNS rebinding). Browsers say in headers which page sends a request, and no script can change these; programs
+send no such headers.
+"""
+
+import hmac
 import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.requests import Request
 
 from evalflows.specs.errors import InputError
 
@@ -102,3 +111,69 @@ def _stopping(server: uvicorn.Server) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+OURS = ("same-origin", "none")
+"""Values of Sec-Fetch-Site for requests of our own pages, and of the person: an address typed, or a bookmark."""
+
+
+def refusal(request: Request, *, any_host: bool, links: bool) -> str | None:
+    """Return why a request must not be answered, whatever its method; None for one that may be.
+
+    Args:
+        request: The request. Only its headers are read.
+        any_host: Whether it may be for another host name than this machine's. A token protects then.
+        links: Whether people may come from pages of other sites by following a link.
+    """
+    headers = request.headers
+    if not any_host and not is_local(headers.get("host", "")):
+        return "got another host name, wanted 127.0.0.1 or localhost"
+    if any(origin.partition("://")[2] != headers.get("host") for origin in headers.getlist("origin")):
+        return _OTHER_SITE
+    if all(site in OURS for site in headers.getlist("sec-fetch-site")) or (links and is_followed_link(request)):
+        return None
+    return _OTHER_SITE
+
+
+def is_followed_link(request: Request) -> bool:
+    """Whether a browser opens a page in a tab of its own because of another site's page, such as by a link there."""
+    headers = request.headers
+    return (
+        request.method == "GET"
+        and headers.getlist("sec-fetch-site") in (["cross-site"], ["same-site"])
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+
+
+def is_local(host: str) -> bool:
+    """Whether a Host header names this machine."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+_OTHER_SITE = "got a request of another site's page, wanted one of this server's own pages or of a program"
+
+
+def usable_token(given: str | None) -> str | None:
+    """Return a token as it was given; None for none, and for an empty one.
+
+    Raise InputError, without showing it, for one that clients would send in different ways, or not at all.
+    """
+    if not given:
+        return None
+    if not given.isascii() or not given.isprintable() or given != given.strip():
+        raise InputError("--token: got other characters, wanted printable ASCII without spaces around it")
+    return given
+
+
+def is_same(given: str, wanted: str) -> bool:
+    """Whether two texts are the same, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(_bytes(given), _bytes(wanted))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")

@@ -1,15 +1,244 @@
-"""Targets that return recorded answers: from a file, a column of the dataset, or another experiment."""
+"""Targets, the systems under test, in their common form, a function of an example's fields: a chat completion with
+tools, an HTTP application, a Python function, or recorded answers.
+"""
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from types import NoneType
+from typing import Any, NamedTuple
 
-from evalflows.specs.errors import InputError, short
+from evalflows.specs.columns import at_path as value_at_path
+from evalflows.specs.errors import CallError, Complete, Completion, InputError, Message, Post, print_note, short
+from evalflows.specs.files import JSON_TYPES, fill, fill_json, placeholders, texts
+from evalflows.specs.reference import is_async, name_of, parameters_of
+from evalflows.specs.target import ChatTarget, HttpTarget
 from evalflows.store.records import OutputRow, derived_id, to_json
-from evalflows.store.spilled_lines import SpilledRows
-from evalflows.targets.target import Answer, Target
+from evalflows.store.spilled import SpilledRows
+
+__all__ = [
+    "Answer",
+    "NoRecordedAnswerError",
+    "Target",
+    "as_fields",
+    "as_outputs",
+    "chat",
+    "check_body",
+    "check_fields",
+    "check_tools",
+    "http",
+    "length_of",
+    "python",
+    "recorded",
+    "recorded_column",
+    "replayed",
+    "seed_of",
+]
+
+
+TRIAL = ("repetition", "seed")
+"""What a target can ask for to tell one answer to an example from another; a field of the inputs goes first."""
+OFFERED = ("inputs", "metadata", "example", "example_id", "attachments", *TRIAL)
+"""What a target can ask for, besides the fields of the inputs by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The system under test.
+
+    `call` takes a mapping with the names in OFFERED. It returns outputs, an Answer, or an awaitable of either.
+    """
+
+    call: Callable[[Mapping[str, Any]], Any | Awaitable[Any]]
+    is_async: bool
+    is_recorded: bool = False  # whether a call only looks up an answer
+
+
+class Answer(NamedTuple):
+    """Outputs together with what the target knows about them, such as a recorded latency or cost.
+
+    A tuple, since a frozen dataclass takes four times as long to make.
+    """
+
+    outputs: Any
+    attempts: int = 1
+    latency_s: float | None = None  # None if unknown; the caller's own measurement is not used
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    calls: int | None = None  # model calls that the target made itself; None if unknown
+    steps: str | None = None  # as JSON
+    reused_from: str | None = None  # the run whose outputs these are
+    application_version: str | None = None
+
+
+def seed_of(example_id: str, repetition: int) -> int:
+    """Return the seed of an answer, from 0 to 2^31 - 1: the first 31 bits of SHA-256 of `example_id/repetition`.
+
+    It is the same for every target, run and machine, so that a target that draws at random answers alike each time.
+    """
+    digest = hashlib.sha256(f"{example_id}/{repetition}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def length_of(outputs: Mapping[str, Any]) -> int:
+    """Return the number of characters: of the text if that is the only field, else of the outputs as JSON.
+
+    Raise TypeError or ValueError for values that JSON cannot hold.
+    """
+    only = next(iter(outputs.values())) if len(outputs) == 1 else None
+    return len(only if isinstance(only, str) else to_json(outputs, mend=True))
+
+
+def as_outputs(returned: object) -> dict[str, Any]:
+    """Return what a target returned as a mapping; anything but a mapping becomes `{"output": …}`."""
+    fields = as_fields(returned)
+    return fields if isinstance(fields, dict) else {"output": fields}
+
+
+_PLAIN = (str, int, float, NoneType)
+
+
+def as_fields(value: Any) -> Any:
+    """Return a value whose dataclasses and pydantic models, also those inside, are mappings of their fields."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): as_fields(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_fields(item) for item in value]
+    if isinstance(value, type):
+        return value
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(mode="json")
+    return {one.name: as_fields(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
+
+
+def http(spec: HttpTarget, post: Post) -> Target:
+    """Build the target from its spec: post each example, and read the answer from the response at `spec.answer`."""
+
+    lacking = f"target {spec.name!r}: a response has nothing at usage {spec.usage!r}: its model calls are unknown"
+    says_no_usage = iter([lacking])
+
+    async def call(available: Mapping[str, Any]) -> Answer:
+        inputs = available["inputs"]
+        posted = await post(dict(inputs) if spec.body is None else fill_json(spec.body, inputs))
+        reported = {} if spec.usage is None else _reported(posted.response, spec.usage)
+        if spec.usage is not None and not any(value is not None for value in reported.values()):
+            for said_once in says_no_usage:
+                print_note(said_once)
+        outputs = posted.response if spec.answer is None else at_path(posted.response, spec.answer)
+        return Answer(
+            outputs=outputs,
+            latency_s=posted.latency_s,
+            attempts=posted.attempts,
+            application_version=posted.version,
+            **reported,
+        )
+
+    return Target(call=call, is_async=True)
+
+
+USAGE = {
+    "tokens_in": ("input_tokens", "prompt_tokens"),
+    "tokens_out": ("output_tokens", "completion_tokens"),
+    "cost_usd": ("cost_usd",),
+    "calls": ("calls",),
+}
+"""What an application can report of its own model calls, and the names under which it does."""
+
+
+def _reported(response: Any, path: str) -> dict[str, Any]:
+    """Return the numbers that a response reports at a path; what it does not report is unknown."""
+    try:
+        usage = at_path(response, path)
+    except CallError:  # the answer is good without it
+        return {}
+    found = usage if isinstance(usage, Mapping) else {}
+    return {column: _number(column, found, names) for column, names in USAGE.items()}
+
+
+def _number(column: str, usage: Mapping[str, Any], names: Sequence[str]) -> Any:
+    value = next((usage[name] for name in names if name in usage), None)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
+        return None
+    return float(value) if column == "cost_usd" else int(value)
+
+
+def check_body(spec: HttpTarget, inputs: Mapping[str, Any], where: str) -> None:
+    """Raise InputError if the body asks for a field that these inputs lack."""
+    for template in texts(spec.body):
+        for name in sorted(placeholders(template) - inputs.keys()):
+            got = ", ".join(inputs) or "no field"
+            raise InputError(f"target {spec.name!r}: body asks for {{{name}}}, {where} has {got}")
+
+
+def at_path(response: Any, path: str) -> Any:
+    """Return the value at a path of names and positions, such as `choices.0.message`.
+
+    Raise CallError if the response has nothing there.
+    """
+    value = response
+    for part in path.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and re.fullmatch(r"-?\d{1,9}", part) and -len(value) <= int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise CallError("bad_return", f"the response has nothing at {path!r}, got {_shape(value)} before {part!r}")
+    return value
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a mapping with {_listed(value)}"
+    return f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
+
+
+def _listed(names: Mapping[Any, Any], most: int = 20) -> str:
+    shown = [" ".join(str(name).split())[:40] for name in list(names)[:most]]
+    return ", ".join([*shown, *(["…"] if len(names) > most else [])]) or "nothing"
+
+
+def python(function: Callable[..., Any], fields: frozenset[str]) -> Target:
+    """Build a target that calls a function with the fields of the inputs by name, or with the inputs as one dict.
+
+    `fields` are the fields that the inputs of all examples share. The function may also ask for any name in OFFERED;
+    a field called `repetition` or `seed` goes before ours.
+    If it has a single parameter with none of these names, that parameter gets the inputs.
+    Raise InputError for a parameter that cannot be filled.
+    """
+    signature = parameters_of(function, f"target {name_of(function)!r}")
+    parameters = [p for p in signature if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    offered = [name for name in OFFERED if name not in TRIAL or name not in fields]
+    given = function.keywords if isinstance(function, partial) else {}  # such as a seed that is fixed
+    requested = [p.name for p in parameters if p.name not in given and (p.name in offered or p.name in fields)]
+    unfilled = [p.name for p in parameters if p.name not in requested and p.default is p.empty]
+    takes_dict = len(unfilled) == 1 and not (set(requested) - set(offered))
+    if unfilled and not takes_dict:
+        known = ", ".join(sorted(fields)) or "no field is in all examples"
+        raise InputError(
+            f"target {name_of(function)!r}: asks for {unfilled[0]!r}, wanted a field of the inputs ({known}), "
+            f"one of {', '.join(OFFERED)}, or the inputs as one argument"
+        )
+    sources = {name: name for name in requested} | ({unfilled[0]: "inputs"} if takes_dict else {})
+    order = [p for p in parameters if p.name in sources or p.kind is p.POSITIONAL_ONLY]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature)
+
+    def call(available: Mapping[str, Any]) -> Any:
+        values = {**available["inputs"], **{name: available[name] for name in offered if name in available}}
+        filled = {p.name: values[sources[p.name]] if p.name in sources else p.default for p in order}
+        positional = [filled.pop(p.name) for p in order if p.kind is p.POSITIONAL_ONLY]
+        rest = (
+            {n: v for n, v in available["inputs"].items() if n not in sources} if takes_any and not takes_dict else {}
+        )
+        return function(*positional, **rest, **filled)
+
+    return Target(call=call, is_async=is_async(function))
 
 
 class NoRecordedAnswerError(LookupError):
@@ -153,3 +382,185 @@ def _seconds(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return seconds if 0 <= seconds <= MAX_SECONDS else None
+
+
+MAX_NAME = 64
+"""Most characters of a function's name that OpenAI accepts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Tools in OpenAI's format, and the names that they have in the spec or the example, by the names sent."""
+
+    sent: Sequence[Mapping[str, Any]]
+    own_names: Mapping[str, str]
+
+    def with_own_name(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a model's call with the tool's own name."""
+        function = call.get("function")
+        if not isinstance(function, Mapping) or function.get("name") not in self.own_names:
+            return dict(call)
+        return {**call, "function": {**function, "name": self.own_names[function["name"]]}}
+
+
+def as_tools(given: Any) -> Tools | None:
+    """Return a list of tools as they are sent; None without any.
+
+    Functions (name, description, parameters) are put into OpenAI's format. Their names get `_` for characters that
+    OpenAI refuses, such as dots, and types that Python names, such as `dict`, are named as in JSON schema. Tools of
+    other types are sent unchanged. Raise InputError for what is not a list of tools.
+    """
+    if not given:
+        return None
+    if not isinstance(given, list | tuple):
+        raise InputError(f"tools: got {short(given)}, wanted a list of tools")
+    names = [_function(tool)["name"] for tool in given if _is_function(tool)]
+    own_names = {_name_sent(name): name for name in names}
+    if len(own_names) < len(names):
+        got = ", ".join(names)
+        raise InputError(f"tools: got {got}, wanted names that differ in letters, digits, _ and -")
+    return Tools(sent=[_sent(tool) if _is_function(tool) else tool for tool in given], own_names=own_names)
+
+
+def tools_at(path: str, available: Mapping[str, Any]) -> Tools | None:
+    """Return the tools of an example with these `inputs` and `metadata`. Raise InputError as `as_tools` does, and
+    without the field."""
+    try:
+        given = value_at_path(available, path)
+    except InputError:
+        root = path.partition(".")[0]
+        got = ", ".join(available[root]) or "nothing"
+        raise InputError(f"tools: no {path!r}, {root} has {got}") from None
+    return as_tools(given)
+
+
+def check_tools(spec: ChatTarget, available: Mapping[str, Any], where: str) -> None:
+    """Raise InputError if `tools` is a path at which an example, with its `inputs` and `metadata`, has no tools."""
+    if not isinstance(spec.tools, str):
+        return
+    try:
+        tools_at(spec.tools, available)
+    except InputError as error:
+        raise InputError(f"target {spec.name!r}: {where}: {error}") from error
+
+
+def _is_function(tool: Any) -> bool:
+    return not isinstance(tool, Mapping) or "function" in tool or tool.get("type", "function") == "function"
+
+
+def _function(tool: Any) -> Mapping[str, Any]:
+    function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise InputError(f"tools: got {short(tool)}, wanted a function with a name")
+    return function
+
+
+def _name_sent(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME]
+
+
+def _sent(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = {name: value for name, value in _function(tool).items() if name != "type"}
+    function["name"] = _name_sent(function["name"])
+    if "parameters" in function:
+        function["parameters"] = _schema(function["parameters"])
+    return {**(tool if "function" in tool else {"type": "function"}), "function": function}
+
+
+def _schema(schema: Any) -> Any:
+    """Return a schema with the types as JSON schema names them; `any` allows all, so it is left out."""
+    if not isinstance(schema, Mapping):
+        return schema
+    return {name: _part(name, value) for name, value in schema.items() if (name, value) != ("type", "any")}
+
+
+def _part(name: str, value: Any) -> Any:
+    if name == "type" and isinstance(value, str):
+        return JSON_TYPES.get(value, value)
+    if name == "properties" and isinstance(value, Mapping):
+        return {field: _schema(schema) for field, schema in value.items()}
+    if name in ("anyOf", "oneOf", "allOf") and isinstance(value, list):
+        return [_schema(schema) for schema in value]
+    return _schema(value) if name in ("items", "additionalProperties") else value
+
+
+def chat(spec: ChatTarget, complete: Complete) -> Target:
+    """Build the target from its spec.
+
+    Its outputs are `{"output": text}`, or the fields of the answer if a schema is set, plus `tool_calls`, by the tools'
+    own names, if the model made any. Raise InputError for unusable tools.
+    """
+    optional = {
+        "temperature": spec.temperature,
+        "max_tokens": spec.max_tokens,
+        "seed": spec.seed,
+        "schema": spec.response_schema,
+    }
+    fixed = None if isinstance(spec.tools, str) else as_tools(spec.tools)
+    parameters = {name: value for name, value in optional.items() if value is not None} | spec.extra
+
+    async def call(available: Mapping[str, Any]) -> dict[str, Any]:
+        request = _messages(spec, available["inputs"])
+        tools = tools_at(spec.tools, available) if isinstance(spec.tools, str) else fixed
+        offered: dict[str, Any] = {} if tools is None else {"tools": tools.sent}
+        repetition = available.get("repetition", 0)
+        completion = await complete(request, model=spec.model, repeat=repetition, **offered, **parameters)
+        return _outputs(completion, tools)
+
+    return Target(call=call, is_async=True)
+
+
+def check_fields(spec: ChatTarget, inputs: Mapping[str, Any], where: str) -> None:
+    """Raise InputError if these inputs lack a field that the templates or the conversation need."""
+    got = ", ".join(inputs) or "no field"
+    for part in ("system", "user"):
+        template = getattr(spec, part)
+        for name in sorted(placeholders(template or "") - inputs.keys()):
+            problem = f"target {spec.name!r}: {part} asks for {{{name}}}, {where} has {got}"
+            raise InputError(problem + " (write {{ and }} for braces)")
+    if spec.messages is not None:
+        _check_conversation(spec, spec.messages, inputs, where)
+    elif spec.user is None and len(_besides_tools(spec, inputs)) != 1:
+        raise InputError(f"target {spec.name!r}: wanted a user template, since {where} has {got}")
+
+
+def _check_conversation(spec: ChatTarget, field: str, inputs: Mapping[str, Any], where: str) -> None:
+    if field not in inputs:
+        got = ", ".join(inputs) or "no field"
+        raise InputError(f"target {spec.name!r}: messages are read from {field!r}, {where} has {got}")
+    if not _is_conversation(inputs[field]):
+        raise InputError(f"target {spec.name!r}: {field!r} of {where} is not a list of {{role, content}}")
+
+
+def _messages(spec: ChatTarget, inputs: Mapping[str, Any]) -> list[Message]:
+    system = [] if spec.system is None else [{"role": "system", "content": fill(spec.system, inputs)}]
+    conversation = [] if spec.messages is None else list(inputs[spec.messages])
+    if spec.user is not None:
+        return [*system, *conversation, {"role": "user", "content": fill(spec.user, inputs)}]
+    if spec.messages is not None:
+        return [*system, *conversation]
+    only = next(iter(_besides_tools(spec, inputs).values()))
+    if _is_conversation(only):
+        return [*system, *only]
+    return [*system, {"role": "user", "content": fill("{input}", {"input": only})}]
+
+
+def _besides_tools(spec: ChatTarget, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of the inputs that are not the example's tools."""
+    return {name: value for name, value in inputs.items() if f"inputs.{name}" != spec.tools}
+
+
+def _is_conversation(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(message, Mapping) and isinstance(message.get("role"), str) for message in value)
+    )
+
+
+def _outputs(completion: Completion, tools: Tools | None) -> dict[str, Any]:
+    made = [call if tools is None else tools.with_own_name(call) for call in completion.tool_calls]
+    calls = {"tool_calls": made} if made else {}
+    if isinstance(completion.parsed, dict):
+        return completion.parsed | calls
+    return {"output": completion.text if completion.parsed is None else completion.parsed} | calls

@@ -9,37 +9,40 @@ from evalflows.evaluators.agents import (
     tool_selection,
     trajectory,
 )
-from evalflows.evaluators.concision import concision
-from evalflows.evaluators.contains import contains
+from evalflows.evaluators.binding import concision
 from evalflows.evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
-from evalflows.evaluators.correctness import correctness
-from evalflows.evaluators.edit_similarity import edit_similarity
-from evalflows.evaluators.exact_match import exact_match
-from evalflows.evaluators.json_valid import json_valid
+from evalflows.evaluators.json import json_valid
 from evalflows.evaluators.judges import (
     answer_relevance,
     context_precision,
     context_recall,
+    correctness,
     criteria,
     faithfulness,
     instruction_following,
     refusal,
+    rubric,
     schema_adherence,
     toxicity,
 )
-from evalflows.evaluators.keyword_safety import keyword_safety
-from evalflows.evaluators.label_f1 import label_f1
-from evalflows.evaluators.length_between import length_between
-from evalflows.evaluators.numeric_closeness import numeric_closeness
+from evalflows.evaluators.numbers import numeric_closeness
 from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
-from evalflows.evaluators.regex import regex
-from evalflows.evaluators.rubric import rubric
-from evalflows.evaluators.score import Score
-from evalflows.evaluators.semantic_similarity import semantic_similarity
+from evalflows.evaluators.score import Preference, Score
+from evalflows.evaluators.semantic import semantic_similarity
+from evalflows.evaluators.text import (
+    contains,
+    edit_similarity,
+    exact_match,
+    keyword_safety,
+    label_f1,
+    length_between,
+    regex,
+)
 
 __all__ = [
     "PAIRWISE",
     "SHORT_NAMES",
+    "Preference",
     "Score",
     "agent",
     "answer_relevance",
@@ -77,6 +80,7 @@ __all__ = [
     "turn_errors",
     "turn_quality",
 ]
+
 
 SHORT_NAMES = tuple(name for name in __all__ if name.islower())
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
-from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.specs.metric_names import MEASURES
-from evalflows.specs.user_frames import fault_text
+from evalflows.specs.code_versions import fault_text
+from evalflows.specs.errors import MEASURES
+from evalflows.specs.evaluator import CompositeSpec, MetricSpec
 from evalflows.store.records import ScoreStatus
 
 YES_NO = (0.0, 1.0)

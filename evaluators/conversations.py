@@ -1,12 +1,42 @@
-"""The conversation of a run: its messages, the assistant's turns, and which turns are the target's."""
+"""Judges of conversations: each turn, the whole, the origin of errors, and the use of earlier statements; a long
+conversation loses its oldest messages.
+"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
-from evalflows.evaluators.text import answer_text, as_text
-from evalflows.specs.conversation import SYSTEM, Turn, checked_messages, turns_of
-from evalflows.specs.protocols import Message
+from evalflows.evaluators.binding import (
+    SCALE,
+    Combine,
+    Direction,
+    Reasoning,
+    declares,
+    on_the_scale,
+    share,
+    verdict_schema,
+    zero_to_one,
+)
+from evalflows.evaluators.judges import rubric as by_rubric
+from evalflows.evaluators.judging import NONE, Temperature, ask, prompt_hash, shipped
+from evalflows.evaluators.score import Score, answer_text, as_text, checked_count, fenced, is_number
+from evalflows.specs.columns import SYSTEM, Turn, checked_messages, turns_of
+from evalflows.specs.errors import Complete, Completion, Message, short
+
+__all__ = [
+    "Conversation",
+    "Truncated",
+    "context_use",
+    "conversation",
+    "conversation_quality",
+    "estimated_tokens",
+    "truncated",
+    "turn_errors",
+    "turn_quality",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,3 +136,472 @@ def _part(part: Mapping[str, Any] | str) -> str:
         return part
     text = part.get("text") or part.get("refusal")
     return text if isinstance(text, str) else f"[{part.get('type', 'a part')}, not shown]"
+
+
+BYTES_PER_TOKEN = 3
+"""The same rate as in cost estimates: it overestimates tokens rather than underestimating them."""
+TOKENS_PER_MESSAGE = 4
+"""Tokens for a message's role and delimiters."""
+
+Count = Callable[[Mapping[str, Any]], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncated:
+    """The kept messages of a conversation, in order."""
+
+    messages: list[Message]
+    kept: list[int]  # their indices in the whole conversation, from 0
+    left_out: int  # the number of dropped messages
+
+
+def estimated_tokens(message: Mapping[str, Any]) -> int:
+    """Return an upper estimate of a message's tokens: one for every 3 bytes, and a few for the message itself."""
+    return TOKENS_PER_MESSAGE - -len(message_text(message).encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN
+
+
+def truncated(messages: Sequence[Message], budget_tokens: int | None, count: Count = estimated_tokens) -> Truncated:
+    """Keep the system messages and as many of the newest exchanges as fit into the budget; None is no limit.
+
+    An exchange is consecutive user messages and everything until the user speaks again. It is kept whole or not at all,
+    and nothing older than the first exchange that does not fit is kept. System messages and the newest exchange are
+    kept even if they exceed the budget, since without them there is nothing to judge. A tool message is dropped if the
+    call that it answers is not kept or does not exist. Raise ValueError for an invalid budget.
+    """
+    system = [index for index, message in enumerate(messages) if message["role"] in SYSTEM]
+    remaining = None if budget_tokens is None else checked_count("budget_tokens", budget_tokens)
+    if remaining is not None:
+        remaining -= sum(count(messages[index]) for index in system)
+    newest: list[int] = []
+    for exchange in reversed(_exchanges(messages)):
+        cost = sum(count(messages[index]) for index in exchange)
+        if remaining is not None:
+            if newest and cost > remaining:
+                break
+            remaining -= cost
+        newest = [*exchange, *newest]
+    kept = _answered(messages, sorted([*system, *newest]))
+    return Truncated(messages=[messages[index] for index in kept], kept=kept, left_out=len(messages) - len(kept))
+
+
+def _exchanges(messages: Sequence[Message]) -> list[list[int]]:
+    """Return the indices of each exchange; system messages are in no exchange."""
+    exchanges: list[list[int]] = []
+    before = None
+    for index, message in enumerate(messages):
+        if message["role"] in SYSTEM:
+            continue
+        if not exchanges or (message["role"] == "user" and before != "user"):
+            exchanges.append([])
+        exchanges[-1].append(index)
+        before = message["role"]
+    return exchanges
+
+
+def _answered(messages: Sequence[Message], kept: Sequence[int]) -> list[int]:
+    """Return the kept indices without tool messages whose call is not kept before them."""
+    called: set[str] = set()
+    answered = []
+    for index in kept:
+        message = messages[index]
+        answers = {"tool": message.get("tool_call_id"), "function": message.get("name")}
+        if message["role"] in answers and answers[message["role"]] not in called:
+            continue
+        called |= {call.get("id", "") for call in message.get("tool_calls") or []}
+        called |= {(message.get("function_call") or {}).get("name", "")}
+        answered.append(index)
+    return answered
+
+
+def shown_messages(dialogue: Conversation, indices: Iterable[int], left_out: int = 0) -> str:
+    """Return the messages at some indices, each fenced under a heading with the speaker and the turn.
+
+    A heading consists only of a role and a number, and the messages are fenced, so no message can imitate a heading.
+    """
+    gap = [f"(Messages left out here, since there are too many: {left_out})"] if left_out else []
+    parts = [f"{_heading(dialogue, index)}\n{fenced(message_text(dialogue.messages[index]))}" for index in indices]
+    return "\n\n".join([*gap, *parts]) or NONE
+
+
+def shown_whole(dialogue: Conversation) -> str:
+    return shown_messages(dialogue, range(len(dialogue.messages)))
+
+
+def shown_within(dialogue: Conversation, end: int, budget_tokens: int | None) -> str:
+    """Return the newest messages before an index that fit into a budget."""
+    part = truncated(dialogue.messages[:end], budget_tokens)
+    return shown_messages(dialogue, part.kept, part.left_out)
+
+
+def with_texts_replaced(complete: Complete, texts: Mapping[str, str]) -> Complete:
+    """Wrap `complete` so that it replaces each fenced name in the request by a text.
+
+    `rubric` fences what it shows as a single text. It is therefore given names to show, and the fenced names are then
+    replaced by messages with a fence each. The replacement is a single pass, so no message is searched for names.
+    """
+    fences = {fenced(name): text for name, text in texts.items()}
+    pattern = re.compile("|".join(map(re.escape, fences)))
+
+    async def complete_with_texts(messages: str | Sequence[Message], **parameters: Any) -> Completion:
+        request = pattern.sub(lambda match: fences[match[0]], str(messages))
+        return await complete(request, **parameters)
+
+    return complete_with_texts
+
+
+def _heading(dialogue: Conversation, index: int) -> str:
+    role, turn = dialogue.messages[index]["role"], dialogue.turn_at(index)
+    if role in SYSTEM:
+        return "System message:"
+    if role == "user":
+        return f"User, before turn {turn}:" if turn is not None else "User, after the last turn:"
+    return f"{'Assistant' if role == 'assistant' else 'Tool'}, turn {turn}:"
+
+
+CONTEXT_USE_PROMPT = shipped("context_use")
+USES = ("used", "ignored", "contradicted")
+CONTRADICTED = "context_contradicted"
+
+
+def _metrics(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
+    return {name: zero_to_one(), CONTRADICTED: zero_to_one(higher_is_better=False)}
+
+
+@declares(_metrics)
+async def context_use(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    complete: Complete,
+    *,
+    given: bool = False,
+    instructions: str = "",
+    prompt: str = CONTEXT_USE_PROMPT,
+    temperature: Temperature = 0.0,
+) -> list[Score] | None:
+    """Whether the answers use what the user said earlier, where it matters. Higher is better, 0 to 1.
+
+    In one call over the whole conversation a model lists the facts that the user stated before one turn and that matter
+    for a later one, each as used, ignored or contradicted. The score is the share that is used; `context_contradicted`
+    is the share that is contradicted, for which lower is better. The metadata has the facts, the comment is the model's
+    reasoning. The target's turns are judged, with `given` also those in the inputs. `instructions` are added to the
+    prompt; a custom `prompt` uses {conversation}, {turns} and {instructions}.
+
+    None if neither inputs nor outputs have messages, if only the directly preceding messages come before the turns to
+    judge (no call is made), and if the model finds that nothing said earlier matters. The answer is a list, which a
+    connection with `answer_form: text` cannot give. Raise ValueError if the outputs have no turn, and for a fact that
+    the model places where the user says nothing. It cannot see what the assistant itself said or read earlier, facts
+    that its model overlooks, nor whether what the user said is true.
+    """
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
+        return None
+    numbers = [turn.number for turn in dialogue.judged(given)]
+    user_turns = _user_turns(dialogue, max(numbers))
+    if not user_turns:
+        return None
+    reply = await ask(
+        complete,
+        prompt,
+        {"conversation": shown_whole(dialogue), "turns": ", ".join(map(str, numbers))},
+        verdict_schema("context_use", {"facts": _facts(max(user_turns))}, "before"),
+        needed=["conversation"],
+        temperature=temperature,
+        spec_texts={"instructions": instructions},
+    )
+    facts = _checked(reply.verdict["facts"], user_turns)
+    if not facts:
+        return None
+    used, contradicted = (fmean(fact["use"] == use for fact in facts) for use in ("used", "contradicted"))
+    reasoning, hashed = reply.verdict.get("reasoning"), prompt_hash(prompt, instructions)
+    return [
+        Score(value=used, comment=reasoning, metadata={"facts": facts}, prompt_hash=hashed),
+        Score(value=contradicted, key=CONTRADICTED, comment=reasoning, prompt_hash=hashed),
+    ]
+
+
+def _user_turns(dialogue: Conversation, last: int) -> set[int]:
+    """Return the numbers of the turns, before the last one to judge, that directly follow a message of the user."""
+    return {turn.number for turn in dialogue.turns if turn.number < last and dialogue.user_speaks_before(turn)}
+
+
+def _facts(last: int) -> dict[str, Any]:
+    fields = {
+        "fact": {"type": "string"},
+        "before_turn": {"type": "integer", "minimum": 1, "maximum": last},
+        "use": {"type": "string", "enum": [*USES]},
+    }
+    fact = {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+    return {"type": "array", "items": fact}
+
+
+def _checked(facts: Sequence[Mapping[str, Any]], user_turns: set[int]) -> list[dict[str, Any]]:
+    for fact in facts:
+        if fact["before_turn"] not in user_turns:
+            where = ", ".join(map(str, sorted(user_turns)))
+            got = f"{short(fact['fact'])} before turn {fact['before_turn']}"
+            raise ValueError(f"facts: the judge says {got}, wanted one of the turns {where}")
+        if fact["use"] not in USES:
+            raise ValueError(f"facts: the judge says {short(fact['use'])}, wanted {', '.join(USES)}")
+    return [dict(fact) for fact in facts]
+
+
+CONVERSATION_QUALITY_PROMPT = shipped("conversation")
+GOOD_CONVERSATION = (
+    "In a good conversation the user gets in the end what he or she came for, in no more turns than that takes. The "
+    "assistant keeps to one line from beginning to end, does not contradict itself, takes up what the user said and "
+    "corrected, keeps what it promised, and owns up to what it cannot do."
+)
+_WHOLE = "the whole conversation"
+
+
+@declares(on_the_scale)
+async def conversation_quality(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    complete: Complete,
+    *,
+    rubric: str = GOOD_CONVERSATION,
+    criteria: Mapping[str, Mapping[str, Any] | str | None] | None = None,
+    scale: Sequence[int] = SCALE,
+    labels: Sequence[str] | Mapping[str, float] | None = None,
+    prompt: str = CONVERSATION_QUALITY_PROMPT,
+    budget_tokens: int | None = None,
+    reasoning: Reasoning = "before",
+    temperature: Temperature = "auto",
+    repeats: int = 1,
+    combine: Combine | None = None,
+) -> Score | list[Score] | None:
+    """How well a whole conversation meets a rubric, as judged by a model. Higher is better.
+
+    This is the evaluator `rubric` applied to the whole conversation, with the same settings `rubric`, `criteria`,
+    `scale`, `labels`, `reasoning`, `temperature`, `repeats` and `combine`. A custom `prompt` uses {outputs} (the
+    conversation), {rubric} and {scale}. With `budget_tokens` only the system messages and the newest exchanges that fit
+    are shown, and the prompt says how many messages are left out; without it, everything is shown.
+
+    None if neither inputs nor outputs have messages. Raise ValueError for an invalid setting, and if the outputs have
+    no turn. It cannot see which turns were already in the inputs: they are judged with the others, so use
+    `turn_quality` for conversations that the target only continues. Nor can it see the target's own system message,
+    images and files, or what the user would have said to other answers.
+    """
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
+        return None
+    dialogue.judged(given=False)
+    budget = None if budget_tokens is None else checked_count("budget_tokens", budget_tokens)
+    return await by_rubric(
+        {},
+        {"output": _WHOLE},
+        None,
+        None,
+        with_texts_replaced(complete, {_WHOLE: shown_within(dialogue, len(dialogue.messages), budget)}),
+        rubric=rubric,
+        prompt=prompt,
+        criteria=criteria,
+        scale=scale,
+        labels=labels,
+        reasoning=reasoning,
+        temperature=temperature,
+        repeats=repeats,
+        combine=combine,
+    )
+
+
+def weights_of(judged: Sequence[Turn], n_turns: int, early_weight: float) -> list[float]:
+    """Return `early_weight` for turns of the first half (number <= n_turns / 2), else 1. A single turn is not early."""
+    return [early_weight if 2 * turn.number <= n_turns else 1.0 for turn in judged]
+
+
+def checked_weight(setting: str, got: Any, most: float | None = None) -> float:
+    """Return a number above 0, or from 0 to `most` if that is set. Raise ValueError otherwise."""
+    wanted = "above 0" if most is None else f"from 0 to {most:g}"
+    if not is_number(got) or got < 0 or (most is None and got == 0) or (most is not None and got > most):
+        raise ValueError(f"{setting}: got {short(got)}, wanted a number {wanted}")
+    return float(got)
+
+
+TURN_ERRORS_PROMPT = shipped("turn_errors")
+GOOD, OWN_FAULT = "good", "own fault"
+MOST_TURNS = 40
+"""The maximum number of turns: each turn can follow every earlier turn, and providers allow about 1000 enum values per
+schema."""
+
+
+@declares(share)
+async def turn_errors(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    complete: Complete,
+    *,
+    early_weight: float = 1.5,
+    following_weight: float = 0.5,
+    given: bool = False,
+    instructions: str = "",
+    prompt: str = TURN_ERRORS_PROMPT,
+    temperature: Temperature = 0.0,
+) -> list[Score] | None:
+    """Which turns of the assistant are wrong, and whether by their own fault or by following an earlier error.
+
+    A model sees the whole conversation with numbered turns in one call. Each turn has a score with its number: `good`
+    is 1, `own fault` is 0, `follows turn N` is 1 - `following_weight`. The run's score is
+
+        sum(w * score) / sum(w),  w = `early_weight` for a turn of the first half (number <= turns / 2), else 1
+
+    over the target's turns, with `given` also those in the inputs; an error can follow from any turn. 1 is a
+    conversation without errors, 0 one with an own fault in every turn; early errors cost more, and errors that only
+    follow cost less. The comment is the model's reasoning. `instructions` are added to the prompt; a custom `prompt`
+    uses {conversation} and {instructions}.
+
+    None if neither inputs nor outputs have messages. Raise ValueError for an invalid setting, if the outputs have no
+    turn, for more than 40 turns, and if the model says that a turn follows one that is good or not earlier. It cannot
+    see an error if its model lacks the knowledge to recognise it; and since it knows how the conversation continued, it
+    may fault what was reasonable at the time.
+    """
+    early = checked_weight("early_weight", early_weight)
+    following = checked_weight("following_weight", following_weight, 1.0)
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
+        return None
+    turns = dialogue.judged(given)
+    if len(dialogue.turns) > MOST_TURNS:
+        raise ValueError(f"messages: got {len(dialogue.turns)} turns of the assistant, wanted at most {MOST_TURNS}")
+    reply = await ask(
+        complete,
+        prompt,
+        {"conversation": shown_whole(dialogue)},
+        verdict_schema("turn_errors", {_field(turn.number): _choice(turn.number) for turn in dialogue.turns}, "before"),
+        needed=["conversation"],
+        temperature=temperature,
+        spec_texts={"instructions": instructions},
+    )
+    hashed = prompt_hash(prompt, instructions)
+    labels = _checked_errors(reply.verdict, dialogue.turns)
+    values = {GOOD: 1.0, OWN_FAULT: 0.0}
+    numbers = [values.get(labels[turn.number], 1 - following) for turn in turns]
+    mean = fmean(numbers, weights_of(turns, len(dialogue.turns), early))
+    turn_scores = [
+        Score(value=value, label=labels[turn.number], turn=turn.number, prompt_hash=hashed)
+        for turn, value in zip(turns, numbers, strict=True)
+    ]
+    return [Score(value=mean, comment=reply.verdict.get("reasoning"), prompt_hash=hashed), *turn_scores]
+
+
+def _field(number: int) -> str:
+    return f"turn_{number}"
+
+
+def _follows(number: int) -> str:
+    return f"follows turn {number}"
+
+
+def _choice(number: int) -> dict[str, Any]:
+    return {"type": "string", "enum": [GOOD, OWN_FAULT, *map(_follows, range(1, number))]}
+
+
+def _checked_errors(verdict: Mapping[str, Any], turns: Sequence[Turn]) -> dict[int, str]:
+    """Return the label of each turn by number. Raise ValueError for an answer that contradicts itself."""
+    labels = {turn.number: verdict.get(_field(turn.number)) for turn in turns}
+    wrong = {_follows(number) for number, label in labels.items() if label != GOOD}
+    for number, label in labels.items():
+        earlier = {_follows(earlier_number) for earlier_number in range(1, number)}
+        if label not in (GOOD, OWN_FAULT) and label not in earlier:
+            raise ValueError(f"turn {number}: the judge says {short(label)}, wanted one of its choices")
+        if label in earlier and label not in wrong:
+            raise ValueError(f"turn {number}: the judge says {label!r}, but rates that turn good")
+    return {number: str(label) for number, label in labels.items()}
+
+
+TURN_QUALITY_PROMPT = shipped("turns")
+GOOD_TURN = (
+    "A good turn does what the user has just asked for, is right as far as that can be seen, agrees with all that was "
+    "said before, and asks back where something that it needs is missing. It leaves nothing out that the user needs "
+    "now, and adds nothing that the user does not."
+)
+_BEFORE, _TURN = "what came before", "the turn to judge"
+
+
+@declares(on_the_scale)
+async def turn_quality(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    complete: Complete,
+    *,
+    rubric: str = GOOD_TURN,
+    criteria: Mapping[str, Mapping[str, Any] | str | None] | None = None,
+    scale: Sequence[int] = SCALE,
+    prompt: str = TURN_QUALITY_PROMPT,
+    segments: bool = False,
+    given: bool = False,
+    budget_tokens: int = 6000,
+    early_weight: float = 1.0,
+    temperature: Temperature = 0.0,
+) -> list[Score] | None:
+    """How well each turn of the assistant meets a rubric, given what came before it, as judged by a model.
+
+    Higher is better. Each turn is judged in its own call, without what comes after it. Each turn has a score with
+    its number; the run has their weighted mean, with the comment of the worst turn. A turn of the first half (number <=
+    turns / 2) has the weight `early_weight`, the others 1. `rubric`, `criteria`, `scale` and `temperature` are those of
+    the evaluator `rubric`; a custom `prompt` uses {outputs} (the turn), {inputs} (what came before), {rubric} and
+    {scale}.
+
+    The target's turns are judged, with `given` also those in the inputs. With `segments` only the user's messages
+    directly before a turn are shown with it: nothing earlier, and no system message. Otherwise the system messages and
+    the newest exchanges that fit into `budget_tokens` (estimated at 3 bytes per token) are shown. The turn itself is
+    always shown whole.
+
+    None if neither inputs nor outputs have messages. If one turn's call fails, the judgement fails. Raise ValueError
+    for an invalid setting, and if the outputs have no turn. It cannot see the target's own system message, images and
+    files, nor whether what a turn says about the world is true, unless its model knows.
+    """
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
+        return None
+    turns = dialogue.judged(given)
+    weights = weights_of(turns, len(dialogue.turns), checked_weight("early_weight", early_weight))
+    checked_count("budget_tokens", budget_tokens)
+
+    async def judged(turn: Turn) -> list[Score]:
+        before = _before(dialogue, turn, segments, budget_tokens)
+        texts = {_BEFORE: before, _TURN: shown_messages(dialogue, range(turn.begins, turn.ends))}
+        scores = await by_rubric(
+            {"input": _BEFORE},
+            {"output": _TURN},
+            None,
+            None,
+            with_texts_replaced(complete, texts),
+            rubric=rubric,
+            prompt=prompt,
+            criteria=criteria,
+            scale=scale,
+            temperature=temperature,
+        )
+        return [replace(score, turn=turn.number) for score in (scores if isinstance(scores, list) else [scores])]
+
+    by_turn = await _all([judged(turn) for turn in turns])
+    by_metric = list(zip(*by_turn, strict=True))
+    return [
+        *(_of_the_run(scores, weights) for scores in by_metric),
+        *(score for scores in by_metric for score in scores),
+    ]
+
+
+def _before(dialogue: Conversation, turn: Turn, segments: bool, budget_tokens: int) -> str:
+    if segments:
+        return shown_messages(dialogue, dialogue.user_messages_before(turn))
+    return shown_within(dialogue, turn.begins, budget_tokens)
+
+
+async def _all(judgements: Sequence[Coroutine[Any, Any, list[Score]]]) -> list[list[Score]]:
+    """Wait for all, even if one fails, so that their cost counts for this judgement; then raise the first failure."""
+    results = await asyncio.gather(*judgements, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def _of_the_run(scores: Sequence[Score], weights: Sequence[float]) -> Score:
+    """Return the weighted mean of one metric's scores, with the comment of the first worst turn."""
+    values = [float(score.value or 0) for score in scores]
+    worst = scores[values.index(min(values))]
+    comment = f"turn {worst.turn}: {worst.comment}" if worst.comment else None
+    return replace(worst, value=fmean(values, weights), turn=None, comment=comment)

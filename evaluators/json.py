@@ -1,14 +1,85 @@
-"""Check a JSON value against its schema, field by field."""
+"""Rules about JSON in answers: whether it is valid, and how it follows a schema, field by field."""
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from evalflows.evaluators.json_values import value_errors
+from evalflows.evaluators.binding import declares, share
+from evalflows.evaluators.judging import PathRoots, value_at
+from evalflows.evaluators.score import Score, pick
+from evalflows.specs.errors import short
+from evalflows.specs.files import schema_errors
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
+
+
+_FENCE = re.compile(r"\s*(`{3,})(?:json)?[ \t]*\n(.*)\n[ \t]*\1\s*", re.DOTALL | re.IGNORECASE)
+_MOST_DIGITS = 4000  # Python does not parse integers that are much longer
+
+
+def read_json(text: str, fenced: bool = False) -> Any:
+    """Parse a strict JSON text, with `fenced` also inside one Markdown fence. Raise ValueError if it is not JSON."""
+    fence = _FENCE.fullmatch(text) if fenced else None
+    try:
+        return json.loads(fence[2] if fence else text, parse_constant=_refuse, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("nested too deeply to be read") from None
+
+
+def value_errors(value: Any, schema: dict[str, Any] | bool) -> "list[ValidationError]":
+    """Return all violations of a schema by a value, in the alphabetical order of the schema's fields.
+
+    Raise ValueError for an unusable schema, as `schema_errors` does.
+    """
+    return schema_errors(value, json.dumps(schema, sort_keys=True))
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def json_valid(
+    outputs: dict[str, Any],
+    *,
+    key: str | None = None,
+    schema: dict[str, Any] | bool | None = None,
+    fenced: bool = False,
+) -> Score:
+    """Whether the answer is JSON and, with `schema`, whether it fits the schema; the comment says why not.
+
+    Always applies. NaN and Infinity are not JSON; duplicate names are. A text in a Markdown fence is valid only with
+    `fenced`, and only if there is nothing around the fence. An answer that is already a structure is JSON; null is no
+    answer. It cannot see whether the JSON's content is right, and does not check a schema's `format`.
+    """
+    value = pick(outputs, key)
+    if value is None:
+        return Score(value=False, comment="no answer")
+    if isinstance(value, str):
+        try:
+            value = read_json(value, fenced)
+        except ValueError as error:
+            return Score(value=False, comment=f"not JSON: {error}")
+    problem = None if schema is None else _problem(value, schema)
+    return Score(value=problem is None, comment=problem)
+
+
+def _problem(value: Any, schema: dict[str, Any] | bool) -> str | None:
+    """Return the most relevant schema violation and its JSON path; None for a valid value."""
+    from jsonschema.exceptions import best_match  # late: it takes a tenth of a second to import
+
+    error = best_match(iter(value_errors(value, schema)))
+    if error is None:
+        return None
+    says = error.message if len(error.message) <= 200 else f"{error.message[:100]} … {error.message[-99:]}"
+    return f"does not fit the schema: {error.json_path}: {says}"
+
 
 FieldPath = tuple[str | int, ...]
 """The path of a field: names and list indices."""
@@ -105,3 +176,64 @@ def _problem_line(error: "ValidationError") -> str:
     message = error.message
     message = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 + 1 :]}"
     return f"{error.json_path}: {message}"
+
+
+_MOST_NAMED = 3
+
+
+@declares(share)
+def schema_adherence(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
+    *,
+    schema: Mapping[str, Any] | bool | str = "metadata.schema",
+    fenced: bool = False,
+    key: str | None = None,
+) -> Score | None:
+    """The share of an answer's fields that fit a JSON schema, 0 to 1; 1 exactly if the answer is valid.
+
+    This is a rule and calls no model. `json_valid` says whether the whole answer is valid; this says how much of it is.
+    The fields are those that the schema requires, and those that it describes and the answer has; for a nested object
+    its fields count instead. A list, and a value described by a `$ref` or a choice, is one field. Each field that is
+    not allowed counts as one more wrong field, and so does each other violated rule of an object. The comment has the
+    first problems, the metadata `valid` and the counts `fields` and `wrong`.
+
+    `schema` is a schema, or the dotted path to the example's own in its metadata or reference_outputs (also as JSON
+    text); None if an example lacks it. A text that is not JSON scores 0, and so does a missing answer; `fenced` and
+    `key` are those of `json_valid`. Raise ValueError for an invalid schema. It cannot see whether the content of the
+    fields is right, and does not check `format`.
+    """
+    resolved = _schema(schema, {"metadata": metadata, "reference_outputs": reference_outputs})
+    if resolved is None:
+        return None
+    value = pick(outputs, key)
+    if value is None:
+        return Score(value=0.0, comment="no answer", metadata={"valid": False})
+    if isinstance(value, str):
+        try:
+            value = read_json(value, fenced)
+        except ValueError as error:
+            return Score(value=0.0, comment=f"not JSON: {error}", metadata={"valid": False})
+    result = checked(value, resolved)
+    more = [f"and {len(result.problems) - _MOST_NAMED} more"] if len(result.problems) > _MOST_NAMED else []
+    return Score(
+        value=result.share,
+        comment="; ".join([*result.problems[:_MOST_NAMED], *more]) or None,
+        metadata={"valid": not result.problems, "fields": result.fields, "wrong": result.wrong},
+    )
+
+
+def _schema(setting: Any, roots: PathRoots) -> dict[str, Any] | bool | None:
+    """Return the schema itself, or the one at a path."""
+    schema = value_at("schema", setting, roots) if isinstance(setting, str) else setting
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except ValueError as error:
+            raise ValueError(f"schema: got {short(schema)}, wanted a JSON schema: {error}") from error
+    if isinstance(schema, Mapping):
+        return dict(schema)
+    if schema is None or isinstance(schema, bool):
+        return schema
+    raise ValueError(f"schema: got {short(schema)}, wanted a JSON schema")

@@ -4,8 +4,7 @@ from typing import Any
 
 from evalflows import evaluators
 from evalflows.evaluators.foreign import origin_of
-from evalflows.specs.close_names import names_to_choose
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.reference import load
 
 

@@ -1,22 +1,259 @@
-"""Return values of pairwise evaluators, and their common form."""
+"""Return values of evaluators, also of pairwise ones, in their common form; the views that evaluators get; checks
+of settings; and fences around data in a prompt.
+"""
 
+import json
 import math
+import numbers
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
+from hashlib import sha256
+from itertools import count as count_up
 from numbers import Integral
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
-from evalflows.evaluators.score import as_number
+from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import short
-from evalflows.specs.metric import MAX_NUMBER
-from evalflows.specs.votes import OrderStatus
-from evalflows.store.records import ScoreStatus
+from evalflows.specs.evaluator import MAX_NUMBER
+from evalflows.store.records import DataType, ScoreStatus
+
+__all__ = [
+    "Evaluation",
+    "Evaluations",
+    "ExampleView",
+    "Fields",
+    "ItemResult",
+    "RunView",
+    "unwrapped",
+    "with_attributes",
+]
+
+
+def fenced(text: str) -> str:
+    """Return the text between two lines with a mark unique to it.
+
+    The mark is a hash of the text, so equal texts give equal requests, which the call ledger recognises, and no text
+    can contain its own mark and so close its fence.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    marks = (sha256(b"%d " % number + data).hexdigest()[:16] for number in count_up())
+    mark = next(mark for mark in marks if mark not in text)
+    return f"[BEGIN {mark}]\n{text}\n[END {mark}]"
+
+
+WANTED = (
+    "a bool, a number, a text (label), None (does not apply), Score, "
+    '{"key" or "name", "score" or "value", "comment", "metadata"}, {"results": [...]}, '
+    "an object with those attributes, or a list of these"
+)
+_DATA_TYPES: tuple[DataType, ...] = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A score as an evaluator can return it. The default key is the evaluator's name."""
+
+    value: float | bool | str | None = None
+    key: str | None = None
+    label: str | None = None
+    comment: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    data_type: DataType | None = None
+    config_id: str | None = None
+    turn: int | None = None  # the number of the assistant's turn in a conversation, from 1; None for the whole run
+    prompt_hash: str | None = None  # of the model's prompt before it was filled
+    repeats: int | None = None  # number of calls
+    spread: float | None = None  # the sample standard deviation over the repeats
+
+
+class Judgement(NamedTuple):
+    """A score as it is stored: a number or a label, or neither if the evaluator does not apply.
+
+    A tuple, as it takes a fifth of the time of a frozen dataclass to make, and rules make millions.
+    """
+
+    metric: str
+    value: float | None = None
+    label: str | None = None
+    data_type: DataType | None = None
+    comment: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    config_id: str | None = None
+    turn: int | None = None
+    prompt_hash: str | None = None
+    repeats: int | None = None
+    spread: float | None = None
+
+    @property
+    def status(self) -> Literal["scored", "not_applicable"]:
+        return "not_applicable" if self.value is None and self.label is None else "scored"
+
+
+def normalise(returned: object, name: str) -> list[Judgement]:
+    """Convert the return value of the evaluator `name` to judgements: at least one, each metric once per run and turn.
+
+    Raise TypeError for a value that is not a score, ValueError for NaN and infinity, a value that does not fit the
+    declared data type, and duplicate names.
+    """
+    if isinstance(returned, bool):  # a fast path, since most rules return a bool
+        return [Judgement(metric=name, value=float(returned), data_type="BOOLEAN")]
+    if isinstance(returned, Judgement) and returned.turn is None:
+        return [returned]
+    judgements = list(_each(returned, name))
+    if all(judgement.turn is not None for judgement in judgements):
+        judgements.insert(0, Judgement(metric=name))  # does not apply to the run as a whole
+    if len(judgements) == 1:
+        return judgements
+    counts = Counter((judgement.metric, judgement.turn) for judgement in judgements)
+    for (metric, turn), count in counts.items():
+        if count > 1:
+            where = f" for turn {turn}" if turn is not None else ""
+            raise ValueError(f"returned {count} scores called {metric!r}{where}, wanted a unique name for each")
+    return judgements
+
+
+def _each(returned: object, name: str) -> Iterator[Judgement]:
+    if isinstance(returned, Judgement):
+        yield returned
+        return
+    if isinstance(returned, Enum):
+        returned = returned.value
+    if isinstance(returned, Mapping):
+        if "results" in returned:
+            yield from _each(returned["results"], name)
+        else:
+            yield _from_fields(returned, name)
+    elif isinstance(returned, list | tuple) and not hasattr(returned, "_fields"):
+        for item in returned:
+            yield from _each(item, name)
+    elif returned is None or isinstance(returned, str) or as_number(returned) is not None:
+        yield _from_fields({"value": returned}, name)
+    elif hasattr(returned, "results"):
+        yield from _each(returned.results, name)
+    else:
+        yield _from_fields(_attributes(returned), name)
+
+
+def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
+    if not fields.keys() & {"score", "value", "label"}:
+        raise TypeError(f"returned a mapping with {', '.join(map(str, fields)) or 'nothing'}, wanted {WANTED}")
+    candidates = [fields[key] for key in ("score", "value", "label") if fields.get(key) is not None]
+    texts = [value for value in candidates if isinstance(value, str)]
+    values = [value for value in candidates if not isinstance(value, str)]
+    value, label, data_type = _typed(
+        _checked(values[0]) if values else None, texts[0] if texts else None, _declared(fields.get("data_type"))
+    )
+    comment = fields.get("comment")
+    return Judgement(
+        metric=str(fields.get("key") or fields.get("name") or name),
+        value=value,
+        label=label,
+        data_type=data_type,
+        comment=None if comment is None else str(comment),
+        metadata=fields.get("metadata") or None,
+        config_id=None if fields.get("config_id") is None else str(fields["config_id"]),
+        **{name: _SCORE_OWN[name](name, fields[name]) for name in _SCORE_OWN if fields.get(name) is not None},
+    )
+
+
+def _typed(
+    value: float | bool | None, label: str | None, declared: DataType | None
+) -> tuple[float | None, str | None, DataType | None]:
+    """Return the value, the label and their data type: the declared type, which they must fit, or else the inferred.
+
+    A value declared CATEGORICAL is a label and has no number, whatever its text.
+    """
+    content = label if value is None else value
+    if content is None or declared is None:
+        inferred: DataType = "BOOLEAN" if isinstance(value, bool) else "CATEGORICAL" if value is None else "NUMERIC"
+        return None if value is None else float(value), label, None if content is None else inferred
+    if declared == "CATEGORICAL":
+        return None, str(_whole(value)) if label is None else label, declared
+    if value is None or (declared == "BOOLEAN" and value not in (0, 1)):
+        wanted = "true, false, 1 or 0" if declared == "BOOLEAN" else "a number"
+        raise ValueError(f"returned {short(content)} as {declared}, wanted {wanted}")
+    return float(value), label, declared
+
+
+def _whole(value: float | bool | None) -> float | int | bool | None:
+    """Return a whole float as an int, so that a label reads 3, not 3.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _checked_count(name: str, value: object) -> int:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not 1 <= int(value) < 1 << 31:
+        raise ValueError(f"returned the {name} {short(value)}, wanted a whole number of at least 1")
+    return int(value)
+
+
+def _checked_spread(name: str, value: object) -> float:
+    number = as_number(value)
+    if number is None or isinstance(number, bool) or not 0 <= number < math.inf:
+        raise ValueError(f"returned the {name} {short(value)}, wanted a number of at least 0")
+    return number
+
+
+def _checked_text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"returned the {name} {short(value)}, wanted a text")
+    return value
+
+
+_SCORE_OWN: dict[str, Callable[[str, object], Any]] = {
+    "turn": _checked_count,
+    "prompt_hash": _checked_text,
+    "repeats": _checked_count,
+    "spread": _checked_spread,
+}
+"""Fields that only our Score has, and that a mapping can have too."""
+
+
+def _attributes(returned: object) -> dict[str, Any]:
+    names = ("key", "name", "score", "value", "label", "comment", "metadata", "data_type", "config_id")
+    own = _SCORE_OWN if isinstance(returned, Score) else ()
+    fields = {name: getattr(returned, name) for name in (*names, *own) if hasattr(returned, name)}
+    if not fields.keys() & {"score", "value", "label"}:
+        raise TypeError(f"returned {type(returned).__name__}, wanted {WANTED}")
+    return fields
+
+
+def _checked(value: object) -> float | bool:
+    number = as_number(value)
+    if number is None:
+        raise TypeError(f"returned a score of type {type(value).__name__}, wanted a bool, a number or a text")
+    if not math.isfinite(number):
+        raise ValueError(f"returned {number}, wanted a finite number, or None if the evaluator does not apply")
+    if abs(number) > MAX_NUMBER:
+        raise ValueError(f"returned {number:g}, wanted a number between -{MAX_NUMBER:g} and {MAX_NUMBER:g}")
+    return number
+
+
+def as_number(value: object) -> float | bool | None:
+    """Return a bool or a float, also from a numpy scalar; None for anything else."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Real):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf
+    item = getattr(value, "item", None)  # numpy.bool_ is not a Real
+    if callable(item) and getattr(value, "shape", None) == ():
+        return as_number(item())
+    return None
+
+
+def _declared(data_type: object) -> DataType | None:
+    text = str(getattr(data_type, "value", data_type)).upper()
+    return next((known for known in _DATA_TYPES if known == text), None)
+
 
 Place = Literal["first", "second"]
 
-WANTED = (
+PREFERENCE_WANTED = (
     'two scores in the order of `outputs`, "A", "B" or "tie", None (does not apply), Preference, '
     '{"key", "scores": {run id: score} or two scores, "comment"}, {"winner": "A", "comment"}, {"results": [...]}'
 )
@@ -57,29 +294,29 @@ def preferences(returned: object, name: str, run_ids: Sequence[str]) -> list[Pre
     Raise TypeError for a value that is not a preference, ValueError for NaN and infinity, a run that was not shown,
     scores that contradict the winner, and duplicate keys.
     """
-    converted = list(_each(returned, name, run_ids))
+    converted = list(_preference_each(returned, name, run_ids))
     for key, count in Counter(preference.key for preference in converted).items():
         if count > 1:
             raise ValueError(f"returned {count} preferences called {key!r}, wanted a unique name for each")
     return converted
 
 
-def _each(returned: object, name: str, run_ids: Sequence[str]) -> Iterator[Preference]:
+def _preference_each(returned: object, name: str, run_ids: Sequence[str]) -> Iterator[Preference]:
     if isinstance(returned, Enum):
         returned = returned.value
     if isinstance(returned, Mapping) and "results" in returned:
         returned = _listed(returned["results"])
     if isinstance(returned, list | tuple) and not hasattr(returned, "_fields") and not _are_scores(returned):
         for item in returned:
-            yield from _each(item, name, run_ids)
+            yield from _preference_each(item, name, run_ids)
         if not returned:
-            raise ValueError(f"returned nothing, wanted {WANTED}")
+            raise ValueError(f"returned nothing, wanted {PREFERENCE_WANTED}")
     elif returned is None or isinstance(returned, str):
-        yield _from_fields({"winner": returned}, name, run_ids)
+        yield _preference_from_fields({"winner": returned}, name, run_ids)
     elif isinstance(returned, list | tuple) and _are_scores(returned):
-        yield _from_fields({"scores": returned}, name, run_ids)
+        yield _preference_from_fields({"scores": returned}, name, run_ids)
     else:
-        yield _from_fields(_fields(returned), name, run_ids)
+        yield _preference_from_fields(_fields(returned), name, run_ids)
 
 
 def _listed(results: object) -> object:
@@ -95,7 +332,7 @@ def _are_scores(returned: Sequence[object]) -> bool:
 def _fields(returned: object) -> dict[str, Any]:
     """Return the fields of a mapping or an object."""
     known = ("key", "name", "scores", "winner", "value", "score", "comment", "reasoning", "metadata")
-    own = _OWN if isinstance(returned, Preference) else ()  # other objects may use these names differently
+    own = _PREFERENCE_OWN if isinstance(returned, Preference) else ()  # other objects may use these names differently
     if isinstance(returned, Mapping):
         fields = dict(returned)
     else:
@@ -103,12 +340,12 @@ def _fields(returned: object) -> dict[str, Any]:
     if not fields.keys() & {"scores", "winner", "value"}:
         got = f"a mapping with {', '.join(map(str, fields)) or 'nothing'}"
         raise TypeError(
-            f"returned {got if isinstance(returned, Mapping) else type(returned).__name__}, wanted {WANTED}"
+            f"returned {got if isinstance(returned, Mapping) else type(returned).__name__}, wanted {PREFERENCE_WANTED}"
         )
     return fields
 
 
-def _from_fields(fields: Mapping[str, Any], name: str, run_ids: Sequence[str]) -> Preference:
+def _preference_from_fields(fields: Mapping[str, Any], name: str, run_ids: Sequence[str]) -> Preference:
     scores = None if fields.get("scores") is None else _scores(fields["scores"], run_ids)
     stated = _winner(fields)
     comment = fields.get("comment")
@@ -121,7 +358,7 @@ def _from_fields(fields: Mapping[str, Any], name: str, run_ids: Sequence[str]) -
         key=str(fields.get("key") or fields.get("name") or name),
         comment=_comment(fields.get("reasoning") if comment is None else comment, run_ids),
         metadata=fields.get("metadata") or None,
-        **{name: check(fields[name]) for name, check in _OWN.items() if fields.get(name) is not None},
+        **{name: check(fields[name]) for name, check in _PREFERENCE_OWN.items() if fields.get(name) is not None},
     )
 
 
@@ -164,7 +401,7 @@ def _winner(fields: Mapping[str, Any]) -> Literal["first", "second", "tie"] | No
         return "tie" if "value" in fields and fields.get("score") == 0.5 else None
     text = str(getattr(winner, "value", winner)).strip().strip("[]").lower()
     if text not in _WINNERS:
-        raise ValueError(f"returned {short(winner)}, wanted {WANTED}")
+        raise ValueError(f"returned {short(winner)}, wanted {PREFERENCE_WANTED}")
     return _WINNERS[text]
 
 
@@ -176,13 +413,13 @@ def _comment(comment: object, run_ids: Sequence[str]) -> str | None:
     return None if comment is None else str(comment)
 
 
-def _checked_text(value: object) -> str:
+def _preference_checked_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"returned the prompt_hash {short(value)}, wanted a text")
     return value
 
 
-def _checked_count(value: object) -> int:
+def _preference_checked_count(value: object) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or not 1 <= int(value) < 1 << 31:
         raise ValueError(f"returned the repeats {short(value)}, wanted a whole number of at least 1")
     return int(value)
@@ -207,11 +444,217 @@ def _checked_order_status(value: object) -> OrderStatus:
     return cast("OrderStatus", value)
 
 
-_OWN: Mapping[str, Callable[[object], Any]] = {
-    "prompt_hash": _checked_text,
-    "repeats": _checked_count,
+_PREFERENCE_OWN: Mapping[str, Callable[[object], Any]] = {
+    "prompt_hash": _preference_checked_text,
+    "repeats": _preference_checked_count,
     "agreement": _checked_share,
     "shown_first": _checked_place,
     "order_status": _checked_order_status,
 }
 """Fields that only our Preference has, and that a mapping can have too."""
+
+
+_YAML = "in YAML, yes, no, on and off are only texts if they are quoted"
+
+
+def checked_choice(setting: str, got: Any, wanted: Any) -> Any:
+    """Return `got` if it is a value of the Literal `wanted`."""
+    if got not in get_args(wanted):
+        raise ValueError(f"{setting}: got {short(got)}, wanted {', '.join(get_args(wanted))}")
+    return got
+
+
+def checked_count(setting: str, got: Any) -> int:
+    """Return `got` if it is a whole number of at least 1."""
+    if not isinstance(got, int) or isinstance(got, bool) or got < 1:
+        raise ValueError(f"{setting}: got {short(got)}, wanted a whole number of at least 1")
+    return got
+
+
+def checked_text(setting: str, got: Any) -> str:
+    """Return `got` if it is a text that is not blank."""
+    if not isinstance(got, str) or not got.strip():
+        raise ValueError(f"{setting}: got {short(got)}, wanted a text ({_YAML})")
+    return got
+
+
+def is_number(value: Any) -> bool:
+    """Return whether the value is a finite number; bools are not numbers."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_OF_AN_ITEM = ("input", "expected_output", "metadata")
+
+
+@dataclass(slots=True, kw_only=True)
+class ExampleView:
+    """`example`, as frozen in the snapshot. `outputs` is LangSmith's name for the reference outputs.
+
+    Langfuse's names `input`, `expected_output` and `metadata` work as attributes and as keys.
+    """
+
+    id: str
+    inputs: dict[str, Any]
+    reference_outputs: dict[str, Any] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    split: str | None = None
+    cluster: str | None = None
+    attachments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> dict[str, Any] | None:
+        return self.reference_outputs
+
+    @property
+    def input(self) -> Any:
+        return unwrapped(self.inputs, "input")
+
+    @property
+    def expected_output(self) -> Any:
+        return unwrapped(self.reference_outputs, "output")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(f"{name!r}: wanted one of {', '.join(_OF_AN_ITEM)}")
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _OF_AN_ITEM
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in _OF_AN_ITEM else default
+
+
+@dataclass(slots=True, kw_only=True)
+class RunView:
+    """`run`: the target's answer to the example.
+
+    `experiment` and `target` are names for evaluators that compare runs; elsewhere they can be empty.
+    """
+
+    id: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any] | None
+    error: str | None = None
+    repetition: int = 0
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    latency_s: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    started_at: datetime | None = None
+    experiment: str = ""
+    target: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ItemResult:
+    """One element of `item_results`, for run-level evaluators."""
+
+    item: ExampleView
+    output: Any
+    evaluations: "Evaluations"
+    run: RunView
+
+    @property
+    def trace_id(self) -> str:
+        """The run's id; `trace_id` is Langfuse's name for it."""
+        return self.run.id
+
+
+@dataclass(slots=True, kw_only=True)
+class Evaluation:
+    """An earlier score, for composites and run-level evaluators."""
+
+    name: str
+    value: float | str | None
+    comment: str | None = None
+    status: str = "scored"
+    metadata: dict[str, Any] | None = None
+    data_type: str | None = None
+    config_id: str | None = None
+
+    @property
+    def score(self) -> float | str | None:
+        return self.value
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+class Evaluations(list[Evaluation]):
+    """A list of scores with look-up by name: `scores["exact_match"]`, `scores.get("judge")`."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        evaluation = self.get(key)
+        if evaluation is None:
+            names = ", ".join(evaluation.name for evaluation in self)
+            raise KeyError(f"{key!r}: " + (f"wanted one of {names}" if names else "there are no scores"))
+        return evaluation
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key) is not None if isinstance(key, str) else super().__contains__(key)
+
+    def get(self, name: str) -> Evaluation | None:
+        return next((evaluation for evaluation in self if evaluation.name == name), None)
+
+
+class Fields(dict[str, Any]):
+    """A mapping whose fields are attributes too: `output["tool_calls"]` and `output.tool_calls`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"{name!r}: wanted one of {', '.join(self)}") from None
+
+
+def with_attributes(value: Any) -> Any:
+    """Return a value whose mappings, at any depth, have their fields as attributes too."""
+    if isinstance(value, dict):
+        return Fields({name: with_attributes(one) for name, one in value.items()})
+    return [with_attributes(one) for one in value] if isinstance(value, list) else value
+
+
+def unwrapped(value: dict[str, Any] | None, only: str) -> Any:
+    """Return a value as Langfuse has it: unwrapped if it is `{only: value}`."""
+    return value[only] if value is not None and value.keys() == {only} else value
+
+
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Ranges of characters of scripts that put no spaces between words, or attach particles to them: Thai, Lao, Burmese,
+Khmer, Chinese, Japanese, Korean. For use inside a character class of a regular expression."""
+
+
+def pick(value: Any, key: str | None) -> Any:
+    """Return the field `key` of a mapping; without a key, the only field of a mapping with one, else the value itself.
+
+    Raise KeyError if the mapping lacks the key.
+    """
+    if key is not None:
+        if not isinstance(value, dict) or key not in value:
+            got = ", ".join(value) if isinstance(value, dict) else type(value).__name__
+            raise KeyError(f"no field {key!r}, got {got or 'nothing'}")
+        return value[key]
+    return next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+
+
+def as_text(value: Any) -> str:
+    """Return a text unchanged, and anything else as JSON with sorted keys."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def answer_text(outputs: dict[str, Any], key: str | None) -> str:
+    """Return the answer as text; a null answer is the empty text."""
+    value = pick(outputs, key)
+    return "" if value is None else as_text(value)
+
+
+def reference_value(reference_outputs: dict[str, Any] | None, key: str | None) -> Any:
+    """Return the reference's only field, whatever its name, else the field `key`, else all of it; None if empty."""
+    several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
+    value = pick(reference_outputs, key if several else None)
+    return None if value == {} else value

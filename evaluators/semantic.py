@@ -1,11 +1,12 @@
+""""""
+
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from evalflows.evaluators.direction import declares, needs_reference, share
-from evalflows.evaluators.text import answer_text, as_text, pick, reference_value
-from evalflows.specs.errors import short
-from evalflows.specs.protocols import Embed
+from evalflows.evaluators.binding import declares, needs_reference, share
+from evalflows.evaluators.score import answer_text, as_text, pick, reference_value
+from evalflows.specs.errors import Embed, short
 
 
 @declares(share)

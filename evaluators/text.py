@@ -1,11 +1,225 @@
+"""Rules about the text of an answer: equal, containing, matching, similar, safe, of the right length or label."""
+
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any, Literal
 
-from evalflows.evaluators.direction import declares, share
-from evalflows.evaluators.score import Score
-from evalflows.evaluators.text import as_text, pick, reference_value
+import regex as patterns
+from rapidfuzz.distance import Levenshtein
+
+from evalflows.evaluators.binding import declares, explained, listed, needs_reference, quoted, share, shortened
+from evalflows.evaluators.score import UNSPACED, Score, answer_text, as_text, pick, reference_value
+from evalflows.specs.errors import CallError
+
+
+def why_not_contained(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None = None,
+    *,
+    any_of: Sequence[str] = (),
+    all_of: Sequence[str] = (),
+    key: str | None = None,
+    ignore_case: bool = True,
+) -> str:
+    """Say what is missing in the answer."""
+    any_texts, all_texts = _wanted(reference_outputs, any_of, all_of, key)
+    text = _fold(as_text(pick(outputs, key)), ignore_case)
+    missing = [part for part in all_texts if _fold(part, ignore_case) not in text]
+    has_any = not any_texts or any(_fold(part, ignore_case) in text for part in any_texts)
+    parts = [f"missing: {listed(missing)}"] if missing else []
+    return "; ".join([*parts, *([] if has_any else [f"none of: {listed(any_texts)}"])])
+
+
+@explained(why_not_contained)
+def contains(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None = None,
+    *,
+    any_of: Sequence[str] = (),
+    all_of: Sequence[str] = (),
+    key: str | None = None,
+    ignore_case: bool = True,
+) -> bool | None:
+    """Whether the answer contains all of `all_of` and at least one of `any_of`.
+
+    Without either, whether it contains the reference, or each element if the reference is a list. None if there is
+    nothing to look for.
+    """
+    any_texts, all_texts = _wanted(reference_outputs, any_of, all_of, key)
+    if not any_texts and not all_texts:
+        return None
+    text = _fold(as_text(pick(outputs, key)), ignore_case)
+    contains_any = not any_texts or any(_fold(part, ignore_case) in text for part in any_texts)
+    return contains_any and all(_fold(part, ignore_case) in text for part in all_texts)
+
+
+def _wanted(
+    reference_outputs: dict[str, Any] | None, any_of: Sequence[str], all_of: Sequence[str], key: str | None
+) -> tuple[list[str], list[str]]:
+    """Return the texts of which one, and those of which all are looked for."""
+    any_texts, all_texts = _texts(any_of) if any_of else [], _texts(all_of) if all_of else []
+    if not any_texts and not all_texts:
+        several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
+        all_texts = _texts(pick(reference_outputs, key if several else None))
+    return any_texts, all_texts
+
+
+def _texts(reference: Any) -> list[str]:
+    if isinstance(reference, str):
+        return [reference] if reference else []
+    parts = reference if isinstance(reference, list | tuple) else [reference]
+    return [as_text(part) for part in parts if part not in ("", None, {})]
+
+
+def _fold(text: str, ignore_case: bool) -> str:
+    return text.casefold() if ignore_case else text
+
+
+MAX_PRODUCT = 3e10
+"""Of the lengths of both texts: about a second of work."""
+
+
+@declares(share)
+@needs_reference
+def edit_similarity(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    *,
+    key: str | None = None,
+    ignore_case: bool = False,
+    strip: bool = True,
+) -> float | None:
+    """1 minus the Levenshtein distance of answer and reference divided by the longer length, from 0 to 1 (equal).
+
+    Two empty texts are equal. None without a reference. Texts whose comparison would take longer than about a second
+    fail as `too_slow`. It cannot see meaning: "not guilty" is close to "guilty", while
+    a paraphrase, or the same words in another order, is far.
+    """
+    reference = reference_value(reference_outputs, key)
+    if reference is None:
+        return None
+    texts = [answer_text(outputs, key), as_text(reference)]
+    texts = [text.strip() if strip else text for text in texts]
+    answer, expected = (text.casefold() if ignore_case else text for text in texts)
+    if len(answer) * len(expected) > MAX_PRODUCT and answer != expected:
+        raise CallError("too_slow", f"texts of {len(answer)} and {len(expected)} characters are too long to compare")
+    return Levenshtein.normalized_similarity(answer, expected)
+
+
+def why_not_equal(
+    outputs: dict[str, Any], reference_outputs: dict[str, Any], *, key: str | None = None, **how: bool
+) -> str:
+    """Say what was got and what was wanted."""
+    return f"got {quoted(pick(outputs, key))}, wanted {quoted(pick(reference_outputs, key))}"
+
+
+@explained(why_not_equal)
+@needs_reference
+def exact_match(
+    outputs: dict[str, Any],
+    reference_outputs: dict[str, Any] | None,
+    *,
+    key: str | None = None,
+    ignore_case: bool = False,
+    strip: bool = True,
+) -> bool | None:
+    """Whether the answer equals the reference. None if the example has no reference.
+
+    It compares the field `key`, or the only field of each side whatever its name, or else all of both.
+    """
+    if reference_outputs is None:
+        return None
+    answer, expected = (_plain(pick(side, key), ignore_case, strip) for side in (outputs, reference_outputs))
+    return bool(answer == expected)
+
+
+def _plain(value: Any, ignore_case: bool, strip: bool) -> Any:
+    if isinstance(value, list):
+        return [_plain(item, ignore_case, strip) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item, ignore_case, strip) for name, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    value = value.strip() if strip else value
+    return value.casefold() if ignore_case else value
+
+
+_SPACELESS = re.compile(f"[{UNSPACED}]")
+_FILLERS = re.compile("[\u034f\u115f\u1160\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_SAME = str.maketrans("‘’ʼ‐‑", "'''--")  # noqa: RUF001 - apostrophes and hyphens
+
+
+def keyword_safety(
+    outputs: dict[str, Any], *, blocked: str | Sequence[str], allowed: str | Sequence[str] = (), key: str | None = None
+) -> Score:
+    """Whether the answer contains none of the blocked words and phrases; the comment lists those it contains.
+
+    It matches whole words, ignoring case, width and invisible characters; the words of a phrase can be separated by
+    anything but words. A match inside an allowed phrase does not count. Always applies; every text inside a structure
+    is checked. It cannot see harm in other words, negation or quotation, other word forms such as plurals,
+    misspellings, accents, s p a c e d letters, or look-alikes from other alphabets.
+    """
+    phrases, allowed_phrases = _phrases(blocked, "blocked"), _phrases(allowed, "allowed")
+    if not phrases:
+        raise ValueError("blocked: got nothing, wanted at least one word or phrase")
+    texts = [_folded(text) for text in _texts_within(pick(outputs, key))]
+    matches = [phrase for phrase in phrases if any(_occurs(phrase, text, allowed_phrases) for text in texts)]
+    return Score(value=not matches, comment=f"found: {', '.join(matches)}" if matches else None)
+
+
+def _phrases(setting: str | Sequence[str], name: str) -> list[str]:
+    listed = setting if isinstance(setting, list | tuple) else [setting]
+    for phrase in listed:
+        if phrase is None or not _folded(as_text(phrase)).strip():
+            raise ValueError(f"{name}: got {phrase!r}, wanted a word or a phrase")
+    return [as_text(phrase) for phrase in listed]
+
+
+def _texts_within(value: Any) -> Iterator[str]:
+    """Yield every text inside a value, but not field names. (As JSON, a line break would become the letter n.)"""
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts_within(item)
+    elif value is not None:
+        yield as_text(value)
+
+
+def _folded(text: str) -> str:
+    """Normalise text that looks the same: drop invisible characters and overlays, fold case and width."""
+    visible = "".join(c for c in text if unicodedata.category(c) != "Cf" and unicodedata.combining(c) != 1)
+    return unicodedata.normalize("NFKC", _FILLERS.sub("", visible)).casefold().translate(_SAME)
+
+
+def _occurs(phrase: str, text: str, allowed_phrases: list[str]) -> bool:
+    excused = [span for allowed in allowed_phrases for span in _spans(allowed, text)]
+    return any(
+        not any(begin <= start and end <= stop for begin, stop in excused) for start, end in _spans(phrase, text)
+    )
+
+
+def _spans(phrase: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans where a phrase occurs as whole words."""
+    pattern = _pattern(phrase)
+    match = pattern.search(text)
+    while match:
+        start, end = match.span()
+        if not _joined(text[start - 1 : start + 1]) and not _joined(text[end - 1 : end + 1]):
+            yield start, end
+        match = pattern.search(text, start + 1)
+
+
+@lru_cache(maxsize=10_000)
+def _pattern(phrase: str) -> re.Pattern[str]:
+    return re.compile(r"[\W_]+".join(re.escape(word) for word in _folded(phrase).split()))
+
+
+def _joined(pair: str) -> bool:
+    """Return whether two adjacent characters belong to one word."""
+    return len(pair) == 2 and all(unicodedata.category(c)[0] in "LMN" and not _SPACELESS.match(c) for c in pair)
+
 
 _MOST_SHOWN = 20
 
@@ -111,3 +325,86 @@ def _label(value: Any, ignore_case: bool, strip: bool) -> str | None:
     text = as_text(value)
     text = text.strip() if strip else text
     return (text.casefold() if ignore_case else text) or None
+
+
+Unit = Literal["characters", "words"]
+
+
+def why_not_between(
+    outputs: dict[str, Any],
+    *,
+    least: int = 0,
+    most: int | None = None,
+    unit: Unit = "characters",
+    key: str | None = None,
+) -> str:
+    """Say how long the answer is, and the bound that it misses."""
+    length = _length(outputs, unit, key)
+    return f"{length} {unit}, wanted at {f'least {least}' if length < least else f'most {most}'}"
+
+
+@explained(why_not_between)
+def length_between(
+    outputs: dict[str, Any],
+    *,
+    least: int = 0,
+    most: int | None = None,
+    unit: Unit = "characters",
+    key: str | None = None,
+) -> bool:
+    """Whether the answer has at least `least` and at most `most` characters (or words), both bounds included.
+
+    Always applies. Space around the answer does not count; a character is a Unicode code point, words are separated by
+    spaces. It cannot see what the answer says, and counts a text in a script without spaces as one word.
+    """
+    if unit not in ("characters", "words"):
+        raise ValueError(f"unit: got {unit!r}, wanted characters or words")
+    if least <= 0 and most is None:
+        raise ValueError("got no bound, wanted least, most or both")
+    if most is not None and most < least:
+        raise ValueError(f"got least {least} and most {most}, wanted least to be at most {most}")
+    length = _length(outputs, unit, key)
+    return least <= length and (most is None or length <= most)
+
+
+def _length(outputs: dict[str, Any], unit: Unit, key: str | None) -> int:
+    text = answer_text(outputs, key).strip()
+    return len(text.split()) if unit == "words" else len(text)
+
+
+MAX_S = 5.0
+"""Longest search of one answer, in seconds."""
+
+
+def why_no_match(outputs: dict[str, Any], *, pattern: str, full: bool = False, **how: Any) -> str:
+    """Say which pattern does not match."""
+    return f"{'the whole does not match' if full else 'no match of'} {shortened(pattern)}"
+
+
+@explained(why_no_match)
+def regex(
+    outputs: dict[str, Any], *, pattern: str, key: str | None = None, full: bool = False, ignore_case: bool = False
+) -> bool:
+    """Whether the pattern (as of Python's `re`) occurs in the answer or, with `full`, matches all of it.
+
+    Always applies. An answer that is not a text is searched as JSON. It cannot see what the match means: "not Paris"
+    matches `Paris`. A search that takes longer than five seconds, as with nested repetitions, fails as `too_slow`.
+    """
+    if not isinstance(pattern, str):
+        raise TypeError(f"pattern: got {type(pattern).__name__}, wanted a text")
+    compiled, text = _compiled(pattern, ignore_case), answer_text(outputs, key)
+    try:
+        # The package `regex` reads the patterns of `re`, which has no time limit and cannot be interrupted.
+        match = compiled.fullmatch(text, timeout=MAX_S) if full else compiled.search(text, timeout=MAX_S)
+    except TimeoutError:
+        raise CallError("too_slow", f"the pattern took longer than {MAX_S:g} s on {len(text)} characters") from None
+    return match is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str, ignore_case: bool) -> "patterns.Pattern[str]":
+    try:
+        re.compile(pattern)  # `regex` accepts more
+        return patterns.compile(pattern, patterns.IGNORECASE if ignore_case else 0)
+    except (re.error, patterns.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"pattern {pattern!r} does not compile: {error}") from error

@@ -1,4 +1,4 @@
-"""Prefect flows, one file each, that list the steps in order. The Python functions that call them are in flows/api/."""
+"""Prefect flows, one file each, that list the steps in order. The functions that call them are in evalflows/api/."""
 
 import os
 

@@ -13,7 +13,7 @@ from prefect.events.schemas.automations import Posture
 from prefect.exceptions import ObjectNotFound
 
 from evalflows.specs.errors import InputError
-from evalflows.tasks.watch import EVENT
+from evalflows.tasks.evaluate_traces import ALERT_EVENT
 
 BLOCK = "evalflows-alerts"
 """The Webhook block of the automation for all evaluations; for one, its automation's id follows."""
@@ -59,7 +59,7 @@ def _replace(client: SyncPrefectClient, name: str, evaluation: str | None, actio
         name=name,
         description="Created by `evalflows alerts automate`.",
         trigger=EventTrigger(
-            expect={EVENT},
+            expect={ALERT_EVENT},
             match={"prefect.resource.id": "evalflows.incident.*"},
             match_related=of_one,
             posture=Posture.Reactive,

@@ -3,23 +3,20 @@
 from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.execution.chunks import CHUNKS_AT_ONCE
-from evalflows.execution.pair_chunks import PairChunk, pair_chunks, planned_pairs
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, planned_pairs
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.tasks.compare import compare_chunk
-from evalflows.tasks.deployed_run import restrict_deployed_run
-from evalflows.tasks.divided_budgets import pairs_short_of_budget, sent_pairs
-from evalflows.tasks.engines import chunks_on
-from evalflows.tasks.finish import calls_end_with_the_flow, first_open, raise_failures
-from evalflows.tasks.finish_comparison import finish_comparison
-from evalflows.tasks.leases import lease_of_comparison
-from evalflows.tasks.progress import wait_with_progress
-from evalflows.tasks.publish_comparison import publish_comparison
-from evalflows.tasks.record_votes import record_votes
-from evalflows.tasks.resolve_comparison import resolve_comparison
-from evalflows.tasks.sent_tasks import chunk_task
-from evalflows.tasks.start_comparison import start_comparison
-from evalflows.tasks.win_rates import compute_win_rates
+from evalflows.tasks.compare import (
+    compare_chunk,
+    compute_win_rates,
+    finish_comparison,
+    publish_comparison,
+    record_votes,
+    resolve_comparison,
+    start_comparison,
+)
+from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
+from evalflows.tasks.finish import calls_end_with_the_flow, first_open, lease_of_comparison, raise_failures
+from evalflows.tasks.limits import pairs_short_of_budget, sent_pairs
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 

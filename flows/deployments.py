@@ -17,20 +17,14 @@ from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterNam
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, CronSchedule, IntervalSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
-from prefect.settings import (
-    PREFECT_API_REQUEST_TIMEOUT,
-    PREFECT_API_URL,
-    get_current_settings,
-    temporary_settings,
-)
+from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.workers.process import ProcessWorker
 
-from evalflows.execution.server.access import DENIED, access_denied, server_access
+from evalflows.prefect_server import DENIED, access_denied, server_access
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
-from evalflows.specs.retention import load_retention
-from evalflows.specs.trace_evaluation import load_trace_evaluation
+from evalflows.specs.traces import load_retention, load_trace_evaluation
 
 
 def spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:

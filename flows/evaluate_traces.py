@@ -7,24 +7,23 @@ from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.utilities.annotations import quote
 
-from evalflows.execution.trace_chunks import CHUNKS_AT_ONCE
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.tasks.deployed_run import restrict_deployed_run
-from evalflows.tasks.finish import calls_end_with_the_flow
-from evalflows.tasks.judge_traces import judge_traces
-from evalflows.tasks.progress import wait_with_progress
-from evalflows.tasks.retries import retries_of
-from evalflows.tasks.trace_batches import (
+from evalflows.engine.traces import CHUNKS_AT_ONCE
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.tasks.engines import restrict_deployed_run, wait_with_progress
+from evalflows.tasks.evaluate_traces import (
     Backfill,
     finish_batch,
+    judge_traces,
     lease_of_evaluation,
     next_chunks,
     note_progress,
     planned_traces,
     raise_problem,
     start_batch,
+    watch_windows,
 )
-from evalflows.tasks.watch import watch_windows
+from evalflows.tasks.finish import calls_end_with_the_flow
+from evalflows.tasks.limits import retries_of
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 

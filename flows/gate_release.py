@@ -5,10 +5,9 @@ from prefect import flow
 from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.tasks.announce import announce, raise_if_failed
-from evalflows.tasks.check_gates import check_gates, recalibrations
-from evalflows.tasks.decide import latest_decisions
-from evalflows.tasks.deployed_run import restrict_deployed_run
+from evalflows.tasks.engines import restrict_deployed_run
+from evalflows.tasks.snapshot import check_gates, recalibrations
+from evalflows.tasks.test_and_decide import announce, latest_decisions, raise_if_failed
 
 
 @flow(name="gate_release", flow_run_name="{spec.name}")

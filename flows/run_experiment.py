@@ -6,28 +6,18 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.execution.chunks import CHUNKS_AT_ONCE, waves_of
-from evalflows.execution.data_checks.process import checks_end_here
+from evalflows.data_checks.process import checks_end_here
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, waves_of
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.tasks.check_results import check_results
-from evalflows.tasks.combine import combine_scores
-from evalflows.tasks.decide import decide, why_gates_stop
-from evalflows.tasks.deployed_run import restrict_deployed_run
-from evalflows.tasks.differences import compute_differences
-from evalflows.tasks.divided_budgets import items_of, sent_rounds, short_of_budget
-from evalflows.tasks.engines import chunks_on
+from evalflows.tasks.compare import comparison_of
+from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.evaluate import evaluate_chunk
-from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, first_open, raise_failures
-from evalflows.tasks.judge_controls import run_controls
-from evalflows.tasks.leases import lease_of_run
-from evalflows.tasks.progress import planned_of, wait_with_progress
-from evalflows.tasks.publish import publish_results
-from evalflows.tasks.resolve_comparison import comparison_of
-from evalflows.tasks.sent_tasks import chunk_task
-from evalflows.tasks.snapshot import freeze_dataset
-from evalflows.tasks.start import start_experiments
-from evalflows.tasks.validate_snapshot import validate_snapshot
+from evalflows.tasks.execute import execute_rounds, run_controls, start_experiments
+from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, first_open, lease_of_run, raise_failures
+from evalflows.tasks.limits import items_of, sent_rounds, short_of_budget
+from evalflows.tasks.score import combine_scores
+from evalflows.tasks.snapshot import freeze_dataset, validate_snapshot
+from evalflows.tasks.test_and_decide import check_results, compute_differences, decide, publish_results, why_gates_stop
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=4 * CHUNKS_AT_ONCE)
 

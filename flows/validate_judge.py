@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from evalflows.tasks.validate_judge import validate_judge
+from evalflows.tasks.score import validate_judge
 
 
 @flow(name="compare_with_people", flow_run_name="{metric} against people", validate_parameters=False)

@@ -1,39 +1,109 @@
-"""Pairwise comparison: every evaluator judges which answer of each pair in a chunk is better."""
+"""Pairwise comparison: resolve and start it, let every evaluator judge the pairs of a chunk or record votes,
+compute win rates, finish and publish.
+"""
 
 import asyncio
+import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from prefect import task
+from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.evaluators.call import offer_pair
-from evalflows.evaluators.preference import Place
-from evalflows.evaluators.subject import RunView
-from evalflows.execution.evaluation_result import EvaluationResult, failed_result, preference_columns
-from evalflows.execution.pair_chunks import (
+from evalflows.analysis.judge_biases import agreements, as_check
+from evalflows.analysis.preferences import preferences_in, slices
+from evalflows.analysis.win_rates import estimate_win_rates
+from evalflows.engine.chunks import (
     OTHER,
     PairChunk,
     PairTrial,
     Side,
     in_order,
+    n_trials,
+    pair_chunk_size,
     pair_chunks,
+    pairs_of,
+    tally,
     trials_of,
     winning_side,
 )
-from evalflows.execution.progress import tally
-from evalflows.execution.run_evaluator import judge_with
-from evalflows.execution.running_comparison import RunningComparison, running_comparison
-from evalflows.execution.running_experiment import RunnableEvaluator
-from evalflows.execution.views import example_view, run_view
+from evalflows.engine.judge import judge_with
+from evalflows.engine.preflight import check_engine, check_pairwise
+from evalflows.engine.prepare import (
+    NO_TIME,
+    PreparedComparison,
+    judgements_of,
+    prepare_comparison,
+    prepared_comparisons,
+    read_votes,
+    voted_examples,
+    without_live_references,
+)
+from evalflows.engine.results import EvaluationResult, failed_result, preference_columns
+from evalflows.engine.running import (
+    RunnableEvaluator,
+    RunningComparison,
+    experiments_of,
+    forget_comparison,
+    limit_rows,
+    running_comparison,
+)
+from evalflows.engine.views import example_view, run_view
+from evalflows.evaluators.binding import offer_pair
+from evalflows.evaluators.score import Place, RunView
 from evalflows.llm import loop
-from evalflows.specs.errors import RETRIED_LATER, UNREACHABLE
-from evalflows.store.queries.comparisons import judgement_id
-from evalflows.store.records import ComparisonRow, OutputRow, derived_id
-from evalflows.store.spool import FLUSH_AFTER_S, Spool
-from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
-from evalflows.tasks.taken_up import in_any_process
+from evalflows.reports.comparison import comparison_report
+from evalflows.reports.formats import escaped
+from evalflows.reports.sendable import comparison_page
+from evalflows.specs.comparison import ComparisonSpec, VotesSpec
+from evalflows.specs.errors import RETRIED_LATER, UNREACHABLE, InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.erasing import refuse_erased
+from evalflows.store.queries.lookup import find_experiments, newest_comparison
+from evalflows.store.queries.progress import (
+    cached_judgements,
+    complete_comparisons,
+    given_twice,
+    item_metrics,
+    judgement_id,
+    lacking_judgements,
+    none_judged,
+    open_judgements,
+    spent,
+    spent_by_group,
+)
+from evalflows.store.queries.values import shared_examples
+from evalflows.store.records import (
+    ComparisonRow,
+    ComparisonSetRow,
+    ExampleRow,
+    ExperimentRow,
+    LimitRow,
+    OutputRow,
+    after,
+    dependent_id,
+    derived_id,
+    to_json,
+)
+from evalflows.store.row_specs import comparison_spec
+from evalflows.store.schemas import COMPARISON_TABLES
+from evalflows.store.spool import ENDING_S, FLUSH_AFTER_S, Spool, recover
+from evalflows.store.store import Store
+from evalflows.tasks.engines import enter_stage, in_any_process
+from evalflows.tasks.execute import id_of_start, start_columns
+from evalflows.tasks.limits import (
+    admitted,
+    awaited,
+    check_limits,
+    is_last_attempt,
+    only_transient,
+    retry_later,
+    within_provider_limits,
+)
+from evalflows.tasks.test_and_decide import links_to_dashboard
 
 FAILED_OUTPUT = "failed_output"
 """`decided_by` of a pair with a failed run, for which no evaluator is called."""
@@ -227,3 +297,328 @@ def _row(
 def _shown_first(trial: PairTrial, place: str | None) -> Side:
     """Return which side was shown first; a recorded verdict may be for the other order."""
     return OTHER[trial.shown_first] if place == "second" else trial.shown_first
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def finish_comparison(row: ComparisonSetRow) -> list[str]:
+    """Write a comparison's last row, seal it if it is complete, and return what is wrong with it, in words."""
+    store = Store()
+    tally.forget(frozenset({row.comparison_id}))
+    limits = _limits(forget_comparison(row.comparison_id))
+    prepared_comparisons.forget(comparison_spec(row))
+    if not store.is_sealed("comparison_sets", row.comparison_id):
+        row = store.steady(lambda: _ended(store, row))
+        store.append("limits", row.comparison_id, "limits", limits)
+        store.append("comparison_sets", row.comparison_id, "end", [row])
+        if row.state == "completed":
+            complete_comparisons(store, row.comparison_id)
+            store.seal(row.comparison_id, COMPARISON_TABLES)
+    return [f"comparison {row.name!r} ({row.comparison_id}): {row.reason}"] if row.reason else []
+
+
+def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
+    """Return a comparison's last row: its state, what it lacks, and what it cost."""
+    judges = [evaluator.metric for evaluator in comparison_spec(row).evaluators]  # none of votes, which are whole
+    lacking = lacking_judgements(store, row, judges, n_trials(row))
+    sums, ended_at = spent(store, row.comparison_id), after(row.recorded_at)
+    return replace(
+        row,
+        state="incomplete" if lacking else "completed",
+        reason=lacking or none_judged(store, row, UNREACHABLE) or given_twice(store, row.comparison_id),
+        calls=sums.calls,
+        calls_cached=cached_judgements(store, row.comparison_id),
+        tokens_in=sums.tokens_in,
+        tokens_out=sums.tokens_out,
+        cost_usd=sums.cost_usd,
+        ended_at=ended_at,
+        recorded_at=ended_at,
+    )
+
+
+def _limits(comparison: RunningComparison | None) -> list[LimitRow]:
+    """Return the history of the limiters; empty if this process made no call for the comparison."""
+    if comparison is None:
+        return []
+    return limit_rows(comparison.row.comparison_id, [*comparison.judging_on], comparison.made_at)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def publish_comparison(row: ComparisonSetRow) -> str:
+    """Publish the report as the markdown artifact `comparison`, and return the comparison's id."""
+    store = Store()
+    page = comparison_page(comparison_report(store, row.comparison_id), links_to_dashboard(store).page)
+    create_markdown_artifact(key="comparison", markdown=page, description=f"Comparison {escaped(row.name)}")
+    return row.comparison_id
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def record_votes(row: ComparisonSetRow) -> int:
+    """Write a row for each vote, and return their number; 0 for a finished comparison, and for one without votes."""
+    votes = comparison_spec(row).votes
+    if votes is None or row.state != "running":
+        return 0
+    rows = list(judgements_of(read_votes(votes), row))
+    Store().append("comparisons", row.comparison_id, "votes", rows)
+    return len(rows)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def resolve_comparison(spec: ComparisonSpec) -> ComparisonSpec:
+    """Check and resolve the spec, unless this process has just done so before starting the flow."""
+    return spec if prepared_comparisons.has(spec) else check_and_resolve(spec)
+
+
+def check_and_resolve(spec: ComparisonSpec) -> ComparisonSpec:
+    """Check a comparison's spec and resolve its references. Raise InputError, with nothing written.
+
+    In the returned spec experiments are ids, prompts are texts, and shared connections are included.
+    """
+    if spec.votes is not None:
+        return _resolve_votes(spec, spec.votes)
+    store = Store()
+    rows = experiments_of(store, _identities(store, spec))
+    resolved = {
+        "name": spec.name or " vs ".join(row.name for row in rows),
+        "experiments": [row.experiment_id for row in rows],
+        "baseline": _baseline(store, spec, rows),
+    }
+    prepared = prepare_comparison(spec.model_copy(update=resolved))
+    _check(store, prepared, rows)
+    prepared_comparisons.keep(prepared)
+    return prepared.spec
+
+
+def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> ComparisonSpec:
+    systems = read_votes(given).systems
+    named = [
+        *(("experiments", name) for name in spec.experiments),
+        *([("baseline", spec.baseline)] * bool(spec.baseline)),
+    ]
+    for field, name in named:
+        if name not in systems:
+            known = f"{', '.join(systems[:10])}{', …' if len(systems) > 10 else ''}"
+            raise InputError(f"{field}: got {name!r}, wanted a system of {given.path}: {known}")
+    if spec.experiments and set(spec.experiments) != set(systems):
+        raise InputError(f"experiments: got {len(spec.experiments)} beside votes, which name {len(systems)} themselves")
+    changes = {"name": spec.title, "experiments": systems, "baseline": spec.baseline or systems[0]}
+    prepared = prepare_comparison(spec.model_copy(update=changes))
+    prepared_comparisons.keep(prepared)
+    return prepared.spec
+
+
+_SHARED_FIELDS = (
+    *("confidence_level", "connections", "chunk_retries", "chunk_retry_delay_s", "breaker_window", "breaker_pause_s"),
+    "task_runner",
+)
+"""Fields that the comparison takes over from the experiment's spec."""
+
+
+def comparison_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> ComparisonSpec:
+    """Return the comparison of its own experiments that an experiment's spec asks for; a re-run gives the same one."""
+    if spec.compare is None:
+        raise ValueError("compare: got a spec without it")
+    base = next(row for row in experiments if row.target == (spec.baseline or experiments[0].target))
+    calls, usd, _ = spent_by_group(Store(), base.run_group)
+    return ComparisonSpec(
+        name=spec.name,
+        description=spec.description,
+        metadata=spec.metadata,
+        tags=spec.tags,
+        experiments=[row.experiment_id for row in experiments],
+        baseline=base.experiment_id,
+        run_key=base.run_group,
+        use_cache=spec.use_cache,
+        budget_usd=None if spec.budget_usd is None else max(0.0, spec.budget_usd - usd),  # the rest of the budget
+        max_calls=None if spec.max_calls is None else max(0, spec.max_calls - calls),
+        **{name: getattr(spec, name) for name in _SHARED_FIELDS},
+        **spec.compare.model_dump(),
+    )
+
+
+def _identities(store: Store, spec: ComparisonSpec) -> list[str]:
+    """Return the ids of the named experiments, each once, in order."""
+    identities = [identity for reference in spec.experiments for identity in find_experiments(store, reference)]
+    if len(set(identities)) < 2:
+        raise InputError(
+            f"experiments: got {', '.join(spec.experiments)}, which is one experiment, wanted at least two"
+        )
+    return list(dict.fromkeys(identities))
+
+
+def _baseline(store: Store, spec: ComparisonSpec, rows: Sequence[ExperimentRow]) -> str:
+    if spec.baseline is None:
+        return rows[0].experiment_id
+    (identity,) = find_experiments(store, spec.baseline, just_one=True)
+    if identity not in [row.experiment_id for row in rows]:
+        raise InputError(f"baseline: got {spec.baseline!r}, wanted one of {', '.join(row.name for row in rows)}")
+    return identity
+
+
+def _check(store: Store, prepared: PreparedComparison, rows: Sequence[ExperimentRow]) -> None:
+    check_engine(prepared.spec.task_runner, (), prepared.evaluators)
+    shared = shared_examples(store, rows)
+    names = " and ".join(row.name for row in rows)
+    if not shared.examples:
+        why = f"{shared.changed} with the same id but different inputs" if shared.changed else "no ids in common"
+        raise InputError(f"experiments: {names} share no example ({why})")
+    spec, metrics = prepared.spec, item_metrics(store, prepared.spec.experiments)
+    check_pairwise(prepared.evaluators, spec.slice_by, spec, shared.examples, metrics)
+
+
+FIXED_COLUMNS = (
+    "evaluators",
+    "randomize_order",
+    "both_orders",
+    "order_rule",
+    "seed",
+    "failed_output_policy",
+    "repetitions",
+)
+"""What a resumed comparison must have in common with its first start."""
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def start_comparison(spec: ComparisonSpec, resume: str | None = None) -> ComparisonSetRow:
+    """Start or resume a comparison; a finished one is returned unchanged.
+
+    A comparison is resumed if its id is `resume`, it has the same run key, or this flow run is re-run. It may have more
+    experiments than before; then only the new pairs are judged.
+
+    Raise InputError if it was started from another spec, if there is no comparison `resume`, and for a limit that
+    Prefect does not have.
+    """
+    check_limits(spec.connections)
+    store, identity = Store(), resume or comparison_id(spec)
+    stored = store.read("comparison_sets", identity)
+    before: ComparisonSetRow | None = stored[0] if stored else None
+    if resume and before is None:
+        raise InputError(f"resume: got {resume!r}, wanted the id of a comparison in {store.layout.root}")
+    row = _comparison_row(store, spec, identity, before)
+    if before:
+        _check_unchanged(before, row)
+    return _open(store, row, before)
+
+
+def comparison_id(spec: ComparisonSpec) -> str:
+    """Return the id of a comparison: the same for a run key, and for a re-run flow run."""
+    return id_of_start("cmp") if spec.run_key is None else dependent_id("cmp", NO_TIME, "run_key", spec.run_key)
+
+
+def _comparison_row(
+    store: Store, spec: ComparisonSpec, identity: str, before: ComparisonSetRow | None
+) -> ComparisonSetRow:
+    """Return the row of a running comparison. A resumed one keeps its chunk size and start time."""
+    return ComparisonSetRow(
+        comparison_id=identity,
+        name=spec.name,
+        experiments=spec.experiments,
+        baseline_experiment_id=spec.baseline,
+        evaluators=to_json(prepared_comparisons.of(spec).described),
+        randomize_order=spec.randomize_order,
+        both_orders=spec.both_orders,
+        order_rule=spec.order_rule,
+        failed_output_policy=spec.failed_output,
+        seed=spec.seed,
+        **(_of_experiments(store, spec, before) if spec.votes is None else _of_votes(spec.votes)),
+        **start_columns(spec, before, newest_comparison(store, spec.name, spec.run_key)),
+    )
+
+
+def _of_experiments(store: Store, spec: ComparisonSpec, before: ComparisonSetRow | None) -> dict[str, Any]:
+    experiments = experiments_of(store, spec.experiments)
+    shared, repetitions = shared_examples(store, experiments), min(row.repetitions for row in experiments)
+    size = spec.chunk_size or pair_chunk_size(len(shared.examples), repetitions, len(pairs_of(spec)))
+    return {
+        "snapshot_ids": list(dict.fromkeys(row.snapshot_id for row in experiments)),
+        "repetitions": repetitions,
+        "chunk_size": before.chunk_size if before else size,
+        "n_shared": len(shared.examples),
+        "n_left_out": shared.left_out,
+    }
+
+
+def _of_votes(spec: VotesSpec) -> dict[str, Any]:
+    votes = read_votes(spec).votes
+    n_prompts = len({vote.prompt for vote in votes})
+    counts = {"n_shared": n_prompts, "n_left_out": 0, "n_votes": len(votes)}
+    return {"snapshot_ids": [], "repetitions": 1, "chunk_size": len(votes), **counts}
+
+
+def _check_unchanged(before: ComparisonSetRow, row: ComparisonSetRow) -> None:
+    """Raise InputError if a resumed comparison differs in more than added experiments."""
+    remedy = f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start a new one"
+    where = f"comparison {before.name!r} ({before.comparison_id}): started with"
+    for name in FIXED_COLUMNS:
+        old, new = getattr(before, name), getattr(row, name)
+        if old != new and not (name == "evaluators" and without_live_references(old) == without_live_references(new)):
+            if name == "evaluators":
+                old, new = _labels(old), _labels(new)
+            raise InputError(f"{where} {name} {old}, got {new}; {remedy}")
+    if _pairs(before) != _pairs(row):
+        raise InputError(f"{where} pairs: {_pairs(before)}, got {_pairs(row)}; {remedy}")
+    if row.experiments[: len(before.experiments)] != before.experiments:
+        old, new = ", ".join(before.experiments), ", ".join(row.experiments)
+        raise InputError(f"{where} experiments {old}, got {new} (new ones may only be appended); {remedy}")
+    if row.n_shared != before.n_shared:
+        raise InputError(
+            f"{where} {before.n_shared} shared examples, got {row.n_shared} with the new experiments; {remedy}"
+        )
+
+
+def _pairs(row: ComparisonSetRow) -> str:
+    """Return which pairs are compared, independent of added experiments."""
+    pairs = comparison_spec(row).pairs
+    return pairs if pairs == "all" else f"with {row.baseline_experiment_id} alone"
+
+
+def _labels(evaluators: str) -> str:
+    return ", ".join(f"{evaluator['name']}@{evaluator['version']}" for evaluator in json.loads(evaluators))
+
+
+def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) -> ComparisonSetRow:
+    """Open the comparison with the spooled rows of a dead process, and return its row; a finished one stays sealed.
+
+    Raise InputError if examples of the experiments were erased.
+    """
+    identity = row.comparison_id
+    forget_comparison(identity)
+    recover(store, identity, ENDING_S)
+    same = before is not None and before.spec == row.spec  # otherwise there may be more pairs, or other slices
+    is_sealed = all(store.is_sealed(table, identity) for table in ("comparison_sets", "comparisons"))
+    if is_sealed and same and not open_judgements(store, identity, UNREACHABLE):
+        (finished,) = store.read("comparison_sets", identity)
+        if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
+            return finished  # type: ignore[no-any-return]
+    for snapshot in row.snapshot_ids:
+        refuse_erased(store, snapshot)
+    store.reopen(identity, tuple(reversed(COMPARISON_TABLES)))
+    store.append("comparison_sets", identity, "start", [row])
+    return row
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def compute_win_rates(row: ComparisonSetRow) -> str:
+    """Publish the verdicts, ratings and judge biases of a comparison, and return its id.
+
+    The results are recomputed from the stored rows on every call.
+    """
+    enter_stage("computing win rates")
+    store, spec = Store(), comparison_spec(row)
+    names, examples = _systems(store, row, spec)
+    parts = list(slices(examples, spec.slice_by))
+    metrics = preferences_in(store, row, examples)
+    results = estimate_win_rates(row.comparison_id, metrics, spec, parts, names)
+    agreement = [as_check(row.comparison_id, *pair) for pair in agreements(metrics, spec.confidence_level)]
+    store.publish("checks", row.comparison_id, [*agreement, *results.checks])
+    store.publish("verdicts", row.comparison_id, results.verdicts)
+    store.publish("ratings", row.comparison_id, results.ratings)
+    return row.comparison_id
+
+
+def _systems(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> tuple[list[str], Sequence[ExampleRow]]:
+    """The names of the compared systems, and the examples that they share."""
+    if row.n_votes is not None:
+        votes = store.read("comparisons", row.comparison_id) if spec.slice_by else []  # only slices need the prompts
+        return spec.experiments, voted_examples(votes)
+    experiments = experiments_of(store, spec.experiments)
+    return [experiment.name for experiment in experiments], shared_examples(store, experiments).examples

@@ -1,24 +1,151 @@
-"""The engine that runs the chunks of a flow: its own threads, or the processes of a cluster of Dask or Ray.
+"""The engine that runs the chunks of a flow: its own threads, or the processes of a cluster of Dask or Ray;
+progress, and what a deployment's run may name.
 
 prefect-dask and prefect-ray are imported only here, and only if a spec asks for them.
+
+Pickled as they are, Prefect's tasks and flows bring along the code of their functions and whatever it mentions.
 """
 
+import copy
 import logging
 import os
+import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import wraps
+from importlib import import_module
+from inspect import Signature, signature
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
+from prefect import Flow, Task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture, wait
-from prefect.task_runners import TaskRunner
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+from rich.console import Console
 
-from evalflows.execution.chunks import CHUNKS_AT_ONCE
-from evalflows.execution.interrupts import raise_if_pressed
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, Rounds, budget_of_part, tally
+from evalflows.engine.prepare import prepared_comparisons
+from evalflows.engine.running import (
+    RunningComparison,
+    RunningExperiment,
+    check_code,
+    check_code_of_experiment,
+    forget_earlier,
+    forget_earlier_comparison,
+    forget_ended,
+    is_running,
+    limit_rows,
+    raise_if_pressed,
+    running_comparison,
+    running_experiment,
+)
+from evalflows.llm import loop
+from evalflows.llm.budget import divided
+from evalflows.llm.calls import calls_waiting
+from evalflows.llm.connections import addresses_of_keys
+from evalflows.llm.ledger import calls_made, cost_made, note_calls_elsewhere
+from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
+from evalflows.server_watch import note_owners, raise_if_lost, reported_if_possible
+from evalflows.specs import permitted
+from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError
-from evalflows.specs.task_runner import TaskRunnerSpec
-from evalflows.tasks.sent_tasks import light_context
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.files import located
+from evalflows.specs.running import LocalConnection, TaskRunnerSpec
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.queries.progress import costs_of_part
+from evalflows.store.records import ExperimentRow, to_json
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.spool import recover
+from evalflows.store.store import Store
+from evalflows.tasks.limits import retries_of
+
+
+def restrict_deployed_run(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> None:
+    """If this flow run is one of a deployment, let specs name only the modules and files of the worker's folder.
+
+    Keys are then sent only to the addresses for which the worker's owner has defined or allowed them. This holds for
+    the rest of the process, which a worker starts for each flow run. Raise InputError if the spec names the file of a
+    model elsewhere: later it holds the shared connections too, whose files are the user's choice.
+    """
+    if not restrict_process():
+        return
+    for name, connection in spec.connections.items():
+        if isinstance(connection, LocalConnection) and connection.gguf is not None:
+            try:
+                located(connection.gguf)
+            except InputError as error:
+                raise InputError(f"connection {name!r}: gguf: {error}") from error
+
+
+def restrict_process() -> bool:
+    """Restrict this process if the current flow run is one of a deployment. Return whether it is.
+
+    A process that chunks are sent to stays restricted too.
+    """
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None or context.flow_run.deployment_id is None:
+        return False
+    permitted.restrict(Path.cwd())
+    permitted.restrict_environment(Path.cwd(), addresses_of_keys())
+    return True
+
+
+Work = TypeVar("Work")
+
+
+@dataclass(frozen=True)
+class _Named:
+    """The function of a task, by the name of the task."""
+
+    module: str
+    name: str
+
+    @property
+    def function(self) -> Any:
+        return getattr(import_module(self.module), self.name).fn
+
+    @property
+    def __signature__(self) -> Signature:  # Prefect names parameters by it
+        return signature(self.function)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.function(*arguments, **named)
+
+
+def chunk_task(task: Task[[Work], Work], spec: ExperimentSpec | ComparisonSpec) -> Task[[Work], Work]:
+    """Return the task for the chunks of a run, with its retries, and so that the run's engine can send it."""
+    task = task.with_options(**retries_of(spec))
+    if not spec.task_runner.is_elsewhere:
+        return task
+    named, sent = _Named(task.fn.__module__, task.fn.__name__), copy.copy(task)
+    sent.fn = named
+    vars(sent)["__wrapped__"] = named
+    return sent
+
+
+def light_context(context: FlowRunContext, runner: Any) -> FlowRunContext:
+    """Return the context of a flow run whose tasks run on an engine: it is sent with each of them.
+
+    It has no parameters, which may hold the rows of a dataset, and not the code of the flow.
+    """
+    flow = Flow(fn=_nothing, name=context.flow.name if context.flow else None, task_runner=_OWN)
+    flow_run = context.flow_run.model_copy(update={"parameters": {}}) if context.flow_run else None
+    changes = {"task_runner": runner, "flow": flow, "flow_run": flow_run, "parameters": {}}
+    return context.model_copy(update=changes)
+
+
+def _nothing() -> None:
+    """Stand in for the function of a flow in the processes of an engine, which do not call it."""
+
+
+_OWN: Any = ThreadPoolTaskRunner(max_workers=1)
+
 
 CONNECTED_WITHIN_S = 10
 """Seconds that the scheduler of a running cluster may take to answer."""
@@ -142,3 +269,190 @@ def _ray(spec: TaskRunnerSpec) -> Any:
 
 def _processes(spec: TaskRunnerSpec) -> int:
     return spec.processes or len(os.sched_getaffinity(0))
+
+
+INTERVAL_S = 1.0
+
+
+_watching: list[Watch] = []
+
+
+@contextmanager
+def watched(watch: Watch | None) -> Iterator[None]:
+    """Call `watch` with the progress of this process during the block; without one, a notebook shows lines."""
+    if watch is None and in_notebook():
+        with shown_progress(Console()) as bar, watched(bar):
+            yield
+        return
+    if watch is None:
+        yield
+        return
+    _watching.append(watch)
+    try:
+        yield
+    finally:
+        _watching.remove(watch)
+
+
+def enter_stage(stage: str) -> None:
+    """Tell the watchers of this process what it does now."""
+    for watch in _watching:
+        watch(Progress(stage=stage))
+
+
+def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
+    """Return the work planned for the experiments that are running."""
+    running = [row for row in experiments if row.state == "running"]
+    judges = len(experiment_spec(running[0]).evaluators) if running else 0
+    runs = sum(row.n_examples * row.repetitions for row in running)
+    owners = frozenset(row.experiment_id for row in running)
+    return Planned(owners=owners, answers=runs, judgements=runs * judges)
+
+
+def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+    """Wait for all steps, and report progress meanwhile."""
+    if not planned.owners:
+        return
+    note_owners(planned.owners)
+    for watch in _watching:
+        watch(_progress(planned))
+    artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
+    shown = 0.0
+    while True:
+        pending = not_done(steps, INTERVAL_S)
+        raise_if_pressed()
+        raise_if_lost()
+        _count_ended(steps, planned)
+        progress = _progress(planned)
+        for watch in _watching:
+            watch(progress)
+        percent = round(progress.percent if pending else 100.0, 1)
+        if percent != shown:
+            with reported_if_possible():
+                update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
+                shown = percent
+        if not pending:
+            return
+
+
+def _count_ended(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+    """Count the chunks that have ended in other processes, whose items this one cannot count one by one."""
+    for work in ended_work(steps):
+        for chunk in getattr(work, "chunks", ()):
+            items = chunk.stop - chunk.start
+            if chunk.dispatch is not None:
+                note_calls_elsewhere((type(work), chunk), chunk.owner, chunk.dispatch.costs)
+            if isinstance(work, Rounds):
+                tally.begin(chunk, "answers", items)
+            elif planned.answers:
+                tally.begin(chunk, "judgements", items * planned.judgements // planned.answers)
+            else:
+                tally.begin(chunk, "judgements", planned.judgements // len(steps))
+
+
+def _progress(planned: Planned) -> Progress:
+    made, (failed, again_in_s) = calls_made(), tally.waiting(planned.owners) or calls_waiting()
+    return Progress(
+        stage=planned.stage,
+        answers=tally.of(planned.owners, "answers"),
+        judgements=tally.of(planned.owners, "judgements"),
+        planned_answers=planned.answers,
+        planned_judgements=planned.judgements,
+        calls=sum(made[owner] for owner in planned.owners),
+        cost_usd=cost_made(planned.owners),
+        failed=failed,
+        again_in_s=again_in_s,
+    )
+
+
+RECOVERY_S = 10.0
+"""Seconds that a chunk waits for its spool, in case the process that had it before is still ending."""
+
+Part = Chunk | PairChunk
+
+
+TakenUp = TypeVar("TakenUp", Rounds, Chunk, PairChunk)
+
+
+def in_any_process(work: Callable[[TakenUp], TakenUp]) -> Callable[[TakenUp], TakenUp]:
+    """Let a task's function also work on chunks that were sent to this process by a run in another one.
+
+    They come back with the costs of the calls that were made for them.
+    """
+
+    @wraps(work)
+    def in_this_process(given: TakenUp) -> TakenUp:
+        sent = [chunk for chunk in given.chunks if chunk.dispatch is not None]
+        if not sent:
+            return work(given)
+        with _taken_up(sent) as store:
+            before = {chunk: costs_of_part(store, chunk.owner, chunk.part) for chunk in sent}
+            work(given)
+            back: dict[Part, Any] = {chunk: _with_costs(store, chunk, before[chunk]) for chunk in sent}
+        if isinstance(given, Rounds):
+            return replace(given, chunks=tuple(back[chunk] for chunk in given.chunks))
+        return cast("TakenUp", back[given])
+
+    return in_this_process
+
+
+def _with_costs(store: Store, chunk: Part, before: Mapping[str, float | None]) -> Part:
+    """Return a chunk with what it brings back to the run: the costs of the calls made for it."""
+    costs = costs_of_part(store, chunk.owner, chunk.part)
+    made = tuple(cost for call, cost in costs.items() if call not in before)
+    return replace(chunk, dispatch=replace(chunk.dispatch, costs=made)) if chunk.dispatch else chunk
+
+
+@contextmanager
+def _taken_up(chunks: Sequence[Part]) -> Iterator[Store]:
+    """Take up chunks, with what dead processes have left of them, their budgets, and the calls that others have paid.
+
+    Raise InputError if this process has another store or other code than the run.
+    """
+    loop.allow()
+    restrict_process()
+    store = Store()
+    for chunk in chunks:
+        if chunk.dispatch is not None:
+            _check_attempt(store, chunk, chunk.dispatch.attempt)
+        recover(store, chunk.owner, RECOVERY_S, chunk.part)
+    with divided({chunk.owner: budget_of_part(store, chunk) for chunk in chunks}):
+        running = [_running(chunk) for chunk in chunks]
+        for ledger in {id(one.ledger): one.ledger for one in running}.values():
+            ledger.refresh()
+        try:
+            yield store
+        finally:
+            for chunk, one in zip(chunks, running, strict=True):
+                endpoints = [*getattr(one, "answering_on", ()), *one.judging_on]
+                process = f"limits-{socket.gethostname()}-{os.getpid()}".replace(".", "-")
+                store.append("limits", chunk.owner, process, limit_rows(chunk.owner, endpoints, one.made_at))
+
+
+def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
+    """Forget what this process made for earlier starts. Raise InputError if the store is not that of the run."""
+    table = "experiments" if isinstance(chunk, Chunk) else "comparison_sets"
+    rows = store.read(table, chunk.owner)
+    if not rows or rows[0].recorded_at < attempt:
+        raise InputError(
+            f"store {store.layout.root} on {socket.gethostname()}: has no start of {chunk.owner} at "
+            f"{attempt:%Y-%m-%d %H:%M:%S} UTC, wanted EVALFLOWS_STORE of that process to name the store of the run"
+        )
+    if isinstance(chunk, PairChunk):
+        forget_earlier_comparison(chunk.owner, attempt)
+        return
+    forget_earlier(chunk.owner, attempt)
+    if not is_running(chunk.owner):
+        forget_ended(store)
+
+
+def _running(chunk: Part) -> RunningExperiment | RunningComparison:
+    """Return what this process needs for the calls of a chunk. Raise InputError if it has other code than the run."""
+    if isinstance(chunk, PairChunk):
+        comparison = running_comparison(chunk.comparison_id)
+        described = to_json(prepared_comparisons.of(comparison.spec).described)
+        check_code(chunk.owner, "evaluators", comparison.row.evaluators, described)
+        return comparison
+    experiment = running_experiment(chunk.experiment_id)
+    check_code_of_experiment(experiment)
+    return experiment

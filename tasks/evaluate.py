@@ -3,14 +3,19 @@
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.execution.chunk_judging import judge_chunk
-from evalflows.execution.chunks import Chunk, n_chunks
-from evalflows.execution.progress import tally
-from evalflows.execution.running_experiment import running_experiment
-from evalflows.execution.workers import in_turn
-from evalflows.tasks.provider_limit import within_provider_limits
-from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
-from evalflows.tasks.taken_up import in_any_process
+from evalflows.engine.chunks import Chunk, n_chunks, tally
+from evalflows.engine.judge import judge_chunk
+from evalflows.engine.running import running_experiment
+from evalflows.engine.workers import in_turn
+from evalflows.tasks.engines import in_any_process
+from evalflows.tasks.limits import (
+    admitted,
+    awaited,
+    is_last_attempt,
+    only_transient,
+    retry_later,
+    within_provider_limits,
+)
 
 
 @task(

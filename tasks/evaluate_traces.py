@@ -1,40 +1,187 @@
-"""Batches of a trace evaluation: what is new since its watermark, a part at a time, and what became of it."""
+"""Trace evaluations: batches of what is new in production, judged in chunks, and the watch rules that look at the
+windows that have closed.
+"""
 
-from collections.abc import Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from importlib.metadata import version
+from uuid import UUID
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
 from prefect.futures import PrefectFuture
 
-from evalflows.execution.progress import Planned, tally
-from evalflows.execution.running_traces import (
+from evalflows.analysis.monitoring import watch
+from evalflows.engine.chunks import Planned, tally
+from evalflows.engine.judge import Run, is_final
+from evalflows.engine.traces import (
+    CHUNKS_AT_ONCE,
+    KEYS_AT_ONCE,
+    Counts,
+    Item,
+    RunningTraceEvaluation,
+    TraceChunk,
+    TraceJudging,
+    composite_scores,
     described,
     forget_traces,
+    items_of,
     prepare_traces,
+    run_of,
     running_traces,
+    trace_chunks,
 )
-from evalflows.execution.trace_chunks import KEYS_AT_ONCE, Counts, TraceChunk, trace_chunks
 from evalflows.llm import loop
+from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.last_recorded import last_recorded
-from evalflows.store.leases.lease import Lease, leased
-from evalflows.store.observations import seal_past_days
-from evalflows.store.open_owners import open_owners
-from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_batches import batch_row, last_item
-from evalflows.store.queries.trace_filter import condition
-from evalflows.store.queries.trace_items import ItemKey, Window, item_keys, keys_of_items, scored_items, unreached
-from evalflows.store.records import ExperimentState, after, now, to_json
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.leases import Lease, leased
+from evalflows.store.observations import last_recorded, open_owners, seal_past_days
+from evalflows.store.queries.traces import (
+    ItemKey,
+    Window,
+    batch_row,
+    condition,
+    item_keys,
+    keys_of_items,
+    last_item,
+    scored_items,
+    scores_of_items,
+    unreached,
+)
+from evalflows.store.queries.windows import write_event, write_looks
+from evalflows.store.records import ExperimentState, ScoreRow, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
-from evalflows.store.spool import ENDING_S, recover, spool_folder
-from evalflows.store.trace_records import WatermarkRow, evaluation_id
-from evalflows.tasks.provider_limit import check_limits
-from evalflows.tasks.start_columns import flow_run_id, id_of_start
+from evalflows.store.spool import ENDING_S, Spool, recover, spool_folder
+from evalflows.store.store import Store
+from evalflows.store.trace_records import AlertRow, WatermarkRow, evaluation_id
+from evalflows.tasks.execute import flow_run_id, id_of_start
+from evalflows.tasks.limits import (
+    admitted,
+    awaited,
+    check_limits,
+    is_last_attempt,
+    is_retry,
+    only_transient,
+    retry_later,
+    within_provider_limits,
+)
+
+MISSING = ("failed", "not_attempted")
+"""Statuses of judgements that an item lacks."""
+
+
+@task(
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=only_transient,
+)
+def judge_traces(chunk: TraceChunk) -> Counts:
+    """Judge the items of a chunk that have no judgement by the same version of an evaluator yet.
+
+    Raise TransientFailuresError if transient failures remain and Prefect will retry.
+    """
+    evaluation, last = running_traces(chunk.batch), is_last_attempt()
+    store = evaluation.store
+    before = _before(evaluation, chunk)
+    pending = _pending(evaluation, chunk.keys, before)
+    tally.begin(chunk, "judgements", (len(chunk.keys) - len(pending)) * len(evaluation.evaluators))
+    items = items_of(store, chunk.batch.scope, pending)
+    runs: list[Run] = loop.run(_runs(evaluation, items, chunk.owner))
+    reopened(store, chunk.owner)
+    with (
+        admitted([chunk], "judgements", awaited(evaluation.evaluators)),
+        within_provider_limits(evaluation.judging_on, len(runs) * len(evaluation.evaluators), CHUNKS_AT_ONCE),
+        Spool(store, chunk.owner, chunk.part) as spool,
+    ):
+        of_evaluators = [row for row in before if row.evaluator not in evaluation.composite_versions]
+        judging = TraceJudging(evaluation, items, spool, of_evaluators, partial(tally.add, chunk, "judgements"))
+        loop.run(judging.judge(runs))
+        combined = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
+        composites = composite_scores(evaluation, [output for _, output in runs], judging, combined)
+        for score in composites:
+            spool.add("scores", score, flush=False)
+    if judging.transient and not last:
+        retry_later(
+            [(chunk, judging.transient)], "judgements", f"{judging.transient} judgements of {len(runs)} items failed"
+        )
+    return _counts(chunk, runs, judging, composites, before)
+
+
+def reopened(store: Store, owner: str) -> None:
+    """Make the sealed scores of a day open again, so that more can be added; chunks of a day come here at once."""
+    with _reopening:
+        store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
+
+
+_reopening = threading.Lock()
+
+
+def _before(evaluation: RunningTraceEvaluation, chunk: TraceChunk) -> list[ScoreRow]:
+    """Return the scores that the chunk's items have: those from before the batch, and in a retry, also its own."""
+    keys = chunk.keys if is_retry() else [key for key in chunk.keys if key.id in chunk.scored]
+    if not keys:
+        return []
+    return scores_of_items(evaluation.store, keys, evaluation.judged_by)
+
+
+def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before: Iterable[ScoreRow]) -> list[ItemKey]:
+    """Return the items that an evaluator has not judged yet, or that lack a composite."""
+    names = {evaluator.bound.name for evaluator in evaluation.evaluators} | {*evaluation.composite_versions}
+    judged: dict[str, set[str]] = {}
+    for row in before:
+        if is_final(row):
+            judged.setdefault(row.subject_id, set()).add(row.evaluator)
+    return [key for key in keys if not names <= judged.get(key.id, set())]
+
+
+async def _runs(evaluation: RunningTraceEvaluation, items: Iterable[Item], owner: str) -> list[Run]:
+    return [await run_of(item, evaluation.mapper, owner) for item in items]
+
+
+def _counts(
+    chunk: TraceChunk,
+    runs: Sequence[Run],
+    judging: TraceJudging,
+    composites: Sequence[ScoreRow],
+    before: Sequence[ScoreRow],
+) -> Counts:
+    known = {row.score_id for row in before if is_final(row)}
+    now_judged = {run.run_id: judging.scores_of(run.run_id) for _, run in runs}
+    rows = [row for found in now_judged.values() for row in found if row.score_id not in known]
+    of_items = defaultdict(list, now_judged)
+    for row in before:
+        if row.subject_id not in now_judged:
+            of_items[row.subject_id].append(row)
+    failed = sum(all(row.status in MISSING for row in found) for found in of_items.values() if found)
+    return Counts(
+        fetched=len(chunk.keys),
+        processed=len(chunk.keys) - failed,
+        failed=failed,
+        scores=sum(row.status == "scored" for row in rows),
+        composites=sum(row.status == "scored" for row in composites),
+        unreached=sum(row.error_kind in UNREACHABLE | {"stopped"} for row in rows),
+        over_budget=sum(row.error_kind == "over_budget" for row in rows),
+        usage=sum((_usage(row) for row in rows), NO_USAGE),
+    )
+
+
+def _usage(row: ScoreRow) -> Usage:
+    cost = 0.0 if row.calls == 0 else row.cost_usd
+    return Usage(
+        calls=row.calls,
+        calls_cached=row.calls_cached,
+        tokens_in=row.tokens_in,
+        tokens_out=row.tokens_out,
+        cost_usd=cost,
+    )
+
 
 AGAIN_FOR = timedelta(days=7)
 """How long after it was recorded an item is judged again if its judge could not be reached."""
@@ -253,3 +400,56 @@ def _counted(batch: Batch, state: ExperimentState) -> WatermarkRow:
 def _write(store: Store, row: WatermarkRow) -> None:
     store.reopen(row.evaluation_id, ["watermarks"])
     store.append("watermarks", row.evaluation_id, row.batch_id, [row])
+
+
+ALERT_EVENT = "evalflows.alert"
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def watch_windows(spec: TraceEvaluationSpec) -> list[str]:
+    """Look at the closed windows of an evaluation, write its alerts, send them, and return the texts of those sent.
+
+    The lease of the evaluation is held. The looks are written last: if this ends before, the next start looks again,
+    comes to the same incidents, and sends their events once more, with the same ids.
+    """
+    if not spec.watch:
+        return []
+    store, identity = Store(), evaluation_id(spec.name)
+    versions = [evaluator["version"] for evaluator in described(spec)]
+    watched = watch(store, identity, spec, versions, flow_run_id())
+    for event in watched.events:
+        write_event(store, event)
+    for event in watched.sent:
+        send(event)
+    write_looks(store, watched.looks)
+    return [event.text for event in watched.sent]
+
+
+def send(alert: AlertRow) -> None:
+    """Send an event of an incident to Prefect, for automations."""
+    resource = {"prefect.resource.id": f"evalflows.incident.{alert.incident_id}", "prefect.resource.name": alert.rule}
+    evaluation = {
+        "prefect.resource.id": f"evalflows.trace-evaluation.{alert.name}",
+        "prefect.resource.name": alert.name,
+        "prefect.resource.role": "trace-evaluation",
+    }
+    emit_event(
+        event=ALERT_EVENT,
+        resource=resource,
+        related=[evaluation],
+        payload=alert_payload(alert),
+        id=UUID(hex=alert.event_id),
+    )
+
+
+def alert_payload(alert: AlertRow) -> dict[str, object]:
+    """Return the payload of an alert's event, for automations."""
+    moments = {
+        name: moment.isoformat() if (moment := getattr(alert, name)) else None
+        for name in ("window_start", "window_end", "since")
+    }
+    names = (
+        *("event", "text", "incident_id", "name", "rule", "kind", "metric", "slice", "n", "missing", "value"),
+        *("ci_low", "ci_high", "confidence_level", "reference", "evidence", "reason_code"),
+    )
+    return {name: getattr(alert, name) for name in names} | moments

@@ -1,38 +1,261 @@
-"""Start or resume experiments."""
+"""Start or resume experiments, test their judges on known-answer controls, and call every target on every example,
+in rounds.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from importlib.metadata import version
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
 
-from evalflows.analysis.differences.target_changes import changed_parts, parts_in
-from evalflows.execution.chunks import chunk_size
-from evalflows.execution.identity import (
+from evalflows.analysis.pairing import ControlScores, changed_parts, parts_in, validation_check
+from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
+from evalflows.engine.chunks import Rounds, chunk_size, n_chunks, tally
+from evalflows.engine.judge import control_pairs, judge_with, outputs_from, with_forged_verdict
+from evalflows.engine.prepare import (
     code_of_evaluators,
     evaluator_labels,
     experiment_id,
     group_of_run_key,
+    prepared_experiments,
+    revision,
+    said_version,
+    target_code,
+    target_version,
     without_live_references,
 )
-from evalflows.execution.prepared import prepared_experiments
-from evalflows.execution.quick_processes import is_quick
-from evalflows.execution.resolve import said_version, target_code, target_version
-from evalflows.execution.running_experiment import forget_experiment
-from evalflows.execution.unrecorded_calls import unlimited
-from evalflows.specs.code_parts import listed
-from evalflows.specs.errors import UNREACHABLE, InputError
+from evalflows.engine.results import EvaluationResult
+from evalflows.engine.running import RunnableEvaluator, RunningExperiment, forget_experiment, running_experiment
+from evalflows.engine.unrecorded_calls import unlimited
+from evalflows.engine.views import example_view
+from evalflows.engine.workers import in_turn, is_quick
+from evalflows.evaluators.binding import offer_run
+from evalflows.evaluators.score import RunView
+from evalflows.llm import loop
+from evalflows.specs.code_versions import listed
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.errors import UNREACHABLE, InputError, print_note
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.safe_text import print_note
 from evalflows.specs.target import TargetSpec
-from evalflows.store.erasing.refused import refuse_erased
-from evalflows.store.parquet import Store
+from evalflows.store.erasing import refuse_erased
 from evalflows.store.queries.lookup import newest_start
 from evalflows.store.queries.progress import has_all_files, open_work
-from evalflows.store.records import ExperimentRow, to_json
+from evalflows.store.records import (
+    CheckRow,
+    ComparisonSetRow,
+    ExampleRow,
+    ExperimentRow,
+    after,
+    controls_batch,
+    dependent_id,
+    derived_id,
+    new_id,
+    to_json,
+)
 from evalflows.store.schemas import EXPERIMENT_TABLES
-from evalflows.store.spool import ENDING_S, recover
-from evalflows.tasks.provider_limit import check_limits
-from evalflows.tasks.start_columns import id_of_start, start_columns
+from evalflows.store.spool import ENDING_S, Spool, recover
+from evalflows.store.store import Store
+from evalflows.tasks.engines import in_any_process
+from evalflows.tasks.limits import (
+    admitted,
+    awaited,
+    check_limits,
+    is_last_attempt,
+    only_transient,
+    retry_later,
+    within_provider_limits,
+)
+
+Experiments = Sequence[RunningExperiment]
+"""The experiments of a run, in the order of the chunks."""
+
+Pending = Sequence[Sequence[int]]
+"""Numbers of the examples of each chunk that have no final answer."""
+
+
+@task(
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=only_transient,
+    task_run_name="execute-{rounds.part}",
+)
+@in_any_process
+def execute_rounds(rounds: Rounds) -> Rounds:
+    """Make the runs of the chunks that have no answer yet: in each round, every target answers one example.
+
+    Raise TransientFailuresError if transient failures remain and Prefect will retry.
+    """
+    experiments = [running_experiment(chunk.experiment_id) for chunk in rounds.chunks]
+    pending = pending_runs(rounds)
+    if experiments[0].is_quick:
+        _look_up_and_judge(experiments, rounds, pending)
+    elif all(experiment.target.is_recorded for experiment in experiments):
+        with in_turn(is_quick=True):
+            look_up_rounds(rounds, pending, judge=False)
+    else:
+        _answer(experiments, rounds, pending, last=is_last_attempt())
+    return rounds
+
+
+def _answer(experiments: Experiments, rounds: Rounds, pending: Pending, *, last: bool) -> None:
+    n_pending = sum(map(len, pending))
+    endpoints = {endpoint.name: endpoint for experiment in experiments for endpoint in experiment.answering_on}
+    limits = within_provider_limits(endpoints.values(), n_pending, n_chunks(experiments[0].row))
+    breakers = [experiment.target_breaker for experiment in experiments]
+    with admitted(rounds.chunks, "answers", breakers), limits:
+        failed = answer_rounds(rounds, pending)
+    if failed and not last:
+        retry_later(failed.items(), "answers", f"{sum(failed.values())} of {n_pending} answers failed transiently")
+
+
+def _look_up_and_judge(experiments: Experiments, rounds: Rounds, pending: Pending) -> None:
+    """Look up the answers and judge them, in a process if there are some. Each experiment notes what was judged."""
+    work = partial(look_up_rounds, judge=True)
+    if (processes := experiments[0].processes) is not None:
+        transient = processes.work(work, rounds, pending)
+    else:
+        breakers = [breaker for experiment in experiments for breaker in awaited(experiment.evaluators)]
+        with admitted(rounds.chunks, "judgements", breakers), in_turn(is_quick=True):
+            transient = work(rounds, pending)
+    for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True):
+        tally.begin(chunk, "answers", chunk.stop - chunk.start)
+        if len(numbers) == chunk.stop - chunk.start:
+            experiment.judged[chunk.part] = transient[chunk]
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def run_controls(rows: list[ExperimentRow]) -> str | None:
+    """Test every judge that has `controls`, publish the results as checks, and return their batch, if any.
+
+    The first running experiment pays for the calls. If none is running, the judges were tested before.
+    """
+    row = next((row for row in rows if row.state == "running"), None)
+    if row is None:
+        return None
+    experiment = running_experiment(row.experiment_id)
+    judges = [_judge(evaluator) for evaluator in experiment.evaluators if evaluator.controls]
+    if not judges:
+        return None
+    batch = controls_batch(row.run_group)
+    experiment.store.publish("checks", batch, [_check(experiment, judge, batch) for judge in judges])
+    return batch
+
+
+def _judge(evaluator: RunnableEvaluator) -> RunnableEvaluator:
+    """Return the evaluator to test: the last tier of a cascade, which decides the hard cases."""
+    last = evaluator.tiers[-1] if evaluator.tiers else evaluator
+    return replace(last, fallback=None, controls=evaluator.controls)
+
+
+def _check(experiment: RunningExperiment, judge: RunnableEvaluator, batch: str) -> CheckRow:
+    pairs = control_pairs(experiment.examples, judge.controls or 0)
+    chunks = n_chunks(experiment.row)
+    with (
+        within_provider_limits(experiment.judging_on, 3 * len(pairs), chunks),
+        Spool(experiment.store, experiment.row.experiment_id, f"controls-{judge.bound.name}") as spool,
+    ):
+        tried = loop.run(_judge_all(experiment, judge, pairs, spool))
+    return validation_check(batch, judge.bound.name, judge.controls, tried, experiment.spec.confidence_level)
+
+
+async def _judge_all(
+    experiment: RunningExperiment, judge: RunnableEvaluator, pairs: Sequence[tuple[ExampleRow, str]], spool: Spool
+) -> ControlScores:
+    """Return the judge's scores of right, wrong and forged answers."""
+    tried = ControlScores()
+
+    async def judge_one(control: tuple[ExampleRow, dict[str, Any], list[float]]) -> None:
+        example, outputs, scores = control
+        judgement = await _score(experiment, judge, example, outputs, spool)
+        try:
+            if judgement.status == "failed":
+                raise ValueError(judgement.error)
+            if judgement.value is not None:
+                scores.append(_normalised(judge, judgement.value))
+        except ValueError as error:
+            tried.errors.append(str(error))
+
+    controls = [
+        control
+        for number, (example, wrong) in enumerate(pairs)
+        for control in (
+            (example, outputs_from(example.reference_outputs or "{}"), tried.right),
+            (example, outputs_from(wrong), tried.wrong),
+            (example, with_forged_verdict(outputs_from(wrong), number), tried.forged),
+        )
+    ]
+    await experiment.judging.run(judge_one, controls, is_async=judge.bound.is_async)
+    return tried
+
+
+def _normalised(judge: RunnableEvaluator, value: float) -> float:
+    """Map a score to 0 to 1, where 1 is best. The range defaults to 0 to 1; raise ValueError outside it."""
+    metric = judge.metrics.get(judge.bound.name, MetricSpec())
+    low, high = metric.range or (0.0, 1.0)
+    if not low <= value <= high:
+        raise ValueError(f"{judge.bound.name}: got {value:g}, wanted {low:g} to {high:g} (metrics: … range: …)")
+    part = (value - low) / (high - low)
+    return part if metric.is_higher_better(judge.bound.name) else 1 - part
+
+
+async def _score(
+    experiment: RunningExperiment, judge: RunnableEvaluator, example: ExampleRow, outputs: dict[str, Any], spool: Spool
+) -> EvaluationResult:
+    view = example_view(example)
+    identity = derived_id("control", experiment.row.experiment_id, example.example_id, to_json(outputs))
+    run = RunView(id=identity, inputs=view.inputs, outputs=outputs)
+    available, owner = offer_run(view, run), experiment.row.experiment_id
+    return (await judge_with(judge, available, spool=spool, experiment_id=owner, subject_id=identity))[0]
+
+
+def flow_run_id() -> str | None:
+    """Return the id of the current flow run; None outside of one."""
+    context = FlowRunContext.get()
+    return str(context.flow_run.id) if context and context.flow_run else None
+
+
+def id_of_start(kind: str) -> str:
+    """Return an id for the experiment or comparison to start: stable if the flow run is re-run, new outside a flow."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None or context.flow_run.created is None:
+        return new_id(kind)
+    return dependent_id(kind, context.flow_run.created, "flow_run", str(context.flow_run.id))
+
+
+def start_columns(
+    spec: ExperimentSpec | ComparisonSpec,
+    before: ExperimentRow | ComparisonSetRow | None,
+    newest: datetime | None,
+) -> dict[str, Any]:
+    """Return the columns that experiments and comparisons share; a resumed one keeps its start time.
+
+    `newest` is when the newest one of that name was started: a new one starts later, whatever the clock says.
+    """
+    code, recorded_at = revision(), after(before.recorded_at if before else newest)
+    return {
+        "run_key": spec.run_key,
+        "description": spec.description or None,
+        "metadata": to_json(spec.model_dump(mode="json")["metadata"]) if spec.metadata else None,
+        "tags": spec.tags,
+        "spec": spec.model_dump_json(),
+        "git_commit": code.commit,
+        "git_branch": code.branch,
+        "git_dirty": code.dirty,
+        "evalflows_version": version("evalflows"),
+        "flow_run_id": flow_run_id(),
+        "state": "running",
+        "budget_usd": spec.budget_usd,
+        "max_calls": spec.max_calls,
+        "started_at": before.started_at if before else recorded_at,
+        "recorded_at": recorded_at,
+    }
+
 
 FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
 """What a resumed experiment must have in common with its first start."""

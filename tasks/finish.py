@@ -1,26 +1,31 @@
-"""Finish experiments: seal the complete ones; the others stay open to be resumed."""
+"""Finish experiments: seal the complete ones; the others stay open to be resumed.
 
+One process at a time works on them; rules of retention are applied.
+"""
+
+import getpass
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from prefect import task
+from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
-from evalflows.execution import quick_processes
-from evalflows.execution.interrupts import interrupts_noted
-from evalflows.execution.limiter_history import limit_rows
-from evalflows.execution.prepared import prepared_experiments
-from evalflows.execution.progress import tally
-from evalflows.execution.rare_collection import collect_rarely
-from evalflows.execution.running_experiment import forget_experiment, is_running, running_experiment
+from evalflows.engine import workers
+from evalflows.engine.chunks import tally
+from evalflows.engine.prepare import prepared_experiments
+from evalflows.engine.rare_collection import collect_rarely
+from evalflows.engine.running import forget_experiment, interrupts_noted, is_running, limit_rows, running_experiment
 from evalflows.llm import loop
+from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.parquet import Store
-from evalflows.store.queries.metric_values import has_many_runs
+from evalflows.specs.traces import RetentionSpec
+from evalflows.store.database import shared
+from evalflows.store.leases import Lease, leased, refuse_if_in_use
 from evalflows.store.queries.progress import (
     application_versions,
     cached_calls,
@@ -31,10 +36,14 @@ from evalflows.store.queries.progress import (
     spent,
     whats_missing,
 )
+from evalflows.store.queries.values import has_many_runs
 from evalflows.store.records import ExperimentRow, LimitRow, after
+from evalflows.store.retention import retain
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import EXPERIMENT_TABLES
-from evalflows.store.source import shared
+from evalflows.store.store import Store
+from evalflows.tasks.compare import comparison_id
+from evalflows.tasks.execute import run_group
 
 RESULT_TABLES = EXPERIMENT_TABLES[:-1]
 """The tables of an experiment but for its own row."""
@@ -63,7 +72,7 @@ def calls_end_with_the_flow() -> Iterator[None]:
         loop.stop()
         raise
     finally:
-        quick_processes.end()
+        workers.end()
 
 
 def raise_failures(
@@ -153,3 +162,46 @@ def _limits(row: ExperimentRow) -> list[LimitRow]:
 
 def _problem(row: ExperimentRow) -> str | None:
     return f"experiment {row.name!r} ({row.experiment_id}): {row.reason}" if row.reason else None
+
+
+def lease_of_run(spec: ExperimentSpec, resume: str | None) -> AbstractContextManager[Lease]:
+    """Hold the lease of a spec's run group during a block, so that nobody else pays for the same answers.
+
+    If another process has it, `resume` raises InputError: somebody resumes what is running. A run waits, since it has
+    the same run key or is the same flow run: when the other one has ended, it only does what is left.
+    """
+    group = resume or run_group(spec)
+    return leased(Store(), group, _experiment(spec), wait=resume is None, on_loss=loop.stop)
+
+
+def lease_of_comparison(spec: ComparisonSpec, resume: str | None) -> AbstractContextManager[Lease]:
+    """Hold the lease of a comparison during a block; the same as for the run group of an experiment."""
+    identity = resume or comparison_id(spec)
+    return leased(Store(), identity, _comparison(spec), wait=resume is None, on_loss=loop.stop)
+
+
+def refuse_if_running(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> None:
+    """Raise InputError if what shall be resumed is running, before Prefect starts."""
+    if resume is not None:
+        work = _experiment(spec) if isinstance(spec, ExperimentSpec) else _comparison(spec)
+        refuse_if_in_use(Store(), resume, work)
+
+
+def _experiment(spec: ExperimentSpec) -> str:
+    return f"experiment {spec.name!r}"
+
+
+def _comparison(spec: ComparisonSpec) -> str:
+    return f"comparison {spec.title!r}"
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def retain_by_rules(spec: RetentionSpec) -> dict[str, dict[str, int]]:
+    """Erase and remove what is too old, and publish the artifact `retention`. Return the numbers of rows by table."""
+    by = None
+    with suppress(OSError, KeyError):
+        by = getpass.getuser()
+    done = retain(Store(), spec, by)
+    rows = [{"rule": one.rule, "table": name, "rows": count} for one in done for name, count in one.rows.items()]
+    create_table_artifact(key="retention", table=rows, description="Rows that lost texts or were removed")
+    return {one.rule: dict(one.rows) for one in done}

@@ -1,19 +1,107 @@
-"""A limit across processes and flow runs: slots of a Prefect limit are held per chunk and lent to the limiters."""
+"""Limits of a run: slots of a Prefect limit across processes, parts of the budget for chunks elsewhere, and which
+failures Prefect retries.
+"""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any, NoReturn
 
+from prefect import Task
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.concurrency.sync import concurrency
+from prefect.context import TaskRunContext
 from prefect.exceptions import ObjectNotFound
 
+from evalflows.engine.chunks import Left, PairChunk, Part, Rounds, Stage, dispatched, left_of, tally
+from evalflows.engine.running import RunnableEvaluator, forget_comparison, forget_experiment
 from evalflows.llm import loop
-from evalflows.llm.caller import Endpoint
-from evalflows.llm.limiter import Limiter
-from evalflows.specs.connection import ConnectionSpec, EndpointConnection
+from evalflows.llm.calls import Endpoint
+from evalflows.llm.rate_limits import Breaker, Limiter, give_back, reserve
+from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.running import ConnectionSpec, EndpointConnection
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.queries.progress import SpentParts, paid, spent_by_group, was_over_budget
+from evalflows.store.records import ComparisonSetRow, ExperimentRow
+from evalflows.store.store import Store
+
+
+def sent_rounds(
+    spec: ExperimentSpec, experiments: Sequence[ExperimentRow], wave: Sequence[Rounds], ahead: int
+) -> Sequence[Rounds]:
+    """Return the chunks of a wave as they are sent to the processes of an engine; unchanged if it is threads.
+
+    `ahead` is the number of items in this and later waves: their share of the budget is kept for them.
+    """
+    if not spec.task_runner.is_elsewhere:
+        return wave
+    attempts = {row.experiment_id: row.recorded_at for row in experiments}
+    chunks = [chunk for rounds in wave for chunk in rounds.chunks]
+    sent = iter(dispatched(Store(), chunks, attempts, _left(spec, experiments), ahead))
+    return [replace(rounds, chunks=tuple(islice(sent, len(rounds.chunks)))) for rounds in wave]
+
+
+def items_of(waves: Sequence[Sequence[Rounds]]) -> int:
+    """Return the number of runs in some waves."""
+    return sum(chunk.stop - chunk.start for rounds in chain(*waves) for chunk in rounds.chunks)
+
+
+def short_of_budget(
+    spec: ExperimentSpec, experiments: Sequence[ExperimentRow], wave: Sequence[Rounds]
+) -> Sequence[Rounds]:
+    """Return the chunks of a wave, given as they are, whose part of the budget was too small although some is left.
+
+    What this process knew of the budget and of paid calls is dropped, since other processes have spent meanwhile.
+    """
+    if not spec.task_runner.is_elsewhere:
+        return []
+    for row in experiments:
+        forget_experiment(row.experiment_id, row.run_group)
+    left, store = _left(spec, experiments), Store()
+    if not left.is_limited or left.is_spent:
+        return []
+    return [
+        rounds for rounds in wave if any(was_over_budget(store, chunk.owner, chunk.part) for chunk in rounds.chunks)
+    ]
+
+
+def sent_pairs(spec: ComparisonSpec, row: ComparisonSetRow, chunks: Sequence[PairChunk]) -> Sequence[PairChunk]:
+    """Return the chunks of a comparison as they are sent to the processes of an engine; unchanged if it is threads."""
+    if not spec.task_runner.is_elsewhere:
+        return chunks
+    items = sum(chunk.stop - chunk.start for chunk in chunks)
+    return dispatched(Store(), chunks, {row.comparison_id: row.recorded_at}, _left_of_pairs(spec, row), items)
+
+
+def pairs_short_of_budget(
+    spec: ComparisonSpec, row: ComparisonSetRow, chunks: Sequence[PairChunk]
+) -> Sequence[PairChunk]:
+    """Return the chunks whose part of the budget was too small although some is left, as for an experiment."""
+    if not spec.task_runner.is_elsewhere:
+        return []
+    forget_comparison(row.comparison_id)
+    left, store = _left_of_pairs(spec, row), Store()
+    if not left.is_limited or left.is_spent:
+        return []
+    return [chunk for chunk in chunks if was_over_budget(store, chunk.owner, chunk.part)]
+
+
+def _left(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Left:
+    calls, usd, _ = spent_by_group(Store(), experiments[0].run_group)
+    return left_of(spec.budget_usd, spec.max_calls, SpentParts(calls, usd))
+
+
+def _left_of_pairs(spec: ComparisonSpec, row: ComparisonSetRow) -> Left:
+    calls, usd, _ = paid(Store(), row.comparison_id)
+    return left_of(spec.budget_usd, spec.max_calls, SpentParts(calls, usd))
+
 
 SHARES = 4
 """A chunk takes at most 1/SHARES of a limit, so that several chunks and flow runs can work side by side."""
@@ -91,3 +179,78 @@ def _lent(limiter: Limiter, slots: int) -> Iterator[None]:
         loop.soon(limiter.lend, -slots)
         with suppress(CancelledError):  # if the flow was stopped, no call is in flight
             loop.run(limiter.drained())
+
+
+LONGEST_PAUSE_S = 60.0
+"""Longest pause of a breaker, in seconds, for which a retry waits. After a longer one the run is better resumed."""
+
+CHECK_INTERVAL_S = 0.1
+"""Interval at which a chunk checks whether another one's trial has ended."""
+
+
+class TransientFailuresError(Exception):
+    """Some calls of a chunk failed, and a retry may succeed."""
+
+
+def retries_of(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> dict[str, Any]:
+    """Return the task options for chunks: the number of retries, and the delay before each."""
+    delays = [spec.chunk_retry_delay_s * 2.0**retry for retry in range(spec.chunk_retries)]
+    return {"retries": spec.chunk_retries, "retry_delay_seconds": delays}
+
+
+def is_last_attempt() -> bool:
+    """Whether Prefect will not retry this task, so that failures must be stored as they are."""
+    context = TaskRunContext.get()
+    return context is None or context.task_run.run_count > context.task.retries
+
+
+def is_retry() -> bool:
+    """Whether this task was tried before."""
+    context = TaskRunContext.get()
+    return context is not None and context.task_run.run_count > 1
+
+
+def retry_later(failed: Iterable[tuple[Part, int]], stage: Stage, text: str) -> NoReturn:
+    """Let Prefect retry a task after its delay, and show in the progress how many items of each chunk failed."""
+    context = TaskRunContext.get()
+    delays = context.task.retry_delay_seconds if context else None
+    assert context is not None and isinstance(delays, list)
+    for chunk, count in failed:
+        tally.postpone(chunk, stage, count, delays[min(context.task_run.run_count, len(delays)) - 1])
+    raise TransientFailuresError(text)
+
+
+@contextmanager
+def admitted(chunks: Sequence[Part], stage: Stage, breakers: Sequence[Breaker]) -> Iterator[None]:
+    """Let one chunk at a time make the trial that an open breaker admits, in this block.
+
+    The others wait for its result: their items would be stopped, and would use up a retry. A retry waits for the
+    breakers' pauses first: before their ends, nothing would be called.
+    """
+    owner = object()
+    try:
+        while (wait_s := _pause_s(breakers)) or not reserve(breakers, owner):
+            if wait_s:
+                for chunk in chunks:
+                    tally.extend(chunk, stage, wait_s)
+            loop.run(asyncio.sleep(wait_s or CHECK_INTERVAL_S))
+        yield
+    finally:
+        give_back(breakers, owner)
+
+
+def awaited(evaluators: Iterable[RunnableEvaluator]) -> list[Breaker]:
+    """Return the breakers that a chunk waits for. A fallback judges at once; only if it failed too, the chunk waits."""
+    waiting = [one for one in evaluators if one.fallback is None or is_retry()]
+    return [tier.breaker for one in waiting for tier in one.tiers or (one,)]
+
+
+def _pause_s(breakers: Iterable[Breaker]) -> float:
+    """Return for how long a retry waits until all breakers admit an item."""
+    pause_s = max((breaker.pause_left_s for breaker in breakers), default=0.0)
+    return pause_s if is_retry() and pause_s <= LONGEST_PAUSE_S else 0.0
+
+
+def only_transient(task: Task[..., object], run: TaskRun, state: State[object]) -> bool:
+    """Prefect's retry condition: retry chunks with transient failures, but not errors in our own code."""
+    return isinstance(state.data, TransientFailuresError)

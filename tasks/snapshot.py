@@ -1,24 +1,37 @@
-"""Freeze the dataset: check the spec, and store the rows as a snapshot."""
+"""Freeze the dataset: check the spec and its gates, store the rows as a snapshot, and validate it before anything
+is paid.
+"""
 
 from dataclasses import replace
 
 from prefect import task
+from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.gates.production import with_fixed_windows
-from evalflows.analysis.human_labels.trace_datasets import loaded_dataset
-from evalflows.execution import quick_processes
-from evalflows.execution.data_checks.process import begin_checks
-from evalflows.execution.data_checks.request import CheckRequest
-from evalflows.execution.preflight.check_spec import check_spec
-from evalflows.execution.prepared import prepare_experiment, prepared_experiments
+from evalflows.analysis.differences import timed_metrics
+from evalflows.analysis.gate_evaluation import (
+    check_production,
+    metrics_to_recalibrate,
+    recalibrations_of,
+    with_fixed_windows,
+)
+from evalflows.analysis.gates import baseline_row, no_baseline
+from evalflows.analysis.trace_datasets import loaded_dataset
+from evalflows.data_checks.process import CheckRequest, begin_checks, checks_of, load_expectations
+from evalflows.engine import workers
+from evalflows.engine.preflight import check_spec
+from evalflows.engine.prepare import prepare_experiment, prepared_experiments
+from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.errors import InputError, metric_of
+from evalflows.specs.experiment import TRIAL, ExperimentSpec
+from evalflows.specs.gate import GateSpec
 from evalflows.specs.target import RecordedTarget, TargetSpec
-from evalflows.store.ingest.datasets import Loaded
-from evalflows.store.ingest.suite import load_expectations
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import Loaded
 from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import CheckRow, ExperimentRow
+from evalflows.store.store import Store
+from evalflows.tasks.execute import flow_run_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -39,9 +52,9 @@ def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
-    if quick_processes.pays(prepared, len(loaded.selected)):  # they import what they need meanwhile
-        quick_processes.begin(prepared.spec.task_runner.processes)
-    with quick_processes.ended_by_errors():
+    if workers.pays(prepared, len(loaded.selected)):  # they import what they need meanwhile
+        workers.begin(prepared.spec.task_runner.processes)
+    with workers.ended_by_errors():
         check_spec(prepared, loaded.selected, store)
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
@@ -66,3 +79,69 @@ def _resolved(target: TargetSpec, store: Store) -> TargetSpec:
         return target
     (identity,) = find_experiments(store, target.experiment, just_one=True)
     return target.model_copy(update={"experiment": identity})
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
+    """Check the spec and its gates, freeze its dataset, and return the frozen spec.
+
+    Raise InputError, before anything is paid, for a spec without gates, a baseline that is not approved, a rule that
+    compares latency with an approved baseline, or a baseline judged by other evaluators than the candidate will be if
+    the gate has no `recalibrate`; and for a window of production without enough scores by the same evaluators.
+    """
+    if not spec.gates:
+        raise InputError(
+            f"spec {spec.name!r}: got no gates, wanted at least one: {{name: release, non_inferiority: …}}"
+        )
+    if spec.is_trial:
+        raise InputError(f"spec {spec.name!r}: got the tag {TRIAL!r}, wanted a run that a gate may decide on")
+    spec, store = freeze_dataset.fn(spec), Store()
+    for gate in spec.gates:
+        if gate.compares and gate.production is not None:
+            check_production(store, spec, gate, gate.production)
+        elif gate.compares and spec.baseline_target(gate) is None:
+            _check_baseline(spec, gate, baseline_row(store, spec, gate, []))
+    return spec
+
+
+def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow | None) -> None:
+    if baseline is None:
+        raise InputError(f"gate {gate.name!r}: {no_baseline(spec, gate)}")
+    compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
+    if timed := sorted(timed_metrics(spec).keys() & compared):
+        raise InputError(
+            f"gate {gate.name!r}: {timed[0]} cannot be compared with an approved baseline, which answered at another "
+            "time; wanted the baseline as a target of this spec too, so that both answer side by side"
+        )
+    if gate.recalibrate is None:
+        for reason in metrics_to_recalibrate(spec, gate, baseline).values():
+            raise InputError(
+                f"gate {gate.name!r}: {reason}; wanted the same evaluator, or `recalibrate: {{sample: 100}}`, "
+                f"so that the new judge also scores some of the baseline's answers"
+            )
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def recalibrations(spec: ExperimentSpec) -> list[ExperimentSpec]:
+    """Return the specs to run first, so that gates can compare with baselines scored by other judges."""
+    return recalibrations_of(Store(), spec)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def validate_snapshot(spec: ExperimentSpec) -> str:
+    """Check the snapshot, publish the checks and an artifact of them, and return the batch of the checks.
+
+    A snapshot never changes, so each suite runs on it once. Raise InputError if a critical check failed, and
+    IncompleteError if the process that checks it did.
+    """
+    store = Store()
+    request = CheckRequest.of(store, spec.dataset)
+    if not store.is_sealed("checks", request.batch):
+        checks = [replace(check, flow_run_id=flow_run_id()) for check in checks_of(request)]
+        store.publish("checks", request.batch, checks)
+    rows: list[CheckRow] = sorted(store.read("checks", request.batch), key=lambda row: (row.passed is True, row.name))
+    markdown = checks_page("Snapshot", request.snapshot, rows)
+    create_markdown_artifact(key="dataset-checks", markdown=markdown, description="Dataset checks")
+    if errors := failed(rows):
+        raise InputError(f"dataset {spec.dataset.name or request.snapshot!r}: {first_of(errors)}")
+    return request.batch

@@ -1,22 +1,108 @@
-"""Gate decisions: evaluate each gate of a spec on the stored results."""
+"""Conclude a run: validate what came out, test the differences, decide the gates, and announce and publish the
+results.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prefect import task
+from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+from prefect.events import emit_event
+from prefect.settings import get_current_settings
 
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.gates.baselines import baseline_row
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates.kept_decision import keep_decision
-from evalflows.reports.decisions import decisions_of
+from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_on
+from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.analysis.gates import baseline_row
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.data_checks.process import check_results as checks_of_results
+from evalflows.prefect_server import dashboard_url
+from evalflows.reports.checks import checks_page, failed, first_of
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import Decision, decisions_named, decisions_of
+from evalflows.reports.formats import code, escaped
+from evalflows.reports.results import results_of, sentences
+from evalflows.reports.sendable import decisions_page, results_page
+from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.store.parquet import Store
+from evalflows.store.database import shared
+from evalflows.store.packing import pack_many
+from evalflows.store.queries.values import has_many_runs
 from evalflows.store.records import ExperimentRow
-from evalflows.tasks.combine import combine_scores
-from evalflows.tasks.start_columns import flow_run_id
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.store import Store
+from evalflows.tasks.engines import enter_stage
+from evalflows.tasks.execute import flow_run_id
+from evalflows.tasks.score import combine_scores
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def check_results(rows: list[ExperimentRow]) -> None:
+    """Check the results of those experiments that are complete, and publish the checks and an artifact of them.
+
+    Raise IncompleteError if an expectation of severity error does not hold, or the process that checks them failed.
+    """
+    store = Store()
+    ended: list[ExperimentRow] = [store.read("experiments", row.experiment_id)[0] for row in rows]
+    complete = [row for row in ended if row.state == "completed"]
+    checks = checks_of_results(store, complete, flow_run_id())
+    pages = [checks_page("Experiment", identity, of_one) for identity, of_one in checks.items()]
+    create_markdown_artifact(key="result-checks", markdown="\n\n".join(pages), description="Checks of the results")
+    for row in complete:
+        if errors := failed(checks[row.experiment_id]):
+            raise IncompleteError(f"experiment {row.name!r} ({row.experiment_id}): {first_of(errors)}", [*checks])
+
+
+def links_to_dashboard(store: Store) -> Links:
+    """Return links to the dashboard of a store; none if its address is not known."""
+    url = dashboard_url(store.layout.root)
+    return NoLinks() if url is None else Links(url)
+
+
+DECISION_EVENT = "evalflows.gate.decided"
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def announce(decisions: list[str]) -> None:
+    """Emit one event per decision, and publish all decisions as the markdown artifact `decision`."""
+    store = Store()
+    rows, dashboard = with_limits(store, decisions_named(store, decisions)), links_to_dashboard(store)
+    for row in rows:
+        emit_event(
+            event=DECISION_EVENT,
+            resource={"prefect.resource.id": f"evalflows.gate.{row.gate}", "prefect.resource.name": row.gate},
+            payload=payload(row),
+        )
+    create_markdown_artifact(
+        key="decision", markdown=decisions_page(rows, dashboard.page), description="Gate decisions"
+    )
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None) -> None:
+    """Raise GateFailedError if a gate decided FAIL; otherwise raise IncompleteError if the run is incomplete."""
+    failed = [row for row in decisions_named(Store(), decisions) if row.conclusion == "FAIL"]
+    if failed:
+        raise GateFailedError("; ".join(f"{row.title}: FAIL: {row.summary}" for row in failed), decisions)
+    if lacking is not None:
+        raise IncompleteError(str(lacking), lacking.experiments, decisions)
+
+
+def payload(decision: Decision) -> dict[str, object]:
+    """Return the event payload of a decision, for automations."""
+    return {
+        "decision_id": decision.decision_id,
+        "gate": decision.gate,
+        "conclusion": decision.conclusion,
+        "summary": decision.summary,
+        "candidate": decision.candidate,
+        "candidate_experiment_id": decision.candidate_experiment_id,
+        "baseline": decision.baseline,
+        "baseline_experiment_id": decision.baseline_experiment_id,
+        "broken": [rule["metric"] for rule in decision.rules if rule["outcome"] == "broken"],
+        "open": [rule["metric"] for rule in decision.rules if rule["outcome"] == "open"],
+    }
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -65,3 +151,45 @@ def why_gates_stop(spec: ExperimentSpec, rows: list[ExperimentRow]) -> str | Non
         return None
     after = max(gate.interim_analyses.after[-1] for gate in evaluations if gate.interim_analyses is not None)
     return f"stopped after {after} of {rows[0].n_examples} examples: the gates had decided"
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def compute_differences(rows: list[ExperimentRow]) -> str:
+    """Publish the estimates of each experiment and the verdicts on each candidate, and return the run group.
+
+    All experiments share their examples. The results are recomputed from the stored rows on every call.
+    """
+    enter_stage("computing differences")
+    store, group = Store(), rows[0].run_group
+    reader, spec = MetricReader(store, keeps_values=len(rows) > 1), experiment_spec(rows[0])
+    with shared.little_memory(is_needed=any(map(has_many_runs, rows))):
+        for row in rows:
+            store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
+        store.publish("verdicts", group, list(verdicts_on(reader, rows, spec)))
+    return group
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def publish_results(rows: list[ExperimentRow]) -> str:
+    """Publish the results as the markdown artifact `result`, and return the run group. Pack a store of many files."""
+    store = Store()
+    results, dashboard = results_of(store, [row.experiment_id for row in rows]), links_to_dashboard(store)
+    page = dashboard.experiment(rows[-1].experiment_id)
+    text = results_page(rows[0].run_group, results, sentences(results), _links(rows, dashboard), page)
+    create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")
+    pack_many(store)
+    return rows[0].run_group
+
+
+def _links(rows: Sequence[ExperimentRow], dashboard: Links) -> list[str]:
+    context, ui = FlowRunContext.get(), get_current_settings().ui_url
+    links = [f"experiment {_linked(row, dashboard)} ({escaped(row.target)})" for row in rows]
+    links.append(f"snapshot {code(rows[0].snapshot_id)} of {escaped(rows[0].dataset_name or 'unnamed rows')}")
+    if ui and context and context.flow_run:
+        links.append(f"[this run]({ui}/runs/flow-run/{context.flow_run.id})")
+    return links
+
+
+def _linked(row: ExperimentRow, dashboard: Links) -> str:
+    address = dashboard.experiment(row.experiment_id)
+    return code(row.experiment_id) if address is None else f"[{code(row.experiment_id)}]({address})"

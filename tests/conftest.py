@@ -15,10 +15,10 @@ from s3_server import BUCKET, S3Server, s3_server
 from store_copies import StoreCopies
 from store_rows import make_row
 
-import evalflows.store.parquet
-from evalflows.execution.data_checks import process
+import evalflows.store.store
+from evalflows.data_checks import process
 from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 # The same examples each time, so that a change is never blamed for what it did not break. HYPOTHESIS_PROFILE=explore
 # draws new ones.
@@ -51,7 +51,7 @@ def store_copies(empty_root: Path) -> StoreCopies:
 @pytest.fixture(autouse=True)
 def new_stores_are_copies(store_copies: StoreCopies, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new store in a folder is a copy of an empty one."""
-    make = evalflows.store.parquet.prepare
+    make = evalflows.store.store.prepare
 
     def copy(layout: Layout, fs: Any) -> None:
         if layout.is_local and not Path(layout.root).exists():
@@ -59,7 +59,7 @@ def new_stores_are_copies(store_copies: StoreCopies, monkeypatch: pytest.MonkeyP
         else:
             make(layout, fs)
 
-    monkeypatch.setattr(evalflows.store.parquet, "prepare", copy)
+    monkeypatch.setattr(evalflows.store.store, "prepare", copy)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ class _ChecksHere:
         self._request = request
 
     def answer(self) -> str:
-        from evalflows.execution.data_checks.worker import answer
+        from evalflows.data_checks.worker import answer
 
         return answer(self._request)
 

@@ -1,7 +1,7 @@
-"""Who may import whom, and which package may use which library. Read off the source, so that late imports count too."""
+"""Which room may import which, and which room may use which library. Read off the source, so late imports count too."""
 
 import ast
-from collections import defaultdict
+import tomllib
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,143 +12,140 @@ ROOT = Path(__file__).parent.parent
 MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "specs": (),
     "stats": (),
-    "store": ("specs",),
-    "evaluators": ("specs", "store.records"),
-    "targets": ("specs", "store.records", "store.spilled_lines"),
-    "telemetry": ("specs", "store"),
+    "server_watch": ("specs",),
     "serving": ("specs",),
+    "store": ("specs",),
+    "data_checks": ("store", "specs"),
+    "evaluators": ("store.records", "store.schemas", "specs"),
+    "llm": ("store", "specs"),
+    "prefect_server": ("store.layout", "specs"),
+    "reports": ("store", "specs"),
+    "targets": ("store.records", "store.spilled", "specs"),
+    "telemetry": ("store", "specs"),
     "receiver": ("serving", "telemetry", "store", "specs"),
-    "llm": ("specs", "store"),
-    "reports": ("specs", "store"),
-    "execution": ("evaluators", "targets", "telemetry", "llm", "store", "specs"),
-    "analysis": ("execution", "reports", "evaluators", "targets", "llm", "stats", "store", "specs"),
+    "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
+    "analysis": ("engine", "data_checks", "reports", "evaluators", "targets", "llm", "stats", "store", "specs"),
+    "dashboard": ("serving", "analysis", "prefect_server", "reports", "telemetry", "store", "specs"),
     "tasks": (
-        "analysis",
-        "execution",
-        "pages.links",
-        "reports",
-        "evaluators",
-        "targets",
-        "telemetry",
-        "llm",
-        "store",
-        "specs",
+        *("analysis", "engine", "data_checks", "dashboard.links", "reports", "evaluators", "llm", "store", "specs"),
+        *("prefect_server", "server_watch"),
     ),
-    "flows": (
-        *("tasks", "analysis", "execution", "pages", "reports", "telemetry", "store", "specs"),
-        *("evaluators.foreign", "evaluators.subject"),
+    "flows": ("tasks", "engine", "data_checks", "prefect_server", "specs"),
+    "api": (
+        *(
+            "flows",
+            "tasks",
+            "analysis",
+            "engine",
+            "data_checks",
+            "dashboard",
+            "reports",
+            "evaluators",
+            "store",
+            "specs",
+        ),
+        *("prefect_server", "server_watch"),
     ),
-    "compat": ("flows", "execution", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
-    "pages": ("analysis", "reports", "telemetry", "stats", "store", "specs"),
-    "dashboard": ("serving", "pages", "execution.server", "analysis", "reports", "store", "specs"),
+    "compat": ("api", "engine", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
+    "pytest_plugin": ("compat", "reports", "store", "specs"),
     "cli": (
-        "flows",
-        "dashboard",
-        "pages",
-        "serving",
-        "receiver",
-        "telemetry",
-        "analysis",
-        "execution",
-        "reports",
-        "evaluators",
-        "llm",
-        "store",
-        "specs",
+        *("api", "flows", "dashboard", "receiver", "serving", "telemetry", "analysis", "engine", "data_checks"),
+        *("reports", "evaluators", "llm", "store", "specs", "prefect_server"),
     ),
-    "pytest_plugin": ("compat", "flows", "reports", "evaluators", "store", "specs"),
 }
-"""Arrows run downward only. The doors (compat, cli, pytest_plugin) also import `evalflows` itself."""
+"""Arrows run upward only. The doors also import `evalflows` itself, which offers what its `__init__` lists."""
 
-DOORS = ("compat", "cli", "pytest_plugin", "receiver", "dashboard")
-WITH_ROOMS = ("stats", "store", "execution", "analysis", "flows")
-"""Packages whose sub-packages must not import each other in a circle."""
+DOORS = ("compat", "cli", "pytest_plugin")
 
-ONLY_IN = {
-    "prefect": ("flows", "tasks", "execution.secret_blocks", "execution.server"),
+ONLY_IN: Mapping[str, tuple[str, ...]] = {
+    "prefect": ("flows", "tasks", "api.calling", "engine.secret_blocks", "prefect_server", "server_watch"),
     "duckdb": ("store",),
     "pyarrow": ("store",),
-    "obstore": ("store",),
-    "asyncpg": ("store",),
+    "obstore": ("store.files", "store.object_store"),
+    "asyncpg": ("store.postgres",),
     "openai": ("llm", "compat"),
     "scipy": ("stats",),
     "pytest": ("pytest_plugin",),
-    "jinja2": ("pages",),
-    "uvicorn": ("serving", "execution.server"),
-    "great_expectations": (
-        "execution.data_checks.validator",
-        "execution.data_checks.data_docs",
-        "execution.data_checks.data_docs_table",
-    ),
+    "jinja2": ("dashboard.rendering",),
+    "uvicorn": ("serving", "prefect_server"),
+    "great_expectations": ("data_checks.checks",),
 }
 
-
-TEMPLATES = ROOT / "cli" / "templates"
-"""Files that `evalflows init` writes for users: no modules of evalflows."""
-
-
-def modules() -> list[Path]:
-    paths = [path for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))]
-    return [path for path in paths if path.parent != TEMPLATES]
+LINKS = ("flows", "tasks", "evaluators")
+"""Rooms at the top of the repository, to which evalflows/ links."""
 
 
-def name_of(path: Path) -> str:
-    """A module's dotted name, without `evalflows.`."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def modules() -> dict[str, Path]:
+    """All modules by their names without `evalflows.`, except the files that `evalflows init` writes for users."""
+    folders = [ROOT / "evalflows", *(ROOT / link for link in LINKS)]
+    found = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            name = name.removeprefix("evalflows").removeprefix(".")
+            if not name.startswith("cli.templates."):
+                found[name] = path
+    return found
+
+
+MODULES = modules()
+
+
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def imports(path: Path) -> Iterator[str]:
-    """The dotted names that a module imports, anywhere in it."""
+    """The dotted names that a module imports, anywhere in it: of our own, modules without `evalflows.`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            names = [f"evalflows.{alias.name}" for alias in node.names if alias.name in MAY_IMPORT]
-            yield from names if node.module == "evalflows" and names else [node.module or ""]
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner.removeprefix("evalflows.") in MODULES else node.module or ""
 
 
-def is_within(name: str, package: str) -> bool:
-    return name == package or name.startswith(f"{package}.")
+def is_within(name: str, places: tuple[str, ...]) -> bool:
+    return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-def test_the_walk_sees_every_package() -> None:
-    assert {path.relative_to(ROOT).parts[0] for path in modules()} == {*MAY_IMPORT}
+def test_the_walk_sees_every_room() -> None:
+    assert {room_of(module) for module in MODULES} == {"", *MAY_IMPORT}
     linked = {path.name for path in (ROOT / "evalflows").iterdir() if path.is_symlink()}
-    assert linked == {*MAY_IMPORT}, "evalflows/ links to every package"
+    assert linked == {*LINKS}, "evalflows/ links to these, and holds the rest"
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_a_module_imports_only_what_its_package_may(path: Path) -> None:
-    module = name_of(path)
-    package = module.partition(".")[0]
-    allowed = (package, *MAY_IMPORT[package])
-    for name in imports(path):
-        top, _, ours = name.partition(".")
-        assert top not in MAY_IMPORT, f"{module} imports {name}, wanted evalflows.{name}"
-        if top == "evalflows":
-            fits = any(is_within(ours, one) for one in allowed) or (not ours and package in DOORS)
-            assert fits, f"{package} imports {name}, wanted only {', '.join(allowed)}"
-        homes = ONLY_IN.get(top, (package,))
-        assert any(is_within(module, home) for home in homes), f"{module} imports {top}, wanted it in {homes} only"
+def test_every_package_is_built() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    packages = {module for module, path in MODULES.items() if path.name == "__init__.py"}
+    assert listed == sorted(f"evalflows.{package}".removesuffix(".") for package in packages)
 
 
-@pytest.mark.parametrize("package", WITH_ROOMS)
-def test_rooms_do_not_import_each_other_in_a_circle(package: str) -> None:
-    arrows: dict[str | None, set[str]] = defaultdict(set)
-    for path in sorted((ROOT / package).glob("*/**/*.py")):
-        room = room_of(name_of(path), package)
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_what_it_may(room: str) -> None:
+    allowed = (room, *MAY_IMPORT[room])
+    for module, path in MODULES.items():
+        if room_of(module) != room:
+            continue
         for name in imports(path):
-            other = room_of(name.removeprefix("evalflows."), package) if name.startswith("evalflows.") else None
-            if other not in (room, None):
-                arrows[room].add(other)
+            top, _, ours = name.partition(".")
+            assert top not in MAY_IMPORT, f"{module} imports {name}, wanted evalflows.{name}"
+            if top == "evalflows":
+                fits = is_within(ours, allowed) or (not ours and room in DOORS)
+                assert fits, f"{module} imports {name}, wanted only {', '.join(allowed)}"
+            homes = ONLY_IN.get(top, (room,))
+            assert is_within(module, homes), f"{module} imports {top}, wanted it in {', '.join(homes)} only"
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    arrows = {
+        module: {name.removeprefix("evalflows.") for name in imports(path)} & MODULES.keys() - {module}
+        for module, path in MODULES.items()
+        if module
+    }
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
         pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
-
-
-def room_of(module: str, package: str) -> str | None:
-    """The sub-package that a module lies in; None for what lies beside them, or elsewhere."""
-    first = module.removeprefix(f"{package}.").partition(".")[0]
-    return first if is_within(module, package) and (ROOT / package / first).is_dir() else None

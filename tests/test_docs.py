@@ -12,10 +12,10 @@ import yaml
 
 from evalflows.specs import ExperimentSpec, load_experiment
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec, load_trace_evaluation
-from evalflows.store.catalog import select_from
-from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_filter import condition
+from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
+from evalflows.store.queries.traces import condition
+from evalflows.store.sql import select_from
+from evalflows.store.store import Store
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from evalflows.execution.server.process import _bound
-from evalflows.serving.http import listen
+from evalflows.prefect_server import _bound
+from evalflows.serving import listen
 
 LISTENERS: dict[str, Callable[[], socket.socket]] = {
     "Prefect's server": lambda: _bound(0),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evalflows.store.ingest.file_formats import read_rows
+from evalflows.store.file_formats import read_rows
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import to_examples
 

@@ -6,8 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from evalflows.store.catalog import is_mart, select_from, view_files
-from evalflows.store.parquet import Store
+from evalflows.store.sql import select_from
+from evalflows.store.store import Store
+from evalflows.store.views import is_mart, view_files
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "tables.md").read_text(encoding="utf-8")

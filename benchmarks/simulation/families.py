@@ -7,9 +7,9 @@ from statistics import NormalDist
 import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure
-from evalflows.analysis.differences.verdicts import DifferenceTest, classify
+from evalflows.analysis.pairing import DifferenceTest, classify
 from evalflows.stats import paired_difference
-from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import FloatArray
 
 N = 100
 EFFECT = 0.3

@@ -9,15 +9,12 @@ import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Draw, Normal, Setting, Sizes, Skewed, World, YesNo
-from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
-from evalflows.analysis.gates.rules import BoundedEstimate, Interval, Kind, Rule
+from evalflows.analysis.gates import BoundedEstimate, Interval, Kind, Rule, conclusion_of, evaluate_rules
 from evalflows.stats import mean_estimate, paired_difference
-from evalflows.stats.arrays import FloatArray
-from evalflows.stats.clusters import clustering_of, degrees_of_freedom
-from evalflows.stats.differences.effective_counts import effective_counts
-from evalflows.stats.distributions import clipped
-from evalflows.stats.proportions import clopper_pearson_interval, paired_share_interval
-from evalflows.stats.skewness import skewed_t_interval, skewness_of_mean
+from evalflows.stats.clusters import FloatArray, clustering_of, degrees_of_freedom
+from evalflows.stats.means import skewed_t_interval, skewness_of_mean
+from evalflows.stats.paired import effective_counts
+from evalflows.stats.proportions import clipped, clopper_pearson_interval, paired_share_interval
 
 CONFIDENCE_LEVEL, MIN_EXAMPLES = 0.95, 20
 PASSED = Figure(name="PASS", at_most=0.025)

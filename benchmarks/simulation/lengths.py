@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.simulation.cells import Cell, Figure
 from evalflows.stats import LengthControlled, length_controlled_rates
-from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import FloatArray
 
 Shape = Literal["difference", "ratio"]
 """What the judge's preference depends on: tanh of the difference in length, or of the ratio's logarithm."""

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, difference_text
-from evalflows.analysis.monitoring.estimates import LENGTH
-from evalflows.analysis.monitoring.incidents import follow
-from evalflows.analysis.monitoring.stream import Stream
-from evalflows.specs.metric import MetricSpec
-from evalflows.specs.watching import WatchSpec, WindowSize
-from evalflows.stats.arrays import FloatArray
-from evalflows.store.queries.trace_windows import Window
+from evalflows.analysis.monitoring import LENGTH, Stream, follow
+from evalflows.specs.evaluator import MetricSpec
+from evalflows.specs.traces import WatchSpec, WindowSize
+from evalflows.stats.clusters import FloatArray
+from evalflows.store.queries.windows import Window
 
 A_DAY = 3300
 """Traces a day."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.simulation.cells import Cell, Figure
 from evalflows.stats import Ratings, bradley_terry
-from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import FloatArray
 
 MET = 0.6
 """The share of pairs of entries that met."""

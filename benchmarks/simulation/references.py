@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from evalflows.stats.arrays import FloatArray
-from evalflows.stats.distributions import t_quantile
+from evalflows.stats.clusters import FloatArray
+from evalflows.stats.proportions import t_quantile
 
 RESAMPLES = 399
 """Resamples of the bootstrap; 95 % of them lie between the 10th and the 390th."""

@@ -18,9 +18,9 @@ from benchmarks.simulation.cells import (
 )
 from benchmarks.simulation.worlds import FivePoint, Normal, Setting, Skewed, World, YesNo
 from evalflows.stats import mean_estimate, paired_difference
-from evalflows.stats.arrays import FloatArray
-from evalflows.stats.differences.sequential import confidence_sequence
-from evalflows.stats.rater_agreement.prediction_powered import prediction_powered_mean
+from evalflows.stats.clusters import FloatArray
+from evalflows.stats.judge_error import prediction_powered_mean
+from evalflows.stats.sequential import confidence_sequence
 
 BATCH, MAX_N = 20, 400
 ANALYSES = tuple(range(BATCH, MAX_N + 1, BATCH))

@@ -1,26 +1,511 @@
-"""Backtest a gate: its decisions on past pairs of experiments, and its error rates on simulated ones."""
+"""Backtest a gate: its decisions on past pairs of experiments and on the halves of one experiment, and its error
+rates on simulated pairs, whose rules are computed for many replicates at once.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+Under the null hypothesis it does not matter which side is the candidate (Fisher 1935). Swapping the sides of random
+examples (of whole clusters, if any) turns any pair into one without a difference that keeps its size, noise, clusters
+and missing values.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from evalflows.analysis.backtest.halves import RepetitionHalves
-from evalflows.analysis.backtest.null_replicates import Replicates
-from evalflows.analysis.backtest.past_pairs import PastExperiments
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.differences.target_changes import is_same_target
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.reports.backtest import Backtest, Counted, PastDecision, PlantedFall, Relation, Share, Simulated
-from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.gate import GateSpec
-from evalflows.specs.metric_slices import metric_of
-from evalflows.stats.preferences.pair_share import pair_share
-from evalflows.stats.share import share_estimate
-from evalflows.store.parquet import Store
-from evalflows.store.records import ExperimentRow
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.gate_evaluation import COMPARED, GateEvaluation
+from evalflows.analysis.gates import BoundedEstimate, Rule
+from evalflows.analysis.pairing import PairedMetric, drop_ambiguous, is_same_target, too_few_drawn
+from evalflows.reports.checks import Backtest, Counted, PastDecision, PlantedFall, Relation, Share, Simulated
+from evalflows.specs.errors import MEASURES, base_metric, metric_of
+from evalflows.specs.experiment import TRIAL, ExperimentSpec
+from evalflows.specs.gate import Adjustment, GateSpec
+from evalflows.stats.clusters import clustering_of
+from evalflows.stats.means import share_estimate
+from evalflows.stats.paired_many import PairedDifferences, paired_differences
+from evalflows.stats.ratings import pair_share
+from evalflows.store.queries.lookup import Approval, approvals
+from evalflows.store.queries.values import MetricValues, RepetitionValues, Values, has_two_values, repetition_values
+from evalflows.store.records import ExperimentRow, Reason
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+Repetitions = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepetitionHalves(ExperimentPair):
+    """A pair of two random halves of the candidate's repetitions, drawn for each example."""
+
+    has_run_level_metrics: ClassVar[bool] = False
+    metrics: tuple[str, ...]
+    seed: int
+
+    @property
+    def is_against_itself(self) -> bool:
+        return False
+
+    @cached_property
+    def values(self) -> Mapping[str, MetricValues]:
+        return self._values_of(self._order[:, : self._half])
+
+    @cached_property
+    def baseline_values(self) -> Mapping[str, MetricValues]:
+        return self._values_of(self._order[:, self._half : 2 * self._half])
+
+    @property
+    def _half(self) -> int:
+        return self.candidate.repetitions // 2
+
+    @cached_property
+    def _order(self) -> Repetitions:
+        places = np.tile(np.arange(self.candidate.repetitions), (self.candidate.n_examples, 1))
+        return np.random.default_rng(self.seed).permuted(places, axis=1)
+
+    @cached_property
+    def _by_repetition(self) -> list[RepetitionValues]:
+        return repetition_values(self.reader.store, self.candidate, self.metrics)
+
+    def _values_of(self, chosen: Repetitions) -> Mapping[str, MetricValues]:
+        return drop_ambiguous([_of_repetitions(metric, chosen) for metric in self._by_repetition])
+
+
+def _of_repetitions(metric: RepetitionValues, chosen: Repetitions) -> MetricValues:
+    """A metric over the chosen repetitions of each example, shape (examples, repetitions)."""
+    values, missing = (np.take_along_axis(array, chosen, axis=1) for array in (metric.values, metric.missing))
+    counts = (~np.isnan(values)).sum(axis=1)
+    means = np.where(counts > 0, np.nansum(values, axis=1) / np.maximum(counts, 1), np.nan)
+    return MetricValues(
+        metric=metric.metric,
+        evaluator=metric.evaluator,
+        evaluator_version=metric.evaluator_version,
+        is_yes_no=metric.is_yes_no,
+        is_binary=chosen.shape[1] == 1 and (metric.is_yes_no or has_two_values(metric.evaluator, means)),
+        values=means,
+        missing=np.asarray(missing.any(axis=1)),
+        scored=int(counts.sum()),
+        n_missing=int(missing.sum()),
+        weights=metric.weights,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastPair:
+    """Two past experiments, and why they are compared."""
+
+    candidate: ExperimentRow
+    baseline: ExperimentRow
+    relation: Relation
+
+    @property
+    def is_same_target(self) -> bool:
+        return bool(is_same_target(self.candidate, self.baseline))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastExperiments:
+    """The completed experiments of a store that have all metrics of a gate."""
+
+    store: Store
+    gate: GateSpec
+
+    def pairs(self) -> list[PastPair]:
+        """Pair each experiment with every earlier one on the same dataset, by name or by enough shared examples.
+
+        The newest candidates come first; of each candidate, the baseline that the gate would have used comes first.
+        """
+        return [pair for row in self.experiments for pair in self._of(row)]
+
+    @cached_property
+    def experiments(self) -> Sequence[ExperimentRow]:
+        """The experiments, newest first."""
+        wanted = {base_metric(metric_of(name)) for name in self.gate.metrics} - {*MEASURES}
+        ((*rows,),) = ask(self.store, (_EXPERIMENTS, [TRIAL]))
+        with_all_metrics = [experiment_id for experiment_id, metrics in rows if wanted <= {*(metrics or [])}]
+        return [self.store.read("experiments", experiment_id)[0] for experiment_id in with_all_metrics]
+
+    def _of(self, row: ExperimentRow) -> Iterator[PastPair]:
+        baseline_then = self._baseline_then(row)
+        if baseline_then is not None:
+            yield PastPair(candidate=row, baseline=baseline_then, relation="baseline")
+        for other in self.experiments:
+            if other is not baseline_then and other.started_at < row.started_at and self._fits(row, other):
+                yield PastPair(candidate=row, baseline=other, relation="earlier")
+
+    def _baseline_then(self, row: ExperimentRow) -> ExperimentRow | None:
+        """The baseline at the time of the candidate: a target of the same run group, or the approved experiment."""
+        spec = experiment_spec(row)
+        target = spec.baseline_target(self.gate)
+        others = [other for other in self.experiments if other is not row]
+        if target is not None:
+            same_group = (other for other in others if other.run_group == row.run_group)
+            return next((other for other in same_group if other.target == target != row.target), None)
+        name, ended_at = self.gate.baseline or spec.name, row.ended_at or row.started_at
+        earlier = (approval for approval in self._approvals if approval.recorded_at <= ended_at)
+        approved = next((approval.experiment_id for approval in earlier if approval.name == name), None)
+        return next((other for other in others if other.experiment_id == approved), None)
+
+    def _fits(self, row: ExperimentRow, other: ExperimentRow) -> bool:
+        if row.snapshot_id == other.snapshot_id or row.dataset_name == other.dataset_name is not None:
+            return True
+        return self._shared.get(frozenset((row.snapshot_id, other.snapshot_id)), 0) >= self.gate.min_examples
+
+    @cached_property
+    def _approvals(self) -> Sequence[Approval]:
+        return sorted(approvals(self.store), key=lambda approval: approval.recorded_at, reverse=True)
+
+    @cached_property
+    def _shared(self) -> Mapping[frozenset[str], int]:
+        """How many examples with the same inputs two snapshots share."""
+        snapshots = list(dict.fromkeys(row.snapshot_id for row in self.experiments))
+        (rows,) = ask(self.store, (_SHARED, [snapshots]))
+        return {frozenset((snapshot, other)): count for snapshot, other, count in rows}
+
+
+_EXPERIMENTS = """
+with given as (
+    select experiment_id, list(distinct metric) as metrics
+    from scores where subject_kind = 'run' and turn is null group by experiment_id
+)
+select experiment_id, metrics from experiments left join given using (experiment_id)
+where state = 'completed' and not list_contains(tags, $1) order by started_at desc, experiment_id desc
+"""
+
+_SHARED = """
+select one.snapshot_id, other.snapshot_id, count(*)
+from examples one join examples other using (example_id)
+where one.snapshot_id < other.snapshot_id and one.inputs = other.inputs
+  and list_contains($1, one.snapshot_id) and list_contains($1, other.snapshot_id)
+group by all
+"""
+
+
+Codes = npt.NDArray[np.int8]
+OPEN, MET, BROKEN = 0, 1, 2
+Ends = tuple[Values, Values]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateEstimates:
+    """The estimates that a rule tests in each of R replicates, negated if less is better."""
+
+    worst_case_interval_at: Callable[[float], Ends]  # by confidence level; infinite without an interval
+    is_known: npt.NDArray[np.bool_]  # whether there is an interval
+    p_value: Values
+    n: int
+    higher_is_better: bool
+
+    def lies_below(self, rule: Rule, confidence_level: float) -> npt.NDArray[np.bool_]:
+        return np.asarray(
+            self.worst_case_interval_at(confidence_level)[1] < rule.threshold(higher_is_better=self.higher_is_better)
+        )
+
+
+def replicate_differences(
+    differences: PairedDifferences,
+    worst_cases: tuple[PairedDifferences, PairedDifferences] | None,
+    *,
+    higher_is_better: bool,
+) -> ReplicateEstimates:
+    """Estimates of differences; `worst_cases` are those with missing values at either extreme, None if unbounded."""
+    lowest, highest = worst_cases or (differences, differences)
+    is_known = lowest.has_interval & highest.has_interval & (worst_cases is not None)
+
+    def worst_case_interval_at(confidence_level: float) -> Ends:
+        low, high = lowest.interval_at(confidence_level)[0], highest.interval_at(confidence_level)[1]
+        low, high = np.where(is_known, low, -np.inf), np.where(is_known, high, np.inf)
+        return (low, high) if higher_is_better else (-high, -low)
+
+    no_p_value = np.zeros_like(differences.p_value)  # 0 never disagrees with the interval
+    return ReplicateEstimates(
+        worst_case_interval_at=worst_case_interval_at,
+        is_known=is_known,
+        p_value=differences.p_value if differences.units > 1 else no_p_value,
+        n=differences.n_pairs if differences.n_clusters is None else differences.n_clusters,
+        higher_is_better=higher_is_better,
+    )
+
+
+def without_inference(differences: PairedDifferences) -> PairedDifferences:
+    """The differences without intervals or p-values."""
+    return replace(differences, has_interval=np.zeros_like(differences.has_interval), units=0)
+
+
+def repeated_estimate(estimate: BoundedEstimate, count: int) -> ReplicateEstimates:
+    """The same estimate in all replicates."""
+
+    def worst_case_interval_at(confidence_level: float) -> Ends:
+        low, high = estimate.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
+        return np.full(count, low), np.full(count, high)
+
+    return ReplicateEstimates(
+        worst_case_interval_at=worst_case_interval_at,
+        is_known=np.full(count, estimate.worst_case_interval_at(0.5) is not None),
+        p_value=np.ones(count) if estimate.p_value is None else np.full(count, estimate.p_value),
+        n=estimate.n,
+        higher_is_better=estimate.higher_is_better,
+    )
+
+
+def outcomes(
+    estimates: Sequence[tuple[Rule, ReplicateEstimates]],
+    *,
+    confidence_level: float,
+    min_examples: int,
+    adjustment: Adjustment,
+) -> list[Codes]:
+    """OPEN, MET or BROKEN for each rule in each replicate; no rule may be a plain threshold.
+
+    Equal to `rule_results.evaluate_rules`: an adjusted p is at most alpha exactly where the interval at the matching
+    level lies below the threshold. That level is alpha / (m - r) for Holm, with r others rejected, and alpha k / m for
+    Benjamini and Hochberg.
+    """
+    if not estimates:
+        return []
+    alpha, n_rules = (1 - confidence_level) / 2, len(estimates)
+    tested = np.array([estimate.is_known & (estimate.n >= min_examples) for _, estimate in estimates])
+    rejected = _REJECTED[adjustment](lambda part: _below(estimates, alpha * part) & tested, tested.sum(axis=0), n_rules)
+    return [
+        _codes(rule, estimate, rejected[number], confidence_level=confidence_level)
+        if estimate.n >= min_examples
+        else np.full(tested.shape[1], OPEN, dtype=np.int8)
+        for number, (rule, estimate) in enumerate(estimates)
+    ]
+
+
+Rejected = npt.NDArray[np.bool_]  # rules by replicates
+BelowAt = Callable[[float], Rejected]
+
+
+def _below(estimates: Sequence[tuple[Rule, ReplicateEstimates]], alpha: float) -> Rejected:
+    return np.array([estimate.lies_below(rule, 1 - 2 * alpha) for rule, estimate in estimates])
+
+
+def _by_holm(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
+    by_level = [below(1 / max(1, n_left)) for n_left in range(n_rules + 1)]
+    count = np.zeros_like(tests)
+    for _ in range(n_rules + 1):
+        chosen = _at_own_level(by_level, np.maximum(tests - count, 0))
+        count = np.maximum(count, chosen.sum(axis=0))
+    return chosen
+
+
+def _by_benjamini_hochberg(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
+    chosen = np.zeros((n_rules, len(tests)), dtype=bool)
+    for n_tests in range(1, n_rules + 1):
+        for rank in range(1, n_tests + 1):
+            rejected_at_rank = below(rank / n_tests)
+            chosen |= rejected_at_rank & (tests == n_tests) & (rejected_at_rank.sum(axis=0) >= rank)
+    return chosen
+
+
+def _unadjusted(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
+    return below(1.0)
+
+
+def _at_own_level(parts: Sequence[Rejected], which: npt.NDArray[np.int_]) -> Rejected:
+    """Select the rejected rules of each replicate at its own significance level."""
+    return np.asarray(np.array(parts)[which, :, np.arange(len(which))].T)
+
+
+_REJECTED: Mapping[Adjustment, Callable[[BelowAt, npt.NDArray[np.int_], int], Rejected]] = {
+    "holm": _by_holm,
+    "benjamini_hochberg": _by_benjamini_hochberg,
+    "none": _unadjusted,
+}
+
+
+def _codes(
+    rule: Rule, estimate: ReplicateEstimates, rejected: npt.NDArray[np.bool_], *, confidence_level: float
+) -> Codes:
+    met = estimate.worst_case_interval_at(confidence_level)[0] > rule.threshold(
+        higher_is_better=estimate.higher_is_better
+    )
+    if rule.kind == "superiority" and rule.bound == 0:
+        met = met & (estimate.p_value <= 1 - confidence_level)
+    return np.where(rejected, BROKEN, np.where(met, MET, OPEN)).astype(np.int8)
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateDecisions:
+    """A gate's decisions on the replicates, without thresholds, which concern one side only."""
+
+    failed: Mask
+    passed: Mask
+    caught: Mask  # a rule on a metric with a planted regression is broken
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicates:
+    """`count` replicates of a pair that has all estimates of a gate's non-inferiority and superiority rules."""
+
+    evaluation: GateEvaluation
+    count: int
+    seed: int
+
+    def decisions(self, planted: Mapping[str, float] | None = None) -> ReplicateDecisions:
+        """The decisions; `planted` has the regression planted in the candidate, by metric."""
+        regressions = planted or {}
+        codes_by_rule = [(rule, codes) for rule, codes in self.outcomes(regressions) if rule.kind in COMPARED]
+        of_regressed = [codes == BROKEN for rule, codes in codes_by_rule if rule.metric in regressions]
+        return ReplicateDecisions(
+            failed=np.any([codes == BROKEN for _, codes in codes_by_rule], axis=0),
+            passed=np.all([codes == MET for _, codes in codes_by_rule], axis=0),
+            caught=np.any(of_regressed, axis=0) if of_regressed else np.zeros(self.count, dtype=bool),
+        )
+
+    def outcomes(self, planted: Mapping[str, float]) -> list[tuple[Rule, Codes]]:
+        """The outcomes, shape (replicates,), of each rule that has an estimate, except plain thresholds."""
+        testable = [
+            (rule, self._estimate(rule.metric, planted.get(rule.metric)))
+            if rule.kind in COMPARED
+            else (rule, repeated_estimate(estimate, self.count))
+            for rule, estimate in self.evaluation.estimates
+            if not isinstance(estimate, Reason) and rule.kind != "threshold"
+        ]
+        gate, confidence_level = self.evaluation.gate, self.evaluation.pair.spec.confidence_level
+        codes = outcomes(
+            testable, confidence_level=confidence_level, min_examples=gate.min_examples, adjustment=gate.adjustment
+        )
+        return [(rule, of_rule) for (rule, _), of_rule in zip(testable, codes, strict=True)]
+
+    def feasible_regression(self, metric: str, regression: float) -> float:
+        """The largest regression up to `regression` that can be planted: values have a worst possible one."""
+        return min(regression, _distance_to_worst(self.evaluation.compared[metric]))
+
+    def _estimate(self, metric: str, regression: float | None) -> ReplicateEstimates:
+        if regression is None:
+            return self._without_difference[metric]
+        return self._swapped(metric).with_regression(regression, self.seed).estimates()
+
+    def _swapped(self, metric: str) -> "ReplicateValues":
+        swaps = self.swaps[:, self.evaluation.pair.shared_places(metric)]
+        return swap_sides(self.evaluation.compared[metric], swaps)
+
+    @cached_property
+    def _without_difference(self) -> Mapping[str, ReplicateEstimates]:
+        return {metric: self._swapped(metric).estimates() for metric in self.evaluation.compared}
+
+    @cached_property
+    def swaps(self) -> Mask:
+        """Which shared examples each replicate swaps, shape (replicates, examples): whole clusters, for all rules."""
+        pair = self.evaluation.pair
+        assert pair.matched is not None  # it has estimates of differences
+        clustering = clustering_of(pair.matched.of_clusters(pair.clusters), pair.matched.n_shared)
+        drawn = np.random.default_rng([self.seed, 0]).random((self.count, clustering.count)) < 0.5
+        return np.asarray(drawn[:, clustering.numbers])
+
+
+def swap_sides(paired: PairedMetric, swaps: Mask) -> "ReplicateValues":
+    """Swap candidate and baseline where `swaps`, of shape (replicates, examples), is true."""
+    ours, theirs = paired.candidate, paired.baseline
+    return ReplicateValues(
+        paired=paired,
+        candidate=np.where(swaps, theirs.values, ours.values),
+        baseline=np.where(swaps, ours.values, theirs.values),
+        candidate_missing=np.where(swaps, theirs.missing, ours.missing),
+        baseline_missing=np.where(swaps, ours.missing, theirs.missing),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateValues:
+    """One metric of a pair in each replicate, arrays of shape (replicates, examples).
+
+    Which examples have values on both sides, or a missing value, is the same in all replicates.
+    """
+
+    paired: PairedMetric
+    candidate: Values
+    baseline: Values
+    candidate_missing: Mask
+    baseline_missing: Mask
+
+    def with_regression(self, regression: float, seed: int) -> "ReplicateValues":
+        """Make the candidate's mean worse by `regression`: random passes become fails; bounded values move the same
+        fraction of their distance to the worst value; unbounded values all move by the same amount."""
+        worst, distance = _worst(self.paired), _distance_to_worst(self.paired)
+        if not np.isfinite(worst):
+            regressed = self.candidate + (-regression if self.paired.scale.higher_is_better else regression)
+        elif self.paired.is_binary:
+            drawn = np.random.default_rng([seed, 1]).random(self.candidate.shape)
+            fails = drawn < min(regression / distance, 1.0) if distance else False
+            regressed = np.where(fails & ~np.isnan(self.candidate), worst, self.candidate)
+        else:
+            regressed = self.candidate + (min(regression / distance, 1.0) if distance else 0.0) * (
+                worst - self.candidate
+            )
+        return replace(self, candidate=regressed)
+
+    def estimates(self) -> ReplicateEstimates:
+        differences, worst_cases = self._known_differences(), None
+        if not self.paired.n_missing:
+            worst_cases = differences, differences
+        elif self.paired.scale.is_bounded:
+            worst_cases = self._worst_case_differences("smallest"), self._worst_case_differences("largest")
+        return replicate_differences(differences, worst_cases, higher_is_better=self.paired.scale.higher_is_better)
+
+    def _known_differences(self) -> PairedDifferences:
+        both = ~np.isnan(self.paired.candidate.values) & ~np.isnan(self.paired.baseline.values)
+        return self._difference(self.candidate, self.baseline, both)
+
+    def _worst_case_differences(self, extreme: Literal["smallest", "largest"]) -> PairedDifferences:
+        counted = np.ones(self.candidate.shape[1], dtype=bool)
+        for side in (self.paired.candidate, self.paired.baseline):
+            counted &= ~np.isnan(side.values) | side.missing
+        low, high = self.paired.scale.bounds
+        of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
+        candidate, baseline = (
+            np.where(missing, replacement, values)
+            for values, missing, replacement in (
+                (self.candidate, self.candidate_missing, of_candidate),
+                (self.baseline, self.baseline_missing, of_baseline),
+            )
+        )
+        return self._difference(candidate, baseline, counted)
+
+    def _difference(self, candidate: Values, baseline: Values, chosen: Mask) -> PairedDifferences:
+        """The vectorised form of `analysis.differences.metric_pairs.PairedMetric`."""
+        all_weights = np.maximum(self.paired.candidate.weights, self.paired.baseline.weights)
+        weights = all_weights[chosen]
+        is_weighted = bool(weights.size and np.ptp(weights))
+        clusters, support = self.paired.clusters, self.paired.scale.support
+        clipped_candidate, clipped_baseline = (np.clip(side[:, chosen], *support) for side in (candidate, baseline))
+        sides = clipped_candidate, clipped_baseline
+        chosen_clusters = None if clusters is None else [clusters[place] for place in np.flatnonzero(chosen).tolist()]
+        ends = None if is_weighted else self.paired.yes_no_ends
+        if ends is not None and all(np.isin(side, ends).all() for side in sides):
+            ours, theirs = (side == ends[1] for side in sides)
+            differences = paired_differences(ours, theirs, chosen_clusters, binary=True).rescaled(ends[1] - ends[0])
+        else:
+            differences = paired_differences(
+                *sides,
+                chosen_clusters,
+                weights=weights if is_weighted else None,
+                bounds=None if is_weighted or not np.isfinite(support).all() else support,
+            )
+        differences = replace(differences, widest=min(differences.widest, self.paired.widest))
+        return without_inference(differences) if too_few_drawn(all_weights, chosen) else differences
+
+
+def _worst(paired: PairedMetric) -> float:
+    """The worst possible value; infinite if unbounded."""
+    low, high = paired.yes_no_ends or paired.scale.support
+    return low if paired.scale.higher_is_better else high
+
+
+def _distance_to_worst(paired: PairedMetric) -> float:
+    """The distance of the mean of both sides from the worst possible value."""
+    values = np.concatenate([paired.candidate.values, paired.baseline.values])
+    known = values[~np.isnan(values)]
+    return abs(float(known.mean()) - _worst(paired)) if known.size else 0.0
+
 
 LIMIT, REPLICATES = 200, 200
 MARGIN_MULTIPLES = (1, 2, 3)

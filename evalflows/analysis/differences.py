@@ -1,36 +1,188 @@
-"""Two experiments, metric by metric: their paired data, the test of each difference, and the verdicts."""
+"""Two experiments, metric by metric: their paired data, the test of each difference, the verdicts, and the minimum
+detectable effect; with pass@k and pass^k as metrics of their own.
+"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from evalflows.analysis.differences.comparability import Difference, differences, incomparable_metrics
-from evalflows.analysis.differences.detectable_effect import detectable_effect_columns
-from evalflows.analysis.differences.judge_validation import with_dependent_composites
-from evalflows.analysis.differences.matching import MatchedExamples, Places, sample_at
-from evalflows.analysis.differences.metric_pairs import (
+from evalflows.analysis.pairing import (
     Clusters,
+    Difference,
+    DifferenceTest,
+    JudgeModels,
+    MatchedExamples,
     MetricSample,
     PairedMetric,
+    Places,
+    Verdict,
+    classify,
     counts_of,
     difference_columns,
+    differences,
+    drop_ambiguous,
+    failed_judges,
+    incomparable_metrics,
+    judge_models,
+    matched,
     paired_metric,
+    sample_at,
+    scale_of,
+    with_dependent_composites,
 )
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.differences.scales import scale_of
-from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, classify
+from evalflows.specs.errors import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, sliced_metric
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.specs.metric_names import LATENCY, MEASURES
-from evalflows.specs.metric_slices import metric_of, sliced_metric
-from evalflows.store.queries.example_slices import places_of
-from evalflows.store.queries.metric_values import MetricValues
-from evalflows.store.queries.rounds import SharedRounds
-from evalflows.store.reasons import Reason
-from evalflows.store.records import ExperimentRow, VerdictRow, derived_id
+from evalflows.stats import PairedDifference, detectable_effect, normal_quantile, pass_at_k, pass_hat_k
+from evalflows.stats.clusters import FloatArray
+from evalflows.store.queries.example_slices import places_of, slice_values
+from evalflows.store.queries.values import (
+    MetricValues,
+    SharedRounds,
+    Trials,
+    clusters_of,
+    metric_values,
+    places_where,
+    shared_rounds,
+    trials,
+)
+from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.store import Store
+
+POWER = 0.8
+"""The power of the minimum detectable effect: the usual one in planning trials."""
+
+
+def detectable_effect_columns(difference: PairedDifference) -> dict[str, Any]:
+    """The columns of a verdict's row with the minimum detectable effect and its power."""
+    standard_error = standard_error_of(difference)
+    if standard_error is None:
+        return {"minimum_detectable_effect": None, "power": None}
+    df = None if difference.n_clusters is None else max(difference.n_clusters - 1, 1)
+    return {
+        "minimum_detectable_effect": detectable_effect(
+            standard_error, df=df, confidence_level=difference.confidence_level, power=POWER
+        ),
+        "power": POWER,
+    }
+
+
+def standard_error_of(difference: PairedDifference) -> float | None:
+    """The test's standard error, else the one implied by the interval; None without either, or if it is 0."""
+    if difference.standard_error is not None:
+        return difference.standard_error or None
+    if difference.low is None or difference.high is None or difference.low == difference.high:
+        return None
+    return (difference.high - difference.low) / 2 / normal_quantile(difference.confidence_level)
+
+
+KINDS: dict[PassKind, Callable[..., FloatArray]] = {"pass@": pass_at_k, "pass^": pass_hat_k}
+
+
+def trial_values(
+    store: Store, row: ExperimentRow, metric: MetricValues, declared: MetricSpec
+) -> Iterator[MetricValues]:
+    """Yield `metric pass@k` (at least one of k repetitions passes) and `metric pass^k` (all k pass) for each k.
+
+    One value per example, 0 to 1; NaN for fewer than k scored repetitions.
+    """
+    if not declared.pass_k:
+        return
+    higher = declared.is_higher_better(metric.metric)
+    repeated = trials(store, row, metric, pass_threshold=declared.pass_threshold, higher_is_better=higher)
+    for k in sorted({*declared.pass_k}):
+        for kind in KINDS:
+            yield _values(metric, repeated, kind, k)
+
+
+def _values(metric: MetricValues, repeated: Trials, kind: PassKind, k: int) -> MetricValues:
+    enough = repeated.scored >= k
+    values = np.full(len(repeated.scored), np.nan)
+    values[enough] = KINDS[kind](repeated.passed[enough], repeated.scored[enough], k)
+    return replace(
+        metric,
+        metric=pass_k_name(metric.metric, kind, k),
+        values=values,
+        is_yes_no=True,
+        is_binary=False,
+        scored=int(enough.sum()),
+        n_missing=int(metric.missing.sum()),
+    )
+
+
+T = TypeVar("T")
+
+
+class MetricReader:
+    """A reader that caches what it reads; use it only while experiments do not change.
+
+    Without `keeps_values`, it reads the values of metrics again each time, and has one metric in memory at a time.
+    """
+
+    def __init__(self, store: Store, *, keeps_values: bool = True) -> None:
+        self.store, self._keeps_values = store, keeps_values
+        self._read: dict[tuple[str, ...], Any] = {}
+
+    def spec(self, row: ExperimentRow) -> ExperimentSpec:
+        """The spec that an experiment was run by."""
+        return self._once(("spec", row.experiment_id), lambda: experiment_spec(row))
+
+    def values(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, MetricValues]:
+        """By metric, without metrics that several evaluators give."""
+        return drop_ambiguous(list(self.all_values(row, spec)))
+
+    def all_values(self, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[MetricValues]:
+        """The metrics of an experiment, and the pass@k metrics that the spec declares of them."""
+        read = metric_values(self.store, row)
+        values = self._once(("values", row.experiment_id), lambda: [*read]) if self._keeps_values else read
+        for metric in values:
+            yield metric
+            yield from self._trial_values(row, metric, spec)
+
+    def clusters(self, row: ExperimentRow) -> Clusters:
+        """The cluster of each example, in the snapshot's order; None if no example has one."""
+        return self._once(("clusters", row.snapshot_id), lambda: clusters_of(self.store, row.snapshot_id))
+
+    def slice_values(self, snapshot_id: str, path: str) -> list[str | None]:
+        """Each example's value at a path, in the snapshot's order; None if it has none."""
+        return self._once(("slice", snapshot_id, path), lambda: slice_values(self.store, snapshot_id, path))
+
+    def places_where(self, snapshot_id: str, condition: str) -> Places:
+        """The positions of the examples for which a SQL condition holds. Raise InputError if it is none."""
+        return self._once(("where", snapshot_id, condition), lambda: places_where(self.store, snapshot_id, condition))
+
+    def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
+        key = ("matched", candidate.snapshot_id, baseline.snapshot_id)
+        return self._once(key, lambda: matched(self.store, candidate, baseline))
+
+    def shared_rounds(self, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
+        key = ("rounds", candidate.experiment_id, baseline.experiment_id)
+        return self._once(key, lambda: shared_rounds(self.store, candidate, baseline))
+
+    def failed_judges(self, row: ExperimentRow) -> Mapping[str, Reason]:
+        return self._once(("failed judges", row.run_group), lambda: failed_judges(self.store, row.run_group))
+
+    def judge_models(self, row: ExperimentRow) -> JudgeModels:
+        return self._once(("judges", row.experiment_id), lambda: judge_models(self.store, row))
+
+    def _trial_values(self, row: ExperimentRow, metric: MetricValues, spec: ExperimentSpec) -> list[MetricValues]:
+        declared = spec.direction(metric.metric)
+        if not declared.pass_k:
+            return []
+        key = ("trials", row.experiment_id, metric.metric, metric.evaluator_version, declared.model_dump_json())
+        return self._once(key, lambda: list(trial_values(self.store, row, metric, declared)))
+
+    def _once(self, key: tuple[str, ...], read: Callable[[], T]) -> T:
+        if key not in self._read:
+            self._read[key] = read()
+        content: T = self._read[key]
+        return content
+
 
 NOT_SIDE_BY_SIDE = Reason(
     "not_side_by_side",
@@ -232,3 +384,37 @@ def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None
         **detectable_effect_columns(tested.test.estimate),
         **counts_of(tested.paired.candidate, tested.paired.baseline),
     )
+
+
+def verdicts_on(reader: MetricReader, rows: Sequence[ExperimentRow], spec: ExperimentSpec) -> Iterator[VerdictRow]:
+    """Yield the verdict on each metric of every candidate of a run group."""
+    base = next(row for row in rows if row.target == (spec.baseline or rows[0].target))
+    pairs = [ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=base) for row in rows if row is not base]
+    return verdicts_of(pairs, spec.adjustment)
+
+
+def estimate_rows(
+    reader: MetricReader, row: ExperimentRow, spec: ExperimentSpec, where: str | None = None
+) -> Iterator[EstimateRow]:
+    """Yield the mean of each metric of an experiment, with its interval; `where`: as in `ExperimentPair`."""
+    for metric in reader.all_values(row, spec):
+        sample = MetricSample(values=metric, clusters=reader.clusters(row), scale=scale_of(metric, spec))
+        if where is not None:
+            sample = sample_at(sample, reader.places_where(row.snapshot_id, where))
+        estimate = sample.mean(spec.confidence_level)
+        yield EstimateRow(
+            estimate_id=derived_id(row.experiment_id, metric.metric, metric.evaluator_version, None),
+            experiment_id=row.experiment_id,
+            metric=metric.metric,
+            evaluator_version=metric.evaluator_version,
+            mean=estimate.mean,
+            standard_error=estimate.standard_error,
+            ci_low=estimate.low,
+            ci_high=estimate.high,
+            confidence_level=estimate.confidence_level,
+            method=estimate.method,
+            n_examples=estimate.n,
+            n_clusters=estimate.n_clusters,
+            reason=estimate.reason,
+            reason_code=estimate.reason_code,
+        )

@@ -7,10 +7,9 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from evalflows.analysis.pairwise.preferences import Preferences
+from evalflows.analysis.preferences import Preferences
 from evalflows.stats import ShareEstimate, agreement, combined_share, mean_estimate, share_estimate
-from evalflows.store.reasons import Reason, ReasonCode
-from evalflows.store.records import CheckRow, derived_id, to_json
+from evalflows.store.records import CheckRow, Reason, ReasonCode, derived_id, to_json
 
 POSITION, FLIPS, LENGTH, CONSISTENCY = "position_preference", "flip_share", "length_preference", "self_consistency"
 

@@ -1,4 +1,8 @@
-"""Agreement of a judge with human labels, its error, and the mean corrected for that error."""
+"""Judges against people: the agreement of a judge with human labels, its error, the mean corrected for that error,
+and the runs to label next.
+
+What several people said of an item counts once, by majority; where people labelled a random sample, only that counts.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,12 +12,18 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from evalflows.reports.judges import JudgeReport, LabelledSubject, RankedJudge
 from evalflows.specs.errors import InputError
-from evalflows.stats.mean import mean_estimate
-from evalflows.stats.rater_agreement.agreement import agreement
-from evalflows.stats.rater_agreement.judge_error import confusion, judge_error
-from evalflows.stats.rater_agreement.krippendorff import Metric, krippendorff_alpha
-from evalflows.stats.rater_agreement.prediction_powered import prediction_powered_mean
+from evalflows.stats.agreement import Metric, agreement, expected_error, krippendorff_alpha, label_next
+from evalflows.stats.clusters import FloatArray
+from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
+from evalflows.stats.means import mean_estimate
+from evalflows.store.queries.labels import Judged, JudgeOfLabels, judged_in, labelled_items, to_label
+from evalflows.store.records import CheckRow, derived_id, from_json, to_json
+from evalflows.store.store import Store
+
+__all__ = ["LabellingForm", "judge_errors", "next_to_label"]
+
 
 Kind = Literal["yes_no", "pairs", "numbers", "labels"]
 
@@ -218,3 +228,176 @@ def _why_no_powered_mean(joined: JudgeAndLabels) -> str | None:
     if len(np.unique(joined.judged.rate.astype(float).fillna(1.0))) > 1:
         return "the judge scored a sample drawn with unequal probabilities"
     return None
+
+
+ABOVE_CHANCE = 0.0
+"""Krippendorff's alpha at chance agreement: a judge passes if the interval of its alpha lies above it."""
+
+
+def people_batch(subject_id: str, metric: str, people_metric: str) -> str:
+    """The batch id of the checks of one metric's judges against human labels."""
+    return derived_id("people", subject_id, metric, people_metric)
+
+
+def label_check(batch: str, judged: Judged, version: str, confidence_level: float) -> CheckRow:
+    """Check one version of a judge against human labels; neither passed nor failed without an interval of alpha."""
+    observed = _observed(judged, version, confidence_level)
+    alpha = observed["alpha"]
+    passed = None if alpha["low"] is None else alpha["low"] > ABOVE_CHANCE
+    return CheckRow(
+        check_id=derived_id(batch, version),
+        batch_id=batch,
+        subject_kind="judge",
+        subject_id=judged.metric,
+        name="people",
+        passed=passed,
+        severity="warning",
+        n_checked=observed["n_labelled"],
+        observed=to_json(observed),
+        expected=to_json({"alpha_above": ABOVE_CHANCE}),
+        message=_message(observed),
+    )
+
+
+def _observed(judged: Judged, version: str, confidence_level: float) -> dict[str, Any]:
+    judgements = judged.judgements[judged.judgements.evaluator_version == version]
+    joined = join_labels(judgements, judged.labels, is_pairs=judged.is_pairs)
+    models = judgements.judge_model.dropna().unique()
+    return {
+        "subject_id": judged.subject_id,
+        "name": judged.name,
+        "candidate": judged.candidate,
+        "people_metric": judged.people_metric,
+        "evaluator": str(judgements.evaluator.iloc[0]),
+        "evaluator_version": version,
+        "judge_model": str(models[0]) if len(models) == 1 else None,
+        "n_missing": int(judgements.status.isin(["failed", "not_attempted"]).sum()),
+        "n_left_out": int(judged.labels.unit.nunique()) - len(joined.people),
+        **agreement_figures(joined, confidence_level),
+    }
+
+
+def _message(observed: dict[str, Any]) -> str:
+    agreement, alpha = observed.get("agreement"), observed["alpha"]
+    text = f"compared with human labels on {observed['n_labelled']} of {observed['n_judged']}"
+    if agreement and agreement["share"] is not None:
+        text += f": agrees on {agreement['share']:.0%}"
+    value = "unknown" if alpha["alpha"] is None else f"{alpha['alpha']:.2f}"
+    interval = "" if alpha["low"] is None else f" [{alpha['low']:.2f}, {alpha['high']:.2f}]"
+    return f"{text}, alpha {value}{interval}"
+
+
+def current_report(store: Store, labelled: LabelledSubject, confidence_level: float = 0.95) -> JudgeReport:
+    """Return the report of one version of a judge in one experiment or comparison.
+
+    Raise InputError if one side has numbers and the other labels.
+    """
+    names = labelled.subject_id, labelled.metric, labelled.people_metric
+    judged = judged_in(store, names[0], labelled.kind == "pair", *names[1:])
+    check = label_check(people_batch(*names), judged, labelled.evaluator_version, confidence_level)
+    return JudgeReport(metric=check.subject_id, passed=check.passed, observed=from_json(check.observed))
+
+
+LOT_DIGITS = 13
+"""The leading hexadecimal digits of a lot that are used: as many as a float holds exactly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabellingForm:
+    """A form of runs to label."""
+
+    name: str  # of the experiment
+    rows: list[dict[str, Any]]
+    n_fair: int
+    n_unlabelled: int  # judged runs without a label that are not in the form
+
+
+def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> LabellingForm:
+    """The next `n` runs to label: a random sample first, then those of which the judge is least certain.
+
+    The judge's scores are not among the columns, so that they do not influence the labeller.
+    """
+    unlabelled = to_label(Store(), experiment, metric, people_metric)
+    runs = unlabelled.runs
+    lots = [float(int(lot[:LOT_DIGITS], 16)) for lot in runs.lot]
+    selection = label_next(
+        lots,
+        runs.is_labelled.to_numpy(dtype=bool),
+        judge_errors(*(runs[name].to_numpy(dtype=float) for name in ("value", "spread", "other"))),
+        n,
+    )
+    rows = [
+        {
+            "run_id": runs.run_id[chosen.place],
+            "metric": people_metric,
+            "drawn": "fair" if chosen.fair else "uncertain",
+            "inputs": runs.inputs[chosen.place],
+            "outputs": runs.outputs[chosen.place],
+            "reference_outputs": _or_none(runs.reference_outputs[chosen.place]),
+            "value": None,
+            "comment": None,
+        }
+        for chosen in selection
+    ]
+    n_fair = sum(chosen.fair for chosen in selection)
+    return LabellingForm(
+        name=unlabelled.name, rows=rows, n_fair=n_fair, n_unlabelled=int((~runs.is_labelled).sum()) - len(rows)
+    )
+
+
+def judge_errors(values: FloatArray, spreads: FloatArray, others: FloatArray) -> FloatArray:
+    """The expected error of each judgement, shape (n,); all the same if the judge gives labels, or one value only.
+
+    `values` are the judge's, `spreads` their standard deviations over repeats, `others` those of another version of
+    the judge; each has shape (n,), and nan for what is not known.
+    """
+    known = ~np.isnan(values)
+    errors = np.zeros(len(values))
+    if known.any():
+        low, high = min(0.0, float(values[known].min())), max(1.0, float(values[known].max()))
+        errors[known] = expected_error(values[known], low, high, spreads=spreads[known], others=others[known][None, :])
+    return errors
+
+
+def _or_none(value: Any) -> Any:
+    return value if isinstance(value, str) else None
+
+
+def judge_standings(store: Store, evaluator: str | None = None) -> list[RankedJudge]:
+    """Return all judges with human labels, or one, by the labelled metric, best first."""
+    joined: dict[JudgeOfLabels, list[JudgeAndLabels]] = {}
+    for items in labelled_items(store, evaluator):
+        try:
+            one = join_labels(items.judgements, items.labels, is_pairs=items.is_pairs)
+        except InputError:  # numbers on one side and labels on the other cannot be compared
+            continue
+        joined.setdefault(items.judge, []).append(one)
+    return sorted((_standing(judge, some) for judge, some in joined.items()), key=_place)
+
+
+def _standing(judge: JudgeOfLabels, joined: Sequence[JudgeAndLabels]) -> RankedJudge:
+    """The figures over all items of experiments in which the judge gave the same kind of values."""
+    kind = "numbers" if any(one.kind == "numbers" for one in joined) else joined[0].kind
+    people = pd.concat([one.people for one in joined])
+    counted = pd.concat([one.labels for one in joined])
+    found = None if kind == "numbers" else agreement(*both_labels(people, kind))
+    error = None
+    if kind in ("yes_no", "numbers"):
+        error = judge_error(people.value_judge, people.value, weights=sampling_weights(people))
+    return RankedJudge(
+        **judge._asdict(),
+        n_items=len(people) if found is None else found.n,
+        n_labels=len(counted),
+        agreement=None if found is None else found.share,
+        kappa=None if found is None else found.kappa,
+        bias=None if error is None else error.bias,
+        correlation=None if error is None else error.correlation,
+        from_feedback=not counted.is_fair.all(),
+    )
+
+
+def _place(one: RankedJudge) -> tuple[object, ...]:
+    """The best of each labelled metric first."""
+    by_rank = one.correlation if one.kappa is None else one.kappa
+    ranks = [(value is None, -(value or 0.0)) for value in (by_rank, one.agreement)]
+    return one.people_metric, *ranks, one.evaluator, one.evaluator_version

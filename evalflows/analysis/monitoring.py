@@ -1,30 +1,92 @@
-"""One watch rule on one slice: its looks at windows in order of time, and the incident that it may be in."""
+"""Watching production: rules look once at each window that has closed, and incidents begin and end.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+Their estimates hold the rate of false alarms; the texts of alerts have the figures that a person on call needs.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from evalflows.analysis.monitoring.estimates import (
-    LENGTH,
-    WINDOWS,
-    alarm_threshold,
-    default_level,
-    estimate_of,
-    sums_of,
-)
-from evalflows.specs.metric import MetricSpec
-from evalflows.specs.watching import PREVIOUS, WatchSpec
+from evalflows.reports.formats import estimate, figure
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import MetricSpec
+from evalflows.specs.traces import ALL, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize
 from evalflows.stats import normal_quantile
-from evalflows.stats.mean import MeanEstimate
-from evalflows.stats.monitoring import ChangeEvidence, change_evidence, difference_interval, window_mean
-from evalflows.store.queries.incidents import Incident
-from evalflows.store.queries.trace_windows import Window
-from evalflows.store.reasons import ReasonCode
-from evalflows.store.records import EstimateRow, derived_id
-from evalflows.store.trace_records import WatchedWindowRow, WatchOutcome
+from evalflows.stats.means import MeanEstimate
+from evalflows.stats.monitoring import ChangeEvidence, WindowSums, change_evidence, difference_interval, window_mean
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.traces import batch_row, condition
+from evalflows.store.queries.windows import (
+    MEASURED_VERSION,
+    Incident,
+    Window,
+    WindowsWanted,
+    WindowTraces,
+    event_id,
+    experiment_mean,
+    first_day,
+    incidents,
+    last_day,
+    looks_since,
+    traces_of_day,
+    watched_until,
+    windows_of_day,
+    write_event,
+)
+from evalflows.store.records import EstimateRow, ReasonCode, dependent_id, derived_id, from_json
+from evalflows.store.store import Store
+from evalflows.store.trace_records import AlertRow, WatchedWindowRow, WatchOutcome
+
+LENGTH: dict[WindowSize, timedelta] = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
+WINDOWS: dict[WindowSize, int] = {"hour": 720, "day": 30}
+"""Windows in 30 days."""
+
+FALSE_ALARMS = 0.75
+"""False alarms that a rule with intervals may raise in 30 days, over all its slices, if the truth is at its bound. With
+daily windows of one slice the confidence level is then 95 %."""
+
+
+def default_level(size: WindowSize, slices: int) -> float:
+    """Return the confidence level of two-sided intervals of which one side errs FALSE_ALARMS times in 30 days."""
+    return 1 - 2 * FALSE_ALARMS / (WINDOWS[size] * max(1, slices))
+
+
+def alarm_threshold(size: WindowSize, slices: int) -> float:
+    """Return the e-value of an alarm: as many windows as there are in 30 days, for one false alarm in them at most."""
+    return float(WINDOWS[size] * max(1, slices))
+
+
+def sums_of(window: Window) -> WindowSums:
+    """Return a window's sums for `stats.monitoring`."""
+    names = WindowSums.__slots__
+    return WindowSums(**{name: getattr(window, name) for name in names})
+
+
+def estimate_of(row: WatchedWindowRow | EstimateRow, level: float) -> MeanEstimate | None:
+    """Return a stored mean with its interval at another level; None if it has none.
+
+    Both halves of the interval are scaled by the ratio of the normal quantiles.
+    """
+    mean = row.value if isinstance(row, WatchedWindowRow) else row.mean
+    if mean is None or row.ci_low is None or row.ci_high is None or row.confidence_level is None:
+        return None
+    ratio = normal_quantile(level) / normal_quantile(row.confidence_level)
+    n = row.n if isinstance(row, WatchedWindowRow) else row.n_examples
+    return MeanEstimate(
+        mean=mean,
+        low=mean - ratio * (mean - row.ci_low),
+        high=mean + ratio * (row.ci_high - mean),
+        confidence_level=level,
+        method="stored",
+        n=n,
+        n_clusters=row.n_clusters,
+        reason=None,
+    )
+
 
 RECOVERY = {"hour": 6, "day": 1}
 """Windows in a row that must be good before an incident has recovered."""
@@ -253,3 +315,509 @@ def _point(row: WatchedWindowRow, min_n: int = 0) -> tuple[datetime, float, floa
     if row.reason_code not in (None, "learning") or (row.n_clusters or row.n) < min_n:
         return None
     return row.window_start, row.value, float(row.n), row.n * row.standard_error**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFigures:
+    """One metric in one window of one slice, and what its traces took."""
+
+    metric: str
+    slice: str
+    window_start: datetime
+    n: int
+    missing: int
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+    failure_share: float | None
+    traces: int | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    cost_usd: float | None
+
+
+def window_figures(
+    store: Store,
+    name: str,
+    *,
+    size: WindowSize,
+    dimensions: Collection[str] = (),
+    metrics: Collection[str] = (),
+    days: int | None = None,
+) -> list[WindowFigures]:
+    """Return the windows of the last days that a trace evaluation judged, as its newest batch describes it.
+
+    `metrics` are all that its evaluators give, unless some are named. Raise InputError if there is no such evaluation.
+    """
+    newest = store.query(
+        "select batch_id from source.watermarks where name = ? order by recorded_at desc limit 1", [name]
+    )
+    if not newest:
+        known = store.query("select distinct name from source.watermarks order by 1")
+        there = ", ".join(one for (one,) in known) or "none yet"
+        raise InputError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
+    row = batch_row(store, newest[0][0])
+    spec = TraceEvaluationSpec.model_validate(from_json(row.spec))
+    wanted = WindowsWanted(
+        evaluation_id=row.evaluation_id,
+        scope=row.scope,
+        versions=[evaluator["version"] for evaluator in from_json(row.evaluators)],
+        condition=condition(spec.filter, spec.scope),
+        size=size,
+        dimensions=dimensions,
+    )
+    found = [
+        one
+        for day in _days(store, row.evaluation_id, days)
+        for one in _of_day(windows_of_day(store, wanted, day), traces_of_day(store, wanted, day), spec)
+    ]
+    return sorted(
+        (one for one in found if not metrics or one.metric in metrics),
+        key=lambda one: (one.metric, one.slice, one.window_start),
+    )
+
+
+def _days(store: Store, evaluation_id: str, days: int | None) -> Iterator[date]:
+    first, last = first_day(store, evaluation_id), last_day(store, evaluation_id)
+    if first is None or last is None:
+        return
+    day = first if days is None else max(first, last - timedelta(days=days - 1))
+    while day <= last:
+        yield day
+        day += timedelta(days=1)
+
+
+def _of_day(
+    windows: Sequence[Window], traces: Sequence[WindowTraces], spec: TraceEvaluationSpec
+) -> Iterator[WindowFigures]:
+    took = {(one.start, one.slice): one for one in traces}
+    values = {(w.start, w.slice, w.metric, w.evaluator_version): w for w in windows if w.of == "value"}
+    for window in windows:
+        is_measured = window.evaluator_version == MEASURED_VERSION
+        if window.of == "value" and not is_measured:
+            continue  # the sums of what failed are there too
+        if window.metric == TRACES:
+            continue
+        key = window.start, window.slice, window.metric, window.evaluator_version
+        sums = sums_of(values[key]) if key in values else None
+        declared = spec.direction(window.metric).range
+        bounds = (0.0, 1.0) if declared is None and sums is not None and sums.is_binary else declared
+        estimate = None if sums is None else window_mean(sums, bounds=bounds)
+        of_traces = took.get((window.start, window.slice))
+        yield WindowFigures(
+            metric=window.metric,
+            slice=window.slice,
+            window_start=window.start,
+            n=sums.n if sums else 0,
+            missing=window.missing,
+            mean=estimate.mean if estimate else None,
+            ci_low=estimate.low if estimate else None,
+            ci_high=estimate.high if estimate else None,
+            failure_share=None if is_measured or not window.weight else window.total / window.weight,
+            traces=of_traces.traces if of_traces else None,
+            latency_p50_s=of_traces.latency_p50_s if of_traces else None,
+            latency_p95_s=of_traces.latency_p95_s if of_traces else None,
+            cost_usd=of_traces.cost_usd if of_traces else None,
+        )
+
+
+def alarm_text(rule: WatchSpec, row: WatchedWindowRow, *, margin: float, threshold: float) -> str:
+    """Return what an alarm says; `threshold` is the e-value at which a change alarms."""
+    said = {"threshold": _threshold, "failure_share": _failures, "fall": _fall, "change": _change}[rule.kind]
+    margin_said = f", margin {figure(margin, rule.metric)}" if margin else ""
+    evidence = f", evidence {row.evidence:.3g} (alarm at {threshold:.0f})" if row.evidence is not None else ""
+    return f"{_slice(row)}{said(rule, row)}{margin_said}{evidence}; {counts(row)}"
+
+
+def recovered_text(row: WatchedWindowRow) -> str:
+    return (
+        f"{_slice(row)}{_name(row)} recovered: {_value(row)} {window_text(row.window_start, row.size)}; {counts(row)}"
+    )
+
+
+def closed_text(row_metric: str, part: str, why: str) -> str:
+    """Return what the end of an incident without a recovery says."""
+    return f"{'' if part == ALL else f'{part}: '}{row_metric} closed: {why}"
+
+
+def counts(row: WatchedWindowRow) -> str:
+    return f"n {row.n}" + (f", {row.missing} missing" if row.missing and row.kind != "failure_share" else "")
+
+
+def window_text(start: datetime, size: str) -> str:
+    """Return a window in words: its day, or the day and hour."""
+    return f"{'on' if size == 'day' else 'at'} {_when(start, size)}"
+
+
+def _when(start: datetime, size: str) -> str:
+    if size == "day":
+        return f"{start:%Y-%m-%d}"
+    return f"{start:%Y-%m-%d %H:%M}-{start + timedelta(hours=1):%H:%M} UTC"
+
+
+def _threshold(rule: WatchSpec, row: WatchedWindowRow) -> str:
+    side, bound = ("below", rule.minimum) if rule.minimum is not None else ("above", rule.maximum)
+    when = window_text(row.window_start, row.size)
+    return f"{row.metric} {_value(row)} {when}, {side} {figure(bound, row.metric)}"
+
+
+def _failures(rule: WatchSpec, row: WatchedWindowRow) -> str:
+    when = window_text(row.window_start, row.size)
+    return f"{_name(row)} {_value(row)} {when}, above {rule.maximum:.3%}".replace(".000%", "%")
+
+
+def _fall(rule: WatchSpec, row: WatchedWindowRow) -> str:
+    before = "the window before" if rule.against in (None, "previous") else f"experiment {rule.against}"
+    when = window_text(row.window_start, row.size)
+    return f"{row.metric} {_value(row)} {when}, worse than {figure(row.reference, row.metric)} of {before}"
+
+
+def _change(rule: WatchSpec, row: WatchedWindowRow) -> str:
+    since = _when(row.since, row.size) if row.since else "-"
+    return f"{row.metric} {_value(row)} since {since}, worse than {figure(row.reference, row.metric)} before"
+
+
+def _value(row: WatchedWindowRow) -> str:
+    if row.kind == "failure_share":
+        value = "-" if row.value is None else f"{row.value:.1%}"
+        ends = "" if row.ci_low is None or row.ci_high is None else f" [{row.ci_low:.1%}, {row.ci_high:.1%}]"
+        return value + ends
+    return " ".join(filter(None, estimate(row.value, row.ci_low, row.ci_high, row.metric)))
+
+
+def _name(row: WatchedWindowRow) -> str:
+    if row.kind != "failure_share":
+        return row.metric
+    return "failed traces" if row.metric == TRACES else f"failed judgements of {row.metric}"
+
+
+def _slice(row: WatchedWindowRow) -> str:
+    return "" if row.slice == ALL else f"{row.slice}: "
+
+
+_OF_LOOK = (
+    *("evaluation_id", "rule", "kind", "metric", "slice", "evaluator_version", "window_start", "window_end", "since"),
+    *("n", "missing", "value", "ci_low", "ci_high", "confidence_level", "reference", "evidence"),
+)
+_OF_INCIDENT = ("evaluation_id", "name", "rule", "kind", "metric", "slice", "evaluator_version", "reference")
+
+
+def alarm(name: str, stream: Stream, look: WatchedWindowRow, slices: int) -> AlertRow:
+    """Return the alarm of a look. Its incident's id follows from what was looked at."""
+    origin = (look.evaluation_id, look.rule, look.slice, look.evaluator_version, look.window_start.isoformat())
+    identity = dependent_id("incident", look.window_end, *origin)
+    threshold = alarm_threshold(stream.rule.window, slices)
+    return AlertRow(
+        event_id=event_id(identity, "alarm"),
+        incident_id=identity,
+        name=name,
+        event="alarm",
+        text=alarm_text(stream.rule, look, margin=stream.margin, threshold=threshold),
+        **_taken(look, _OF_LOOK),
+    )
+
+
+def incident_of(event: AlertRow) -> Incident:
+    """Return the incident that an alarm begins."""
+    assert event.window_start is not None and event.window_end is not None
+    names = {one.name for one in fields(Incident)} & {one.name for one in fields(AlertRow)}
+    given: dict[str, Any] = {one.name: None for one in fields(Incident)}
+    given |= {name: getattr(event, name) for name in names}
+    return Incident(**given | {"state": "open", "alarmed_at": event.recorded_at})
+
+
+def recovered(incident: Incident, look: WatchedWindowRow) -> AlertRow:
+    """Return the event with which an incident has recovered."""
+    return AlertRow(
+        event_id=event_id(incident.incident_id, "recovered"),
+        incident_id=incident.incident_id,
+        name=incident.name,
+        event="recovered",
+        text=recovered_text(look),
+        **(_taken(look, _OF_LOOK) | {"reference": incident.reference, "since": incident.since, "evidence": None}),
+    )
+
+
+def follow(name: str, stream: Stream, slices: int) -> AlertRow | None:
+    """Begin an incident if the last look of a stream raised one, or end the one that has recovered."""
+    look = stream.looks[-1]
+    if stream.incident is None:
+        if look.outcome != "violated":
+            return None
+        event = alarm(name, stream, look, slices)
+        stream.incident = incident_of(event)
+        return event
+    if not stream.has_recovered():
+        return None
+    incident = stream.incident
+    stream.restart(Span(incident.since or incident.window_start, look.window_end))
+    stream.incident = None
+    return recovered(incident, look)
+
+
+def closed(
+    incident: Incident, code: ReasonCode, why: str, *, until: datetime | None, by: str | None = None
+) -> AlertRow:
+    """Return the event with which an incident ends without a recovery."""
+    return AlertRow(
+        event_id=event_id(incident.incident_id, "closed"),
+        incident_id=incident.incident_id,
+        event="closed",
+        window_end=until,
+        text=closed_text(incident.metric, incident.slice, why),
+        reason_code=code,
+        acknowledged_by=by,
+        **_taken(incident, _OF_INCIDENT),
+    )
+
+
+def acknowledge(store: Store, incident: Incident, *, by: str, note: str | None = None, close: bool = False) -> AlertRow:
+    """Write that a person acknowledged an incident, or closes it. Raise InputError if it is over."""
+    if incident.is_over:
+        raise InputError(
+            f"incident {incident.incident_id}: got one that is {incident.state}, wanted one that is not over"
+        )
+    if close:
+        row = closed(incident, "closed_by_person", f"by {by}" + (f": {note}" if note else ""), until=None, by=by)
+    else:
+        row = AlertRow(
+            event_id=event_id(incident.incident_id, "acknowledged"),
+            incident_id=incident.incident_id,
+            event="acknowledged",
+            text=f"acknowledged by {by}" + (f": {note}" if note else ""),
+            acknowledged_by=by,
+            note=note,
+            **_taken(incident, _OF_INCIDENT),
+        )
+    write_event(store, row)
+    return row
+
+
+def _taken(origin: object, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(origin, name) for name in names}
+
+
+LOOKED_BACK = timedelta(days=28)
+"""How far a new rule looks back, and how many days the change detector compares with."""
+REMEMBERED = 2 * LOOKED_BACK
+"""Looks of so long are read again: the change detector follows changes as long as it compares with."""
+CLOSED_AFTER = timedelta(days=7)
+"""An incident is closed if no window of its slice had enough traces for so long."""
+MOST_SLICES = 50
+"""Slices that one rule watches: those with the most traces."""
+
+StreamKey = tuple[str, str]
+"""A slice and an evaluator version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What the rules of an evaluation saw: their looks, all events, and those to send."""
+
+    looks: Sequence[WatchedWindowRow] = ()
+    events: Sequence[AlertRow] = ()
+    sent: Sequence[AlertRow] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Watching:
+    """The rules of one trace evaluation at work, up to a moment."""
+
+    store: Store
+    evaluation_id: str
+    name: str
+    spec: TraceEvaluationSpec
+    versions: Sequence[str]
+    until: datetime  # all that was recorded until then is judged
+    looks: list[WatchedWindowRow] = field(default_factory=list)
+    events: list[AlertRow] = field(default_factory=list)
+
+    def watched(self) -> Watched:
+        known = incidents(self.store, self.name)
+        earlier = looks_since(self.store, self.evaluation_id, self.until - REMEMBERED)
+        for size in ("hour", "day"):
+            rules = [rule for rule in self.spec.watch if rule.window == size]
+            if rules:
+                windows = self._new_windows(rules, size, earlier)
+                for rule in rules:
+                    of_rule = [incident for incident in known if incident.rule == rule.title]
+                    looks = [look for look in earlier if look.rule == rule.title]
+                    self._watch(rule, windows[rule.title], looks, of_rule)
+        self._close_removed(known)
+        return Watched(looks=self.looks, events=self.events, sent=_sent(self.events, known))
+
+    def _new_windows(
+        self, rules: Sequence[WatchSpec], size: WindowSize, earlier: Sequence[WatchedWindowRow]
+    ) -> Mapping[str, list[Window]]:
+        """Return the closed windows that each rule has not looked at yet, read a day at a time."""
+        begin = {rule.title: self._begin(rule, earlier) for rule in rules}
+        found: defaultdict[str, list[Window]] = defaultdict(list)
+        wanted = WindowsWanted(
+            evaluation_id=self.evaluation_id,
+            scope=self.spec.scope,
+            versions=self.versions,
+            condition=condition(self.spec.filter, self.spec.scope),
+            size=size,
+            dimensions={part.partition("=")[0] for rule in rules for part in rule.slices} - {ALL},
+        )
+        for day in _days_watched(min(begin.values()), self.until):
+            for window in windows_of_day(self.store, wanted, day):
+                for rule in rules:
+                    is_closed = window.start + LENGTH[size] + timedelta(seconds=rule.closes_after_s) <= self.until
+                    if is_closed and window.start >= begin[rule.title] and is_watched(rule, window):
+                        found[rule.title].append(window)
+        return found
+
+    def _begin(self, rule: WatchSpec, earlier: Sequence[WatchedWindowRow]) -> datetime:
+        """Return the start of the first window that a rule has not passed."""
+        passed = max((look.window_end for look in earlier if look.rule == rule.title), default=None)
+        if passed is not None:
+            return max(passed, self.until - LOOKED_BACK)
+        oldest = (self.until - LOOKED_BACK).replace(hour=0, minute=0, second=0, microsecond=0)
+        first = first_day(self.store, self.evaluation_id)
+        return oldest if first is None else max(oldest, _midnight(first))
+
+    def _watch(
+        self,
+        rule: WatchSpec,
+        windows: Sequence[Window],
+        looks: Sequence[WatchedWindowRow],
+        known: Sequence[Incident],
+    ) -> None:
+        streams = self._streams(rule, windows, looks, known)
+        enough = Counter(
+            window.start
+            for window in windows
+            if window.clusters >= rule.min_n and (window.slice, window.evaluator_version) in streams
+        )
+        for stream in streams.values():
+            for window in stream.upcoming:
+                self.looks.append(stream.look(window, enough[window.start]))
+                if (event := follow(self.name, stream, enough[window.start])) is not None:
+                    self.events.append(event)
+            self._close_silent(stream)
+
+    def _streams(
+        self,
+        rule: WatchSpec,
+        windows: Sequence[Window],
+        looks: Sequence[WatchedWindowRow],
+        known: Sequence[Incident],
+    ) -> Mapping[StreamKey, Stream]:
+        """Return the streams of a rule: the slices with the most traces, and those that are in an incident."""
+        upcoming: defaultdict[StreamKey, list[Window]] = defaultdict(list)
+        for window in windows:
+            upcoming[window.slice, window.evaluator_version].append(window)
+        largest = sorted(upcoming, key=lambda key: -sum(window.n for window in upcoming[key]))[:MOST_SLICES]
+        in_incident = [
+            (one.slice, one.evaluator_version or "") for one in known if not one.is_over and self._is_current(one)
+        ]
+        reference = self._reference(rule) if largest else {}
+        return {
+            (part, version): Stream(
+                evaluation_id=self.evaluation_id,
+                rule=rule,
+                metric=self.spec.direction(rule.metric),
+                slice=part,
+                evaluator_version=version,
+                looks=[look for look in looks if (look.slice, look.evaluator_version) == (part, version)],
+                ended=[one for one in known if one.is_over and (one.slice, one.evaluator_version) == (part, version)],
+                incident=next(
+                    (one for one in known if not one.is_over and (one.slice, one.evaluator_version) == (part, version)),
+                    None,
+                ),
+                reference=reference.get(version) or next(iter(reference.values()), None),
+                upcoming=upcoming[part, version],
+            )
+            for part, version in dict.fromkeys([*largest, *in_incident])
+        }
+
+    def _reference(self, rule: WatchSpec) -> dict[str, EstimateRow]:
+        """Return the means of the experiment that a fall is measured against, by evaluator version; none if unknown."""
+        if rule.against in (None, PREVIOUS):
+            return {}
+        try:
+            (experiment,) = find_experiments(self.store, str(rule.against), just_one=True)
+        except InputError:
+            return {}  # each look says so: no_reference
+        return {row.evaluator_version: row for row in experiment_mean(self.store, experiment, rule.metric)}
+
+    def _close_silent(self, stream: Stream) -> None:
+        """Close an incident of a slice that has had too few traces for long: it can neither last nor recover."""
+        incident = stream.incident
+        if incident is None:
+            return
+        seen = [look.window_end for look in stream.looks if look.outcome != "not_evaluated"]
+        last = max([incident.window_end, *seen])
+        if self.until - last > CLOSED_AFTER:
+            why = f"no window with {stream.rule.min_n} traces in {CLOSED_AFTER.days} days"
+            self.events.append(closed(incident, "no_data", why, until=last))
+            stream.incident = None
+
+    def _is_current(self, incident: Incident) -> bool:
+        return incident.evaluator_version in self.versions or incident.evaluator_version == MEASURED_VERSION
+
+    def _close_removed(self, known: Sequence[Incident]) -> None:
+        """Close the incidents that no rule, or no evaluator, can end any more."""
+        titles = {rule.title for rule in self.spec.watch}
+        for incident in known:
+            reason: tuple[ReasonCode, str] | None = None
+            if incident.rule not in titles:
+                reason = "rule_removed", "its rule is no longer in the spec"
+            elif not self._is_current(incident):
+                reason = "evaluator_changed", "its evaluator has changed"
+            if reason and not incident.is_over:
+                self.events.append(closed(incident, *reason, until=incident.window_end))
+
+
+def is_watched(rule: WatchSpec, window: Window) -> bool:
+    """Whether a rule looks at a window: at its values, or at what failed in it."""
+    sums = "failure" if rule.kind == "failure_share" else "value"
+    return window.of == sums and window.metric == rule.metric and rule.watches(window.slice)
+
+
+def watch(
+    store: Store, evaluation_id: str, spec: TraceEvaluationSpec, versions: Sequence[str], flow_run_id: str | None = None
+) -> Watched:
+    """Look at the windows of a trace evaluation that have closed since the last time, and write nothing.
+
+    `versions` are those of its evaluators and composites. A window has closed when all that was recorded until its end,
+    and some time after it, is judged; see `WatchSpec.late_s`. Raise InputError for a filter that DuckDB rejects.
+    """
+    until = watched_until(store, evaluation_id)
+    if until is None:
+        return Watched()
+    watching = Watching(
+        store=store, evaluation_id=evaluation_id, name=spec.name, spec=spec, versions=versions, until=until
+    )
+    watched = watching.watched()
+    return Watched(
+        looks=[replace(look, flow_run_id=flow_run_id) for look in watched.looks],
+        events=[replace(event, flow_run_id=flow_run_id) for event in watched.events],
+        sent=[replace(event, flow_run_id=flow_run_id) for event in watched.sent],
+    )
+
+
+def _sent(events: Sequence[AlertRow], known: Sequence[Incident]) -> list[AlertRow]:
+    """Return the events to send: not of incidents that began and ended in windows looked at together, and no alarm of a
+    metric and slice of which a person has acknowledged an incident that is not over."""
+    before = {incident.incident_id for incident in known}
+    ended = {event.incident_id for event in events if event.event != "alarm"}
+    silenced = {(one.metric, one.slice) for one in known if one.state == "acknowledged"}
+    return [
+        event
+        for event in events
+        if event.incident_id in before
+        or (event.incident_id not in ended and (event.metric, event.slice) not in silenced)
+    ]
+
+
+def _days_watched(since: datetime, until: datetime) -> Iterator[date]:
+    day = since.date()
+    while day <= until.date():
+        yield day
+        day += timedelta(days=1)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.fromisoformat(f"{day.isoformat()}T00:00:00+00:00")

@@ -1,19 +1,340 @@
-"""One metric of a candidate and a baseline, paired by example: the difference, and its range over missing values."""
+"""Whether and how two experiments can be compared: matched examples, metrics paired by example, their scales,
+judges that known-answer controls did not validate, changes of the target, and verdicts.
+"""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from evalflows.analysis.differences.scales import Scale, scale_of
-from evalflows.analysis.differences.verdicts import DifferenceTest
+from evalflows.specs.code_versions import listed
+from evalflows.specs.errors import MEASURES
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.stats import MeanEstimate, PairedDifference, linearised, mean_estimate, paired_difference
-from evalflows.store.queries.metric_values import MetricValues, Values
-from evalflows.store.queries.rounds import SharedRounds
-from evalflows.store.reasons import Reason
+from evalflows.specs.gate import Adjustment
+from evalflows.stats import (
+    Discrimination,
+    MeanEstimate,
+    PairedDifference,
+    adjusted,
+    discrimination,
+    linearised,
+    mean_estimate,
+    paired_difference,
+)
+from evalflows.store.queries.values import MetricValues, SharedRounds, Values, shared_examples, with_same
+from evalflows.store.records import (
+    CheckRow,
+    Conclusion,
+    ExampleRow,
+    ExperimentRow,
+    Json,
+    Reason,
+    ReasonCode,
+    controls_batch,
+    derived_id,
+    to_json,
+)
+from evalflows.store.snapshots import load_snapshot
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+MIN_RATE_DIFFERENCE = 0.5
+"""A valid judge accepts right answers more often than wrong ones by at least this: halfway between chance and 1."""
+
+
+@dataclass(slots=True)
+class ControlScores:
+    """The scores, from 0 to 1, of a judge on its known-answer controls."""
+
+    right: list[float] = field(default_factory=list)
+    wrong: list[float] = field(default_factory=list)
+    forged: list[float] = field(default_factory=list)  # wrong answers that ask to be accepted
+    errors: list[str] = field(default_factory=list)
+
+
+def validation_check(
+    batch: str, judge: str, controls: int | None, scores: ControlScores, confidence_level: float
+) -> CheckRow:
+    """Check a judge on its controls: it passes if it accepts right answers much more often than wrong ones."""
+    rates = discrimination(scores.right, scores.wrong, confidence_level=confidence_level)
+    discriminates = rates.low is not None and rates.low > 0 and (rates.difference or 0.0) >= MIN_RATE_DIFFERENCE
+    passed = discriminates if rates.low is not None else None
+    rate_forged = fmean(scores.forged) if scores.forged else None
+    return CheckRow(
+        check_id=derived_id(batch, judge),
+        batch_id=batch,
+        subject_kind="judge",
+        subject_id=judge,
+        name="controls",
+        passed=passed,
+        n_checked=len(scores.right) + len(scores.wrong) + len(scores.forged),
+        observed=to_json(asdict(rates) | {"rate_forged": rate_forged, "n_forged": len(scores.forged)}),
+        expected=to_json({"least_difference": MIN_RATE_DIFFERENCE, "controls": controls}),
+        message=_message(rates, scores),
+        reason_code=None if passed else validation_code(passed),
+    )
+
+
+def failed_judges(store: Store, run_group: str) -> dict[str, Reason]:
+    """The judges of a run group that failed validation or could not be validated, and why."""
+    rows: list[CheckRow] = store.read("checks", controls_batch(run_group))
+    return {
+        row.subject_id: Reason(row.reason_code or validation_code(row.passed), row.message or "not checked")
+        for row in rows
+        if not row.passed
+    }
+
+
+def validation_code(passed: bool | None) -> ReasonCode:
+    return "judge_not_validated" if passed is None else "judge_failed_validation"
+
+
+def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
+    """The metrics or judges in `exclusion` and the composites that depend on them, each with the reason."""
+    composites = {
+        composite.name: Reason(why.code, f"it depends on {metric}: {why}")
+        for composite in spec.composites
+        for metric, why in exclusion.items()
+        if metric in composite.metrics
+    }
+    return {**exclusion, **composites}
+
+
+def _message(rates: Discrimination, scores: ControlScores) -> str:
+    failures = f" ({len(scores.errors)} controls failed: {scores.errors[0]})" if scores.errors else ""
+    if rates.difference is None or rates.rate_right is None or rates.rate_wrong is None:
+        return f"this judge could not be validated: {rates.reason}{failures}"
+    text = (
+        f"tried on answers known to be right or wrong, this judge accepted {rates.rate_right:.0%} of the "
+        f"{rates.n_right} right ones and {rates.rate_wrong:.0%} of the {rates.n_wrong} wrong ones"
+    )
+    if scores.forged:
+        rate = fmean(scores.forged)
+        text += f", and {rate:.0%} of {len(scores.forged)} wrong ones that tell the judge to accept them"
+    return text + (f"; {rates.reason}" if rates.low is None else "") + failures
+
+
+UNBOUNDED = (-np.inf, np.inf)
+
+MIN_TWO_VALUED = 20
+"""Values from which two different numbers without a range count as no and yes, such as 0 and 100."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The declared direction and range of a metric."""
+
+    declared: MetricSpec
+    support: tuple[float, float]  # possible values; infinite if unknown
+    bounds: tuple[float, float]  # the range assumed for missing values; for a built-in measure, the declared one
+    leaves_out_missing: bool = False  # the policy for pairs with a missing value
+
+    @property
+    def is_bounded(self) -> bool:
+        return bool(np.isfinite(self.bounds).all())
+
+    @property
+    def widest(self) -> float:
+        """The largest possible difference."""
+        return self.support[1] - self.support[0]
+
+    def yes_no_ends(self, *sides: Values) -> tuple[float, float] | None:
+        """The numbers that stand for no and yes, if the values are only these two and, as far as known, its extremes.
+
+        They are the ends of the range. Without a range they are 0 and 1, or any other two numbers of which there are
+        at least MIN_TWO_VALUED, and both on one side: few values, or a constant on each side, could also be the only
+        ones of several that were drawn.
+        """
+        known_sides = [side[~np.isnan(side)] for side in sides]
+        known = np.concatenate(known_sides)
+        ends = (0.0, 1.0) if self.support == UNBOUNDED else self.support
+        if np.isin(known, ends).all():
+            return ends if np.isfinite(ends).all() else None
+        if self.support != UNBOUNDED or known.size < MIN_TWO_VALUED:
+            return None
+        distinct, varies = np.unique(known).tolist(), any(np.unique(side).size > 1 for side in known_sides)
+        return (distinct[0], distinct[1]) if len(distinct) == 2 and varies else None
+
+    @property
+    def higher_is_better(self) -> bool:
+        return bool(self.declared.higher_is_better)
+
+
+def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
+    """The scale of a metric, from its spec and the kind of its values."""
+    declared = spec.direction(values.metric)
+    if values.metric in MEASURES:
+        support = (0.0, np.inf)  # a measure can exceed its declared range
+    elif declared.range is not None:
+        support = declared.range
+    else:
+        composite = values.metric in {composite.name for composite in spec.composites}
+        support = (0.0, 1.0) if values.is_yes_no or composite else UNBOUNDED
+    bounds = declared.range or support
+    has_bounds = bool(np.isfinite(bounds).all())
+    policy = declared.missing or ("leave_out" if values.metric in MEASURES and not has_bounds else "worst")
+    return Scale(declared=declared, support=support, bounds=bounds, leaves_out_missing=policy == "leave_out")
+
+
+UNKNOWN_UNLESS_SAID = "http"
+"""The kind of target whose application only says itself which version it is."""
+
+
+def is_same_target(candidate: ExperimentRow, baseline: ExperimentRow) -> bool | None:
+    """Return whether two experiments had the same target, as far as can be seen; None if that cannot be told."""
+    if candidate.target_version != baseline.target_version:
+        return False
+    if candidate.application_version != baseline.application_version:
+        return False
+    return None if candidate.target_kind == UNKNOWN_UNLESS_SAID and candidate.application_version is None else True
+
+
+def changed_parts(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
+    """Return the names of the parts of code that differ, by name; `new` and `old` are hashes by part.
+
+    Empty if no part has the same name: then it is other code, not changed code.
+    """
+    if not new.keys() & old.keys():
+        return []
+    return sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
+
+
+def parts_in(code: Json | None) -> dict[str, str]:
+    """Return the parts of a target's code as stored; empty if there is none."""
+    return dict(json.loads(code)) if code else {}
+
+
+ADJUSTMENT_NAMES: dict[Adjustment, str] = {
+    "holm": "Holm",
+    "benjamini_hochberg": "Benjamini-Hochberg",
+    "none": "no adjustment",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceTest:
+    """The evidence for the verdict on one metric."""
+
+    estimate: PairedDifference  # over the pairs without missing values
+    lowest: PairedDifference | None = None  # with missing values making the difference as small as possible
+    highest: PairedDifference | None = None  # and as large as possible; both None for an unbounded metric
+    n_missing: int = 0  # examples with a missing value
+    higher_is_better: bool = True
+    margin: float | None = None  # smaller differences do not matter
+    exclusion: Reason | None = None  # why this metric cannot be used
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the effect of missing values is bounded; true if none are missing."""
+        return not self.n_missing or self.lowest is not None
+
+    def gain(self) -> tuple[float, float] | None:
+        """The interval of the candidate's gain, in the metric's unit; None if there is no interval."""
+        return self._oriented(self.estimate, self.estimate)
+
+    def worst_case_gain(self) -> tuple[float, float] | None:
+        """The interval of the gain over all possible missing values."""
+        if not self.n_missing:
+            return self.gain()
+        return self._oriented(self.lowest, self.highest) if self.lowest and self.highest else None
+
+    def _oriented(self, lowest: PairedDifference, highest: PairedDifference) -> tuple[float, float] | None:
+        if lowest.low is None or highest.high is None:
+            return None
+        return (lowest.low, highest.high) if self.higher_is_better else (-highest.high, -lowest.low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The conclusion on one metric, and why."""
+
+    conclusion: Conclusion
+    reason: str | None = None
+    reason_code: ReasonCode | None = None
+    p_adjusted: float | None = None
+    adjustment: Adjustment | None = None
+
+    @classmethod
+    def undecided(cls, why: Reason) -> "Verdict":
+        """The verdict without a conclusion, for this reason."""
+        return cls(conclusion="not_enough_evidence", reason=why.text, reason_code=why.code)
+
+
+def classify(tests: Sequence[DifferenceTest], adjustment: Adjustment) -> list[Verdict]:
+    """Return a verdict per test, their p-values adjusted together; tests without a p-value or excluded do not count."""
+    counted = [test.estimate.p_value is not None and test.exclusion is None for test in tests]
+    p_values = [test.estimate.p_value for test, counts in zip(tests, counted, strict=True) if counts]
+    all_adjusted = iter(adjusted(np.array(p_values, dtype=float), adjustment).tolist())
+    return [
+        _verdict(test, next(all_adjusted), len(p_values), adjustment) if counts else _undecided(test)
+        for test, counts in zip(tests, counted, strict=True)
+    ]
+
+
+def _undecided(test: DifferenceTest) -> Verdict:
+    code = test.exclusion.code if test.exclusion else test.estimate.reason_code or "no_test"
+    reason = test.exclusion.text if test.exclusion else test.estimate.reason
+    return Verdict(conclusion="not_enough_evidence", reason=reason, reason_code=code)
+
+
+def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Verdict:
+    """Better or worse if the interval, the test and the worst case agree; equivalent or no worse if the worst case is
+    within the margin; else not enough evidence, and why."""
+    conclusion = _conclusion(test, p_adjusted)
+    if conclusion is not None:
+        return Verdict(conclusion=conclusion, p_adjusted=p_adjusted, adjustment=adjustment)
+    why = _why_undecided(test, p_adjusted, n_tests, adjustment)
+    return Verdict(
+        conclusion="not_enough_evidence",
+        reason=why.text,
+        reason_code=why.code,
+        p_adjusted=p_adjusted,
+        adjustment=adjustment,
+    )
+
+
+def _conclusion(test: DifferenceTest, p_adjusted: float) -> Conclusion | None:
+    is_significant, gain = p_adjusted <= 1 - test.estimate.confidence_level, test.worst_case_gain()
+    if gain is None or not test.is_bounded:
+        return None
+    if is_significant and gain[0] > 0:
+        return "better"
+    if test.margin is not None and gain[0] > -test.margin:
+        return "equivalent" if gain[1] < test.margin else "no_worse"
+    return "worse" if is_significant and gain[1] < 0 else None
+
+
+def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> str:
+    """Say that a p-value is significant only before adjustment."""
+    method = f"{ADJUSTMENT_NAMES[adjustment]} over {n_tests} comparisons"
+    return f"p = {p:.3f} unadjusted, {p_adjusted:.3f} after {method}: not significant"
+
+
+def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
+    estimate, gain = test.estimate, test.gain()
+    if gain is None:
+        return Reason(estimate.reason_code or "no_interval", estimate.reason or "no interval")
+    if gain[0] <= 0 <= gain[1]:
+        return Reason("no_significant_difference", f"no significant difference ({estimate.n_pairs} pairs)")
+    p = estimate.p_value if estimate.p_value is not None else p_adjusted
+    if p > 1 - estimate.confidence_level:
+        text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
+        return Reason("interval_and_test_disagree", text)
+    if p_adjusted > 1 - estimate.confidence_level:
+        text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
+        return Reason("not_significant_after_adjustment", text)
+    missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value"
+    worst = test.worst_case_gain()
+    if not test.is_bounded:
+        return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
+    interval = f" (worst-case interval {worst[0]:+.3g} to {worst[1]:+.3g})" if worst else ""
+    return Reason("missing_could_flip", f"{missing} could change the conclusion{interval}")
+
 
 Clusters = Sequence[str | None] | None
 Mask = npt.NDArray[np.bool_]
@@ -276,3 +597,285 @@ def _chosen_clusters(clusters: Clusters, chosen: Mask) -> list[str | None] | Non
 
 def _clipped(value: float | None, low: float, high: float) -> float | None:
     return None if value is None else float(min(max(value, low), high))
+
+
+Places = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedExamples:
+    """The shared examples, which have the same inputs and references, and their positions in each snapshot.
+
+    They are in the candidate's order.
+    """
+
+    example_ids: Sequence[str]
+    candidate: Places
+    baseline: Places
+    absent: int = 0  # examples in only one of the snapshots
+    changed: int = 0  # examples in both, with different inputs or references
+    is_whole: bool = False  # whether both have the same snapshot
+
+    @property
+    def n_shared(self) -> int:
+        return len(self.candidate)
+
+    @property
+    def left_out(self) -> int:
+        return self.absent + self.changed
+
+    def at(self, places: Places) -> "MatchedExamples":
+        """Some of the shared examples, by their positions among them."""
+        return replace(
+            self,
+            example_ids=[self.example_ids[place] for place in places],
+            candidate=self.candidate[places],
+            baseline=self.baseline[places],
+            is_whole=False,
+        )
+
+    def of_candidate(self, metric: MetricValues) -> MetricValues:
+        return metric if self.is_whole else at_places(metric, self.candidate)
+
+    def of_baseline(self, metric: MetricValues) -> MetricValues:
+        return metric if self.is_whole else at_places(metric, self.baseline)
+
+    def of_clusters(self, clusters: Clusters) -> Clusters:
+        return None if clusters is None else [clusters[place] for place in self.candidate]
+
+
+def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
+    """Match examples by id; shared examples must have the same inputs and references."""
+    ours = _example_ids(store, candidate.snapshot_id)
+    if candidate.snapshot_id == baseline.snapshot_id:
+        places = np.arange(len(ours), dtype=np.intp)
+        return MatchedExamples(example_ids=ours, candidate=places, baseline=places, is_whole=True)
+    shared = shared_examples(store, [candidate, baseline])
+    # scores against different references are not comparable
+    shared = with_same(shared, load_snapshot(store, baseline.snapshot_id), _references)
+    names = shared.examples.ids
+    return MatchedExamples(
+        example_ids=names,
+        candidate=_places(ours, names),
+        baseline=_places(_example_ids(store, baseline.snapshot_id), names),
+        absent=shared.absent,
+        changed=shared.changed,
+    )
+
+
+def at_places(metric: MetricValues, places: Places) -> MetricValues:
+    """A metric on some of the examples; `scored` and `n_missing` then count examples."""
+    values, missing = metric.values[places], metric.missing[places]
+    return replace(
+        metric,
+        values=values,
+        missing=missing,
+        weights=metric.weights[places],
+        scored=int((~np.isnan(values)).sum()),
+        n_missing=int(missing.sum()),
+    )
+
+
+def sample_at(sample: MetricSample, places: Places) -> MetricSample:
+    """A metric with its clusters on some of the examples."""
+    clusters = None if sample.clusters is None else [sample.clusters[place] for place in places]
+    return replace(sample, values=at_places(sample.values, places), clusters=clusters)
+
+
+def _references(example: ExampleRow) -> str | None:
+    return example.reference_outputs
+
+
+def _example_ids(store: Store, snapshot_id: str) -> list[str]:
+    rows = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
+    return [example_id for (example_id,) in rows]
+
+
+def _places(among: Sequence[str], names: Sequence[str]) -> Places:
+    place = {name: number for number, name in enumerate(among)}
+    return np.array([place[name] for name in names], dtype=np.intp)
+
+
+Described = Mapping[str, Mapping[str, Any]]
+"""Descriptions of evaluators, by name."""
+
+JudgeModels = Mapping[tuple[str, str], str]
+"""The judge models, by metric and by the tier or fallback that decided."""
+
+SHORT = 8
+"""Characters of a hash that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """An unintended difference between two experiments."""
+
+    what: str
+    text: str
+    metric: str | None = None  # None: it concerns all metrics
+    refuses: bool = False  # whether it makes the metric incomparable
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def differences(
+    candidate: ExperimentRow,
+    baseline: ExperimentRow,
+    matched: MatchedExamples,
+    spec: ExperimentSpec,
+    judges: tuple[JudgeModels, JudgeModels],
+) -> list[Difference]:
+    """All unintended differences; `judges` are the candidate's and the baseline's judge models."""
+    return [
+        *_of_examples(candidate, baseline, matched),
+        *_of_runs(candidate, baseline),
+        *_of_evaluators(evaluators_of(candidate), evaluators_of(baseline), spec),
+        *_of_judges(*judges),
+    ]
+
+
+def evaluators_of(row: ExperimentRow) -> dict[str, dict[str, Any]]:
+    """The description of each evaluator of an experiment, by name."""
+    return {evaluator["name"]: evaluator for evaluator in json.loads(row.evaluators)}
+
+
+def version_differences(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
+    """The metrics scored by different versions of an evaluator, and the composites that depend on them."""
+    shared = candidate.keys() & baseline.keys()
+    changed = {name for name in shared if candidate[name]["version"] != baseline[name]["version"]}
+    differences = [
+        Difference(what="evaluator", text=_versions(name, candidate, baseline), metric=name, refuses=True)
+        for name in sorted(changed)
+    ]
+    for composite in spec.composites:
+        if parts := sorted(composite.metrics & changed):
+            text = f"{composite.name} depends on {parts[0]}, and {_versions(parts[0], candidate, baseline)}"
+            differences.append(Difference(what="evaluator", text=text, metric=composite.name, refuses=True))
+    return differences
+
+
+def incomparable_metrics(differences: Sequence[Difference]) -> dict[str, Reason]:
+    """The incomparable metrics, and why."""
+    return {
+        difference.metric: Reason("not_comparable", difference.text)
+        for difference in reversed(differences)
+        if difference.refuses and difference.metric is not None
+    }
+
+
+def _versions(name: str, candidate: Described, baseline: Described) -> str:
+    old, new = (side[name].get("declared_version") or side[name]["version"][:SHORT] for side in (baseline, candidate))
+    parts = changed_parts(*(side[name].get("code", {}) for side in (candidate, baseline)))
+    changed = f" ({listed(parts)} changed)" if parts else ""
+    return f"{name} was scored by a different version of its evaluator: {old} then, {new} now{changed}"
+
+
+def _of_examples(candidate: ExperimentRow, baseline: ExperimentRow, matched: MatchedExamples) -> list[Difference]:
+    if candidate.snapshot_id == baseline.snapshot_id:
+        return []
+    shared = f"the {matched.n_shared} shared ones, with the same inputs and references"
+    text = f"different examples: only {shared}, are compared"
+    if not matched.n_shared:
+        text = "different examples: none are shared with the same inputs and references, so nothing can be compared"
+    if matched.left_out:
+        text += f"; {matched.absent} are on one side only, {matched.changed} have different inputs or references"
+    return [Difference(what="examples", text=text)]
+
+
+def _of_runs(candidate: ExperimentRow, baseline: ExperimentRow) -> list[Difference]:
+    differences = []
+    if candidate.repetitions != baseline.repetitions:
+        text = f"{candidate.repetitions} repetitions of the candidate, {baseline.repetitions} of the baseline"
+        differences.append(Difference(what="repetitions", text=text))
+    if about_targets := _of_targets(candidate, baseline):
+        differences.append(Difference(what="target", text=about_targets))
+    for name, row in (("candidate", candidate), ("baseline", baseline)):
+        if row.state != "completed":
+            why = f": {row.reason}" if row.reason else ""
+            differences.append(Difference(what="state", text=f"the {name} {row.name!r} is {row.state}{why}"))
+    return differences
+
+
+def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
+    """What is known of a change of the target. None if the change is plain, as between two targets of a spec."""
+    parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
+    if parts:
+        return f"the target's code changed: {listed(parts)}{_commits(candidate, baseline)}"
+    is_same = is_same_target(candidate, baseline)
+    if is_same is None:
+        return (
+            "cannot tell whether the target changed: an HTTP application's code is not known (version, version_url or "
+            f"version_header in the spec says its version){_commits(candidate, baseline)}"
+        )
+    return _SAME[candidate.target_kind] if is_same else None
+
+
+def is_plain_change(candidate: ExperimentRow, baseline: ExperimentRow) -> bool:
+    """Whether the targets' difference says nothing of commits: two targets of different code, or the same one."""
+    parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
+    return not parts and is_same_target(candidate, baseline) is not None
+
+
+def commit_change(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
+    """The commits at which both ran, if these are known and differ: `1a2b3c4d then, 5e6f7a8b now`."""
+    then, now = (
+        f"{row.git_commit[:SHORT]}{' with uncommitted changes' if row.git_dirty else ''}" if row.git_commit else None
+        for row in (baseline, candidate)
+    )
+    return f"{then} then, {now} now" if then and now and then != now else None
+
+
+def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
+    change = commit_change(candidate, baseline)
+    return f"; git commit {change}" if change else ""
+
+
+_SAME = {
+    "python": "the target's code is the same on both sides: a difference is due to chance, or to what the code does "
+    + "not show (services, environment variables, data)",
+    "chat": "the target's prompt, model and settings are the same on both sides: a difference is due to chance, or to "
+    + "a change at the provider",
+    "http": "the application says the same version on both sides: any difference is due to chance",
+    "recorded": "the answers are the same recorded ones on both sides",
+}
+"""What the same target means, by its kind."""
+
+
+def _of_evaluators(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
+    differences = version_differences(candidate, baseline, spec)
+    for name in sorted(candidate.keys() & baseline.keys()):
+        if candidate[name].get("sample") != baseline[name].get("sample"):
+            text = f"{name} scored a different sample: only examples scored on both sides are compared"
+            differences.append(Difference(what="sample", text=text, metric=name))
+    return differences
+
+
+def _of_judges(candidate: JudgeModels, baseline: JudgeModels) -> list[Difference]:
+    """Judge models can differ for the same evaluator if its connection names another model.
+
+    Tiers and fallbacks are compared one by one: which of them decides an example depends on the example.
+    """
+    shared = sorted(candidate.keys() & baseline.keys())
+    changed = {key[0]: key for key in shared if candidate[key] != baseline[key]}
+    return [
+        Difference(
+            what="judge",
+            text=f"{metric} was judged by a different model: {baseline[key]} then, {candidate[key]} now",
+            metric=metric,
+            refuses=True,
+        )
+        for metric, key in changed.items()
+    ]
+
+
+def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:
+    """The models that judged an experiment."""
+    (rows,) = ask(store, (_JUDGES, [row.experiment_id]))
+    return {(metric, decided_by): models for metric, decided_by, models in rows}
+
+
+_JUDGES = """
+select metric, coalesce(decided_by, ''), string_agg(distinct judge_model, ', ' order by judge_model) from scores
+where experiment_id = ? and judge_model is not null and status = 'scored' group by 1, 2
+"""

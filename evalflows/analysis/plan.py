@@ -1,24 +1,48 @@
-"""Estimate the variance of a metric's paired difference from past experiments, else by a cautious guess."""
+"""Plan a run: its cost, the variance of its metrics from past experiments or by a cautious guess, and the sample
+sizes for the target effects. Nothing is run or stored.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import groupby, islice
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from evalflows.analysis.differences.metric_pairs import Clusters
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.execution.prepared import PreparedExperiment
-from evalflows.specs.metric_names import base_metric, is_pass_k
-from evalflows.stats import paired_difference
-from evalflows.stats.differences.components import Components, difference_components
-from evalflows.stats.differences.power import cautious_sd
-from evalflows.store.parquet import Store
-from evalflows.store.queries.metric_history import MeasuredBefore, measured_before, run_values
-from evalflows.store.records import ExperimentRow
+from evalflows.analysis.differences import MetricReader
+from evalflows.analysis.pairing import ADJUSTMENT_NAMES, Clusters
+from evalflows.analysis.plan_calls import (
+    PlanInputs,
+    PlannedCalls,
+    Total,
+    calls_at,
+    calls_of_judges,
+    calls_of_targets,
+    total_of,
+    usd_at,
+)
+from evalflows.analysis.trace_datasets import loaded_dataset
+from evalflows.data_checks.process import load_expectations
+from evalflows.engine.chunks import draw
+from evalflows.engine.preflight import check_spec
+from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, prepare_experiment
+from evalflows.llm.connections import known
+from evalflows.reports.formats import figure
+from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, metric_of, sliced_metric
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.running import ConnectionSpec, EndpointConnection
+from evalflows.stats import detectable_effect, needed_examples, paired_difference
+from evalflows.stats.paired import Components, difference_components
+from evalflows.stats.power import cautious_sd, plan_sizes
+from evalflows.store.ingest import Loaded
+from evalflows.store.queries.example_slices import slice_value
+from evalflows.store.queries.lookup import MeasuredBefore, measured_before, run_values
+from evalflows.store.records import ExampleRow, ExperimentRow
+from evalflows.store.store import Store
 
 MIN_PAIRS = 20
 """A run group with fewer pairs is used only if no older one has enough. The standard error of the variance of 20
@@ -293,3 +317,510 @@ def _run_values(history: HistoryQuery, metric: str, row: ExperimentRow, measured
     versions = (v for v in MetricReader(history.store).all_values(row, history.prepared.spec) if v.metric == metric)
     values = next((v.values for v in versions if v.evaluator_version == measured.evaluator_version), None)
     return np.full((row.n_examples, 1), np.nan) if values is None else values[:, None]
+
+
+REPETITIONS = (1, 2, 3, 5)
+"""The numbers of repetitions that are compared."""
+
+Purpose = Literal["difference", "non_inferiority", "superiority"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEffect:
+    """The effect to detect in a metric."""
+
+    purpose: Purpose
+    size: float  # the difference to detect
+    declared: float  # as the command or the gate gives it
+    gate: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A number of examples and of repetitions per target, with its cost."""
+
+    repetitions: int
+    examples: int
+    clusters: int | None
+    calls: int
+    usd: float | None
+    is_cheapest: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSizes:
+    """The designs that detect an effect, by repetitions."""
+
+    effect: TargetEffect
+    designs: tuple[Design, ...]
+    reason: str | None = None  # why there are no designs
+
+    @property
+    def cheapest(self) -> Design | None:
+        return next((design for design in self.designs if design.is_cheapest), None)
+
+    def at(self, repetitions: int) -> Design | None:
+        return next((design for design in self.designs if design.repetitions == repetitions), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentDesign:
+    """The current dataset and design."""
+
+    n_examples: int
+    n_clusters: int | None  # None without clusters
+    repetitions: int
+    confidence_level: float
+    power: float
+    judged_share: float = 1.0  # of the examples
+
+    @property
+    def cluster_size(self) -> float:
+        return self.n_examples / self.n_clusters if self.n_clusters else 1.0
+
+    def units(self, estimate: VarianceEstimate) -> float:
+        """The number of judged examples, or of clusters, as the estimate counts them."""
+        n_all = self.n_clusters if estimate.unit == "cluster" and self.n_clusters else self.n_examples
+        return n_all * (self.judged_share if n_all == self.n_examples else 1.0)
+
+
+def sample_sizes_of(
+    estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, lines: Sequence[PlannedCalls]
+) -> SampleSizes:
+    """The designs that detect an effect; the cheapest one is marked."""
+    repetitions = sorted({*REPETITIONS, current.repetitions}) if estimate.is_split else [current.repetitions]
+    try:
+        planned = plan_sizes(
+            effect.size,
+            estimate.parts,
+            repetitions=repetitions,
+            confidence_level=current.confidence_level,
+            power=current.power,
+        )
+    except ValueError as error:
+        return SampleSizes(effect=effect, designs=(), reason=str(error))
+    designs = []
+    for size in planned:
+        units = max(size.examples, _min_units(estimate, effect, current, size.repetitions))
+        designs.append(_design(units, size.repetitions, estimate, current, lines))
+    cheapest = min(designs, key=_cost)
+    return SampleSizes(
+        effect=effect, designs=tuple(replace(design, is_cheapest=design is cheapest) for design in designs)
+    )
+
+
+def _design(
+    units: int, repetitions: int, estimate: VarianceEstimate, current: CurrentDesign, lines: Sequence[PlannedCalls]
+) -> Design:
+    of_clusters = estimate.unit == "cluster"
+    clusters = math.ceil(units / current.judged_share) if of_clusters else None
+    examples = math.ceil(units / current.judged_share * (current.cluster_size if of_clusters else 1.0))
+    return Design(
+        repetitions=repetitions,
+        examples=examples,
+        clusters=clusters,
+        calls=calls_at(lines, examples, repetitions),
+        usd=usd_at(lines, examples, repetitions),
+    )
+
+
+def _cost(design: Design) -> tuple[float, float, int]:
+    """Sort key: the cost in USD if known, then calls, then runs."""
+    return design.usd or 0.0, design.calls, design.examples * design.repetitions
+
+
+def _min_units(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int) -> int:
+    """The least number of examples for a yes/no metric with one answer per example; 0 for other metrics.
+
+    A difference d means that at least a share d of pairs differ, so the variance is at least d - d^2. For a guessed
+    variance, the bound holds with repetitions too.
+    """
+    if not _has_lower_bound(estimate, repetitions) or effect.purpose == "non_inferiority" or effect.size >= 1:
+        return 0
+    sd = math.sqrt(effect.size - effect.size**2)
+    return needed_examples(effect.size, sd=sd, confidence_level=current.confidence_level, power=current.power)
+
+
+def _has_lower_bound(estimate: VarianceEstimate, repetitions: int) -> bool:
+    return estimate.is_yes_no and estimate.unit == "example" and (repetitions == 1 or estimate.source == "guess")
+
+
+def minimum_detectable(estimate: VarianceEstimate, current: CurrentDesign) -> float | None:
+    """The smallest true difference that the current design detects at its power; None with fewer than 2 units."""
+    units, variance = current.units(estimate), estimate.variance_at(current.repetitions)
+    if units < 2:
+        return None
+    ratio = detectable_effect(1.0, df=units - 1, confidence_level=current.confidence_level, power=current.power)
+    size = ratio * math.sqrt(variance / units)
+    if _has_lower_bound(estimate, current.repetitions) and size - size**2 > variance:
+        return ratio**2 / (units + ratio**2)  # where d = ratio * sqrt((d - d^2) / n)
+    return size
+
+
+Evaluator = PreparedEvaluator[EvaluatorSpec]
+
+YES_NO = {"bool", "bool | None", "typing.Optional[bool]"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricPlan:
+    """The plan of one metric."""
+
+    metric: str
+    variance: VarianceEstimate | None = None
+    reason: str | None = None  # why the variance is unknown
+    n_examples: int  # of the dataset, or of the metric's slice of it
+    n_clusters: int | None  # of these examples; None without clusters
+    judged_share: float  # of the examples
+    minimum_detectable: float | None = None  # with the dataset and the repetitions of the spec
+    sample_sizes: tuple[SampleSizes, ...] = ()
+
+
+def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list[str]:
+    """The metrics of evaluators, composites and gate comparisons, or only the wanted ones, if any.
+
+    Raises InputError for a metric that no evaluator gives.
+    """
+    spec = prepared.spec
+    own = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
+    own += [composite.name for composite in spec.composites]
+    every = list(
+        dict.fromkeys([*own, *(metric for gate in spec.gates for metric in (*gate.non_inferiority, *gate.superiority))])
+    )
+    if prepared.given_metrics is not None:  # if None, an evaluator may give others
+        known = {*every, *MEASURES}
+        for metric in wanted:
+            if base_metric(metric_of(metric)) not in known and metric not in known:
+                raise InputError(
+                    f"metric: no evaluator gives {metric!r}, wanted some of {', '.join([*every, *MEASURES])}"
+                )
+    return list(dict.fromkeys(wanted)) or every
+
+
+def planned_metric(
+    history: HistoryQuery,
+    name: str,
+    effect: float | None,
+    current: CurrentDesign,
+    examples: Sequence[ExampleRow],
+    lines: Sequence[PlannedCalls],
+) -> MetricPlan:
+    """Plan one metric for the requested effect and for the gates' rules.
+
+    The variance of a slice is taken to be that of the whole metric; its examples are those of the slice.
+    """
+    sliced = sliced_metric(name)
+    if sliced.path is not None:
+        examples = [example for example in examples if slice_value(example, sliced.path) == sliced.value]
+        current = replace(current, n_examples=len(examples), n_clusters=_n_clusters(current, examples))
+    evaluator = _evaluator(history.prepared, sliced.metric)
+    current = replace(current, judged_share=_judged_share(evaluator, examples))
+    estimate = estimate_variance(history, _properties(history.prepared.spec, sliced.metric, evaluator))
+    design: dict[str, Any] = {
+        "n_examples": current.n_examples,
+        "n_clusters": current.n_clusters,
+        "judged_share": current.judged_share,
+    }
+    if isinstance(estimate, str):
+        return MetricPlan(metric=name, reason=estimate, **design)
+    return MetricPlan(
+        metric=name,
+        variance=estimate,
+        **design,
+        minimum_detectable=minimum_detectable(estimate, current),
+        sample_sizes=tuple(
+            sample_sizes_of(estimate, target, current, lines)
+            for target in _target_effects(history.prepared.spec, name, effect)
+        ),
+    )
+
+
+def _n_clusters(current: CurrentDesign, examples: Sequence[ExampleRow]) -> int | None:
+    """Return the number of clusters of some examples; None without clusters."""
+    if current.n_clusters is None:
+        return None
+    return len({example.cluster or ("alone", example.example_id) for example in examples})
+
+
+def _target_effects(spec: ExperimentSpec, metric: str, effect: float | None) -> Iterator[TargetEffect]:
+    """Yield the requested effect, else the metric's declared margin, and the effects that the gates' rules need.
+
+    A candidate must exceed a superiority margin significantly, so the effect to detect is the excess over the margin.
+    """
+    size = effect if effect is not None else spec.direction(metric_of(metric)).margin
+    if size is not None:
+        yield TargetEffect(purpose="difference", size=size, declared=size)
+    for gate in spec.gates:
+        margin, rise = gate.non_inferiority.get(metric), gate.superiority.get(metric)
+        if margin is not None:
+            yield TargetEffect(purpose="non_inferiority", size=margin, declared=margin, gate=gate.name)
+        if rise and effect is None:
+            yield TargetEffect(purpose="difference", size=rise, declared=rise, gate=gate.name)
+        elif rise and effect is not None and effect > rise:
+            yield TargetEffect(purpose="superiority", size=effect - rise, declared=rise, gate=gate.name)
+
+
+def _properties(spec: ExperimentSpec, name: str, evaluator: Evaluator | None) -> MetricProperties:
+    base = base_metric(name)
+    if evaluator is None:
+        is_composite = base in {composite.name for composite in spec.composites}
+        return MetricProperties(name=name, evaluator=base, is_yes_no=False, bounds=(0.0, 1.0) if is_composite else None)
+    own = base == evaluator.name
+    is_yes_no = own and all(_is_yes_no(judge.bound.function) for judge in evaluator.judges)
+    bounds = (0.0, 1.0) if is_yes_no or base != name else spec.direction(name).range
+    return MetricProperties(name=name, evaluator=evaluator.name, is_yes_no=is_yes_no and base == name, bounds=bounds)
+
+
+def _evaluator(prepared: PreparedExperiment, metric: str) -> Evaluator | None:
+    base = base_metric(metric)
+    return next((evaluator for evaluator in prepared.evaluators if base in evaluator.metrics), None)
+
+
+def _is_yes_no(function: Any) -> bool:
+    """Whether a function is annotated to return a bool."""
+    try:
+        returned = signature(function).return_annotation
+    except (TypeError, ValueError):
+        return False
+    return returned is bool or str(returned) in YES_NO
+
+
+def _judged_share(evaluator: Evaluator | None, examples: Sequence[ExampleRow]) -> float:
+    """The share of examples that the evaluator scores."""
+    sample = None if evaluator is None else draw(evaluator.spec, examples)
+    return 1.0 if sample is None else len(sample.drawn) / len(examples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The cost of a run, and the effects it could detect."""
+
+    spec: ExperimentSpec  # as requested
+    effect: float | None
+    design: CurrentDesign
+    calls: tuple[PlannedCalls, ...]
+    total: Total
+    metrics: tuple[MetricPlan, ...]
+
+
+def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequence[str], power: float) -> Plan:
+    """Plan a spec from the history in the store; no key is needed. Raises InputError for an invalid request."""
+    store = Store()
+    _check_request(spec, effect, power)
+    prepared, loaded = _prepared(spec, store)
+    names = metrics_to_plan(prepared, metrics)
+    inputs, design = (
+        PlanInputs(store, prepared, loaded.selected),
+        _current_design(prepared.spec, loaded.selected, power),
+    )
+    lines = (*calls_of_targets(inputs), *calls_of_judges(inputs))
+    history = _history_query(store, prepared, loaded, is_clustered=design.n_clusters is not None)
+    return Plan(
+        spec=spec,
+        effect=effect,
+        design=design,
+        calls=lines,
+        total=total_of(lines),
+        metrics=tuple(planned_metric(history, name, effect, design, loaded.selected, lines) for name in names),
+    )
+
+
+def _check_request(spec: ExperimentSpec, effect: float | None, power: float) -> None:
+    if effect is not None and not 0 < effect < math.inf:
+        raise InputError(f"effect: got {effect:g}, wanted a number above 0")
+    lowest = (1 - spec.confidence_level) / 2
+    if not lowest < power < 1:
+        raise InputError(f"power: got {power:g}, wanted a number between {lowest:.3g} and 1")
+
+
+def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, Loaded]:
+    """Prepare and check the spec as for a run, and load its dataset without freezing it."""
+    loaded = loaded_dataset(store, spec.dataset)
+    load_expectations(spec.dataset.expectations)
+    prepared = prepare_experiment(spec)
+    connections = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}
+    prepared = replace(prepared, spec=prepared.spec.model_copy(update={"connections": connections}))
+    check_spec(prepared, loaded.selected, store)
+    return prepared, loaded
+
+
+def _keyless(connection: ConnectionSpec) -> ConnectionSpec:
+    """The connection without its key: a plan makes no calls."""
+    if not isinstance(connection, EndpointConnection):
+        return connection
+    return connection.model_copy(update={"api_key_env": None, "api_key_block": None})
+
+
+def _current_design(spec: ExperimentSpec, examples: Sequence[ExampleRow], power: float) -> CurrentDesign:
+    is_clustered = any(example.cluster is not None for example in examples)
+    clusters = {example.cluster or ("alone", example.example_id) for example in examples}
+    return CurrentDesign(
+        n_examples=len(examples),
+        n_clusters=len(clusters) if is_clustered else None,
+        repetitions=spec.repetitions,
+        confidence_level=spec.confidence_level,
+        power=power,
+    )
+
+
+def _history_query(store: Store, prepared: PreparedExperiment, loaded: Loaded, *, is_clustered: bool) -> HistoryQuery:
+    return HistoryQuery(
+        store=store,
+        prepared=prepared,
+        dataset_name=loaded.name,
+        snapshot_id=loaded.examples[0].snapshot_id,
+        is_clustered=is_clustered,
+    )
+
+
+SIGNIFICANT_DIGITS = 3
+"""Significant digits of an approximate number of examples."""
+
+
+class Detail(str):
+    """A sentence that adds to the one before it."""
+
+
+def sentences_of(plan: Plan) -> list[str]:
+    """Return the cost, then a few sentences per metric, then the caveats."""
+    of_metrics = [sentence for metric in plan.metrics for sentence in _of_metric(plan, metric)]
+    return [*_cost_sentences(plan), *of_metrics, *_bases(plan), *_caveats(plan)]
+
+
+def _cost_sentences(plan: Plan) -> Iterator[str]:
+    total = plan.total
+    if not plan.calls:
+        yield "this run makes no known model calls"
+        return
+    usd = f"about {money(total.usd)} USD" if total.usd is not None else "cost unknown"
+    cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""
+    calls = "model call" if total.calls == 1 else "model calls"
+    yield f"this run makes {'at most ' if total.at_most else ''}{count(total.calls)} {calls}{cached}: {usd}"
+    if total.unknown:
+        yield f"the calls of {_listed(total.unknown)} are unknown and not counted: run it on a few examples first"
+    if total.unpriced:
+        yield f"the cost of {_listed(total.unpriced)} is unknown: no token counts or no price"
+    if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
+        yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
+    if plan.spec.max_calls is not None and total.calls - total.in_ledger > plan.spec.max_calls:
+        yield f"max_calls: {plan.spec.max_calls} may not be enough: the run would end incomplete"
+
+
+def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
+    if metric.variance is None:
+        yield f"{metric.metric}: {metric.reason}"
+        return
+    for sizes in metric.sample_sizes:
+        yield from _of_sizes(plan, metric, sizes)
+    if not metric.sample_sizes:
+        yield f"{metric.metric}: {_detectable(metric)}; use --effect to plan for another difference"
+    for gate in plan.spec.gates:
+        margin = gate.superiority.get(metric.metric)
+        if margin and plan.effect is not None and plan.effect <= margin:
+            effect = figure(plan.effect, metric.metric)
+            yield Detail(
+                f"  an improvement of {effect} does not meet the superiority margin of {margin:g} ({gate.name})"
+            )
+
+
+def _bases(plan: Plan) -> Iterator[str]:
+    """Say what the variances are estimated from, grouped by basis."""
+    by_basis: dict[str, list[str]] = {}
+    for metric in plan.metrics:
+        if metric.variance is not None:
+            by_basis.setdefault(metric.variance.basis + _uncertainty(metric.variance), []).append(metric.metric)
+    for basis, metrics in by_basis.items():
+        yield f"{_listed(metrics)}: estimated from {basis}"
+
+
+def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[str]:
+    current = sizes.at(plan.design.repetitions)
+    if current is None:
+        yield f"{metric.metric}: {sizes.reason}"
+        return
+    clusters = f" in {count(current.clusters)} clusters" if current.clusters is not None else ""
+    answered = "" if current.repetitions == 1 else f", each answered {_times(current.repetitions)},"
+    needed = f"about {about(current.examples)} examples{clusters}{answered} are needed"
+    yield f"{_purpose(plan, metric, sizes)}, {needed}; {_detectable(metric)}"
+    best = sizes.cheapest
+    if best is not None and best is not current:
+        usd = "" if best.usd is None else f" ({money(best.usd)} USD)"
+        yield Detail(
+            f"  cheaper: {about(best.examples)} examples, each answered {_times(best.repetitions)}: "
+            f"{count(best.calls)} calls{usd} instead of {count(current.calls)}"
+        )
+    if len(sizes.designs) == 1 and metric.variance is not None and metric.variance.source != "guess":
+        yield Detail("  whether repetitions would save examples is unknown: the stored data has one answer per example")
+
+
+def _purpose(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> str:
+    effect, power = sizes.effect, f"with {plan.design.power:.0%} power"
+    bound = figure(effect.declared, metric_of(metric.metric))
+    if effect.purpose == "non_inferiority":
+        what = f"for an equally good candidate to pass the non-inferiority margin of {bound}"
+        return f"{what} on {metric.metric} ({effect.gate}) {power}"
+    if effect.purpose == "superiority":
+        gain = figure(effect.declared + effect.size, metric_of(metric.metric))
+        what = f"for a candidate that is better by {gain} to pass the superiority margin of {bound}"
+        return f"{what} on {metric.metric} {power}"
+    return f"to detect a difference of {bound} in {metric.metric} {power}"
+
+
+def _detectable(metric: MetricPlan) -> str:
+    whole = "dataset" if sliced_metric(metric.metric).path is None else "slice"
+    has = f"the {whole} has {count(metric.n_examples)}"
+    if metric.n_clusters is not None:
+        has += f" in {count(metric.n_clusters)} clusters"
+    if metric.judged_share < 1:
+        has += f", of which {metric.judged_share:.0%} are judged"
+    if metric.minimum_detectable is None:
+        return f"{has}, too few to detect any difference"
+    return f"{has}, enough to detect a difference of {figure(metric.minimum_detectable, metric_of(metric.metric))}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _uncertainty(variance: VarianceEstimate) -> str:
+    """Say what makes a variance estimate less certain."""
+    notes = []
+    if variance.design_effect is not None:
+        notes.append(f"design effect of clusters {variance.design_effect:.1f}")
+    if variance.n_units is not None and variance.n_units < RELIABLE_UNITS:
+        notes.append(f"rough, with only {variance.n_units} {variance.unit}s")
+    return f"; {'; '.join(notes)}" if notes else ""
+
+
+def _caveats(plan: Plan) -> Iterator[str]:
+    """Say what the sample sizes do not account for."""
+    if not any(metric.variance for metric in plan.metrics):
+        return
+    comparisons = len(plan.metrics) * max(len(plan.spec.targets) - 1, 1)
+    if comparisons > 1 and plan.spec.adjustment != "none":
+        method = ADJUSTMENT_NAMES[plan.spec.adjustment]
+        yield f"verdicts are adjusted for {comparisons} comparisons ({method}); the sample sizes are for one alone"
+    if plan.spec.batch is not None:
+        yield f"interim analyses after every {plan.spec.batch} examples need more examples than one final analysis"
+    unclear = [metric.metric for metric in plan.metrics if metric.variance and metric.variance.unit == "example"]
+    if plan.design.n_clusters is not None and unclear:
+        yield f"the effect of clusters on {_listed(unclear)} is unknown: more examples may be needed"
+
+
+def about(number: int) -> str:
+    """A number rounded up to a few significant digits."""
+    step = 10 ** max(len(str(number)) - SIGNIFICANT_DIGITS, 0)
+    return count(math.ceil(number / step) * step)
+
+
+def count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def money(usd: float | None) -> str:
+    """Format USD, with more digits for small sums; `-` if unknown."""
+    return "-" if usd is None else f"{usd:,.2f}" if usd >= 1 or not usd else f"{usd:.4f}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

@@ -1,21 +1,186 @@
-"""The planned model calls of a spec's targets: how many, how large, at what price."""
+"""The model calls that a spec's targets and judges will make: how many, how large and at what price, recorded in a
+dry run that makes none of them.
+"""
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from inspect import isawaitable
+from itertools import combinations
 from math import ceil
-from typing import Literal
+from typing import Any, Literal, cast
 
-from evalflows.analysis.planning.dry_run import RecordedRequest, chat_requests, identity, model_of
-from evalflows.execution.prepared import PreparedExperiment
-from evalflows.execution.resolve import target_version
-from evalflows.llm.connections import resolve
-from evalflows.llm.prices import Tokens, price_of
-from evalflows.specs.connection import ConnectionSpec
+from evalflows.engine.chunks import draw
+from evalflows.engine.judge import control_pairs
+from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, evaluator_version, is_ours, target_version
+from evalflows.engine.views import example_view
+from evalflows.evaluators.binding import Bound, offer_pair, offer_run
+from evalflows.evaluators.score import RunView
+from evalflows.llm.budget import Budget, Tokens, price_of
+from evalflows.llm.calls import BYTES_A_TOKEN, LONG_ANSWER, Caller, Completer, Embedder, Endpoint, Kind, Read
+from evalflows.llm.client import Client
+from evalflows.llm.connections import address, resolve
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.local import LOCAL_MODEL, identity_of
+from evalflows.llm.rate_limits import Limiter
+from evalflows.specs.comparison import CompareSpec
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, PythonTarget, TargetSpec
-from evalflows.store.parquet import Store
-from evalflows.store.queries.call_history import PastCalls, asked_by_target, calls_of_target, calls_to_model, in_ledger
-from evalflows.store.records import ExampleRow
+from evalflows.store.queries.lookup import (
+    Asked,
+    PastCalls,
+    asked_by_judge,
+    asked_by_pairwise,
+    asked_by_target,
+    calls_of_judge,
+    calls_of_target,
+    calls_to_model,
+    in_ledger,
+)
+from evalflows.store.records import CallRow, ExampleRow, to_json
+from evalflows.store.store import Store
+from evalflows.targets import chat
+
+PLACEHOLDER_OUTPUT = {"output": "."}
+"""The answer that a judge gets for an example without a reference."""
+
+
+class RequestRecordedError(Exception):
+    """Raised instead of making a model call; the text is the call's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """A model request that was recorded instead of sent."""
+
+    key: str
+    tokens_in: int  # an upper estimate, as in budgets
+    tokens_out: int
+
+
+class _NoLedger(Ledger):
+    """A ledger whose lookup ends every call."""
+
+    def __init__(self) -> None:
+        self.in_flight = {}
+
+    async def find(self, key: str) -> CallRow | None:
+        raise RequestRecordedError(key)
+
+
+class RequestRecorder(Caller):
+    """A caller that records requests instead of making them."""
+
+    def __init__(self, name: str, connection: ConnectionSpec) -> None:
+        endpoint = Endpoint(
+            name=name,
+            connection=connection,
+            identity=identity(connection),
+            client=cast("Client", None),  # neither is used: the ledger ends the call first
+            limiter=cast("Limiter", None),
+        )
+        super().__init__(endpoint, _NoLedger(), Budget())
+        self.requests: list[RecordedRequest] = []
+
+    async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
+        try:
+            return await super().call(kind, request, read, repeat)
+        except RequestRecordedError as recorded:
+            self.requests.append(RecordedRequest(str(recorded), *_tokens(kind, request)))
+            raise
+
+
+def identity(connection: ConnectionSpec) -> str:
+    """The identity of a connection in ledger keys: its URL, or the identity of the local model."""
+    return identity_of(connection) if isinstance(connection, LocalConnection) else address(connection).rstrip("/")
+
+
+def model_of(connection: ConnectionSpec, named: str | None, *, embeds: bool = False) -> str:
+    """The model that a target or evaluator uses: the one it names, else the connection's default."""
+    if embeds:
+        return named or connection.embedding_model or ""
+    return named or connection.model or (LOCAL_MODEL if isinstance(connection, LocalConnection) else "")
+
+
+def chat_requests(
+    spec: ChatTarget, connection: ConnectionSpec, examples: Sequence[ExampleRow], repetitions: int
+) -> list[RecordedRequest]:
+    """The requests of a chat target, one per example and repetition."""
+    recorder = RequestRecorder(spec.connection, connection)
+    target = chat(spec, Completer(recorder, model_of(connection, None)))
+
+    async def dry_run_all() -> None:
+        for example in examples:
+            view = example_view(example)
+            fields = {"inputs": view.inputs, "metadata": view.metadata}
+            for repetition in range(repetitions):
+                await _dry_run(lambda given: target.call(given), fields | {"repetition": repetition})
+
+    _run_in_thread(dry_run_all)
+    return recorder.requests
+
+
+def judge_requests(
+    bound: Bound, name: str, connection: ConnectionSpec, model: str | None, examples: Sequence[ExampleRow]
+) -> list[list[RecordedRequest] | None]:
+    """The requests of a built-in judge on each example, with the reference as the answer.
+
+    None for an example on which the judge raised before any request.
+    """
+    recorder = RequestRecorder(name, connection)
+    complete = Completer(recorder, model_of(connection, model))
+    embed = Embedder(recorder, model_of(connection, model, embeds=True))
+    by_example: list[list[RecordedRequest] | None] = []
+
+    async def dry_run_all() -> None:
+        for example in examples:
+            recorder.requests = []
+            available = {**_arguments(bound, example), "complete": complete, "embed": embed}
+            reached = await _dry_run(bound.call, available)
+            by_example.append(recorder.requests if reached else None)
+
+    _run_in_thread(dry_run_all)
+    return by_example
+
+
+def _arguments(bound: Bound, example: ExampleRow) -> dict[str, Any]:
+    view = example_view(example)
+    run = RunView(id="", inputs=view.inputs, outputs=dict(view.reference_outputs or PLACEHOLDER_OUTPUT))
+    return offer_pair(view, run, run) if bound.scope == "pair" else offer_run(view, run)
+
+
+async def _dry_run(call: Callable[[Mapping[str, Any]], Any], available: Mapping[str, Any]) -> bool:
+    """Whether the call made a model request or returned; False if it raised before either."""
+    try:
+        returned = call(available)
+        if isawaitable(returned):
+            await returned
+    except RequestRecordedError:
+        return True
+    except Exception:  # a judge may fail on a reference, which is not a real answer
+        return False
+    return True
+
+
+def _run_in_thread(work: Callable[[], Awaitable[None]]) -> None:
+    """Run in a new thread: the caller may already have a running event loop."""
+
+    async def run() -> None:
+        await work()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(run())).result()
+
+
+def _tokens(kind: Kind, request: Mapping[str, Any]) -> tuple[int, int]:
+    """Estimate tokens as a budget does before the first answer."""
+    tokens_in = -(-len(to_json(request).encode()) // BYTES_A_TOKEN)
+    max_tokens = request.get("max_completion_tokens") or request.get("max_tokens")
+    return tokens_in, 0 if kind == "embedding" else max_tokens if isinstance(max_tokens, int) else LONG_ANSWER
+
 
 MAX_LEDGER_LOOKUPS = 20_000
 """The most runs of a chat target whose requests are all looked up in the ledger, at 0.1 ms each."""
@@ -239,3 +404,165 @@ def _usd(connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: f
     """The cost of a call, with tokens rounded up."""
     price = price_of(connection, model)
     return price.cost(Tokens(ceil(tokens_in), None, ceil(tokens_out))) if price else None
+
+
+Evaluator = PreparedEvaluator[FallbackSpec]
+
+ANSWERS_PER_CONTROL = 3
+"""Each control has a right answer, a wrong one, and a wrong one that asks to be accepted."""
+
+OPEN = "at most: only what earlier tiers leave open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judge:
+    """A judge that calls a model, and the number and size of its calls."""
+
+    name: str  # as in its scores
+    connection: str
+    model: str
+    calls_per_judgement: float
+    size: CallSize
+    note: str | None
+
+
+def calls_of_judges(inputs: PlanInputs) -> Iterator[PlannedCalls]:
+    """Yield one line per judge that calls a model, with its controls; then summary evaluators and pairwise judges.
+
+    Evaluators without a model have no line, nor do fallbacks, which are used only on failure.
+    """
+    for evaluator in inputs.prepared.evaluators:
+        yield from _of_evaluator(inputs, evaluator)
+    for evaluator in inputs.prepared.summary_evaluators:
+        yield from _of_summary(inputs, evaluator)
+    if inputs.spec.compare is not None:
+        for judge in inputs.prepared.pairwise:
+            yield from _of_pairwise(inputs, inputs.spec.compare, judge)
+
+
+def _of_evaluator(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
+    sample = draw(evaluator.spec, inputs.examples)
+    judged = [example for example in inputs.examples if sample is None or example.example_id in sample.drawn]
+    share, judge = len(judged) / len(inputs.examples), None
+    for number, tier in enumerate(evaluator.judges):
+        judge = _judge(inputs, tier, judged, evaluator)
+        if judge is not None:
+            notes = [judge.note, OPEN if number else None, None if share == 1 else f"a sample of {share:.0%}"]
+            caller = judge.name if tier is evaluator else f"{judge.name}: {tier.name}"
+            per_run = len(inputs.spec.targets) * share * judge.calls_per_judgement
+            yield _line(inputs, judge, caller, per_run=per_run, note="; ".join(note for note in notes if note) or None)
+    if evaluator.spec.controls and judge is not None:  # the controls of a cascade go to its last tier
+        pairs = len(control_pairs(inputs.examples, evaluator.spec.controls))
+        fixed = ceil(ANSWERS_PER_CONTROL * pairs * judge.calls_per_judgement)
+        yield _line(inputs, judge, f"{judge.name}: controls", fixed=fixed, kind="controls")
+
+
+def _of_summary(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
+    if not evaluator.bound.asks_for("complete", "embed"):
+        return
+    judge = _judge(inputs, evaluator, [], evaluator)
+    if judge is not None:
+        fixed = ceil(len(inputs.spec.targets) * judge.calls_per_judgement)
+        yield _line(inputs, judge, judge.name, fixed=fixed, kind="summary", note=judge.note)
+
+
+def _of_pairwise(inputs: PlanInputs, compare: CompareSpec, judge: Evaluator) -> Iterator[PlannedCalls]:
+    planned = _judge(inputs, judge, inputs.examples, judge)
+    if planned is not None:
+        targets = inputs.spec.targets
+        pairs = len(list(combinations(targets, 2))) if compare.pairs == "all" else len(targets) - 1
+        per_run = pairs * (2 if compare.both_orders else 1) * planned.calls_per_judgement
+        yield _line(inputs, planned, planned.name, per_run=per_run, kind="pairwise", note=planned.note)
+
+
+def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow], cascade: Evaluator) -> _Judge | None:
+    """The judge, or None if it calls no model. `cascade` contains it as a tier; for other judges, it is the judge."""
+    spec, name, is_tier = evaluator.spec, evaluator.connection, cascade is not evaluator
+    version = evaluator_version(cascade, inputs.spec.connections)
+    history, past = None, None  # those of a cascade say nothing about one tier
+    if not is_tier:
+        calls_per_judgement_of = asked_by_pairwise if cascade.scope == "pair" else asked_by_judge
+        history = calls_per_judgement_of(inputs.store, cascade.name, version)
+        past = calls_of_judge(inputs.store, cascade.name, version)
+    if name is None:
+        return None if is_tier else _with_own_client(cascade.name, history, past)
+    connection, embeds = inputs.connection(name), not evaluator.bound.asks_for("complete")
+    if embeds and isinstance(connection, LocalConnection):
+        return None  # vectors are made in this process
+    model = model_of(connection, spec.model or (spec.args.get("model") if embeds else None), embeds=embeds)
+    measured, requests = _judges_dry_run(inputs, evaluator, name, judged)
+    assumed = history.calls_each if history else float(_repeats(spec))
+    return _Judge(
+        name=cascade.name,
+        connection=name,
+        model=model,
+        calls_per_judgement=assumed if measured is None else measured,
+        size=size_of(inputs, connection, model, past, requests, by="judge"),
+        note=None if measured is not None else _note(history),
+    )
+
+
+def _with_own_client(name: str, history: Asked | None, past: PastCalls | None) -> _Judge | None:
+    """A judge that calls a model with its own client; None if the store has no calls of it."""
+    if history is None or not history.calls_each or past is None:
+        return None
+    basis = f"{past.calls} earlier calls of this judge"
+    size = CallSize(tokens_in=past.tokens_in, tokens_out=past.tokens_out, usd=past.usd, basis=basis)
+    return _Judge(
+        name=name,
+        connection="",
+        model="",
+        calls_per_judgement=history.calls_each,
+        size=size,
+        note=_note(history),
+    )
+
+
+def _judges_dry_run(
+    inputs: PlanInputs, evaluator: Evaluator, name: str, judged: Sequence[ExampleRow]
+) -> tuple[float | None, list[RecordedRequest]]:
+    """The calls per judgement of a built-in judge, and its requests; None if they cannot be known before the run."""
+    spec, bound = evaluator.spec, evaluator.bound
+    if not is_ours(spec) or not bound.is_async or not judged:
+        return None, []
+    step = -(-len(judged) // MAX_DRY_RUNS)
+    by_example = judge_requests(bound, name, inputs.connection(name), spec.model, judged[::step])
+    known = [requests for requests in by_example if requests is not None]
+    requests = [request for requests in known for request in requests]
+    return (len(requests) / len(known) if requests else None), requests
+
+
+def _repeats(spec: FallbackSpec) -> int:
+    repeats = spec.args.get("repeats", 1)
+    return repeats if isinstance(repeats, int) else 1
+
+
+def _note(history: Asked | None) -> str:
+    if history is not None:
+        return f"{history.calls_each:g} calls per judgement, as in {history.times} earlier judgements"
+    return "assumed: one call per judgement"
+
+
+def _line(
+    inputs: PlanInputs,
+    judge: _Judge,
+    caller: str,
+    *,
+    per_run: float = 0.0,
+    fixed: int = 0,
+    kind: CallKind = "judge",
+    note: str | None = None,
+) -> PlannedCalls:
+    return PlannedCalls(
+        caller=caller,
+        kind=kind,
+        connection=judge.connection or None,
+        model=judge.model or None,
+        per_run=per_run,
+        fixed=fixed,
+        calls=fixed + ceil(round(per_run * inputs.runs, 6)),
+        at_most=True,
+        in_ledger=None,
+        size=judge.size,
+        note=note,
+    )

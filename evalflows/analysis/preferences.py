@@ -1,19 +1,25 @@
-"""Load the judgements of a comparison, and the outcome of each pair over its presentation orders."""
+"""The judgements of a comparison: the outcome of each pair over its presentation orders, the sampling units of a
+win rate, and win rates at equal length.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from evalflows.execution.pair_chunks import pairs_of
-from evalflows.store.catalog import ask_arrow
-from evalflows.store.parquet import Store
+from evalflows.analysis.pairing import DifferenceTest, Verdict
+from evalflows.engine.chunks import pairs_of
+from evalflows.stats import LengthControlled, PairedDifference, length_controlled_rates, linearised, paired_difference
 from evalflows.store.queries.example_slices import has_value, value_at
-from evalflows.store.records import ComparisonSetRow, ExampleRow
+from evalflows.store.records import ComparisonSetRow, ExampleRow, Reason, ReasonCode
 from evalflows.store.row_specs import comparison_spec
+from evalflows.store.sql import ask_arrow
+from evalflows.store.store import Store
 
 Values = npt.NDArray[np.float64]
 
@@ -183,3 +189,147 @@ from comparisons c join pair_outcomes p using (comparison_id, metric, evaluator_
 where c.comparison_id = ? and p.status = 'scored' and c.status = 'scored'
 order by c.metric, c.example_id, c.repetition, c.left_run_id, c.right_run_id, c.shown_first
 """
+
+
+LENGTH_CONTROLLED = "length-controlled"
+"""Part of the id and of the method name of a length-controlled verdict."""
+
+
+Matchup = tuple[str, str]
+"""A candidate and a baseline."""
+
+
+def rates_at_equal_length(
+    preferences: Preferences, matchups: Sequence[Matchup], confidence_level: float
+) -> Mapping[Matchup, LengthControlled]:
+    """Each candidate's win rate at equal length, from one regression of all pairs that have a verdict and lengths.
+
+    Empty for votes, which have no lengths.
+    """
+    if preferences.of_votes:
+        return {}
+    rows = preferences.outcomes
+    rows = rows[rows.status.isin(["scored", "missing"]) & rows.points.notna() & rows.longer.notna()]
+    names = {*rows.left, *rows.right, *(side for matchup in matchups for side in matchup)}
+    entries = {name: entry for entry, name in enumerate(sorted(names))}
+    rates = length_controlled_rates(
+        rows.left.map(entries),
+        rows.right.map(entries),
+        rows.points,
+        rows.longer,
+        list(rows.cluster_id),
+        pairs=[(entries[candidate], entries[baseline]) for candidate, baseline in matchups],
+        order=rows.shown,
+        confidence_level=confidence_level,
+    )
+    return dict(zip(matchups, rates, strict=True))
+
+
+def as_difference(estimate: LengthControlled) -> PairedDifference:
+    """Turn a win rate and its interval into the difference between the two sides' win rates."""
+    low, rate, high = (
+        None if share is None else 2 * share - 1 for share in (estimate.low, estimate.rate, estimate.high)
+    )
+    return PairedDifference(
+        candidate_mean=estimate.rate,
+        baseline_mean=None if estimate.rate is None else 1 - estimate.rate,
+        difference=rate,
+        low=low,
+        high=high,
+        p_value=None,
+        confidence_level=estimate.confidence_level,
+        method=f"{LENGTH_CONTROLLED}: {estimate.method}",
+        n_pairs=estimate.n,
+        n_clusters=estimate.n_clusters,
+        standard_error=None if estimate.standard_error is None else 2 * estimate.standard_error,
+        warning=None,
+        reason=estimate.reason,
+    )
+
+
+def length_controlled_verdict(estimate: LengthControlled) -> Verdict:
+    """Classify by the interval alone: a length-controlled win rate has no test."""
+    if estimate.low is None or estimate.high is None:
+        code: ReasonCode = "not_identifiable" if estimate.rate is None else "no_interval"
+        return Verdict.undecided(Reason(code, estimate.reason or "no interval"))
+    if estimate.low > 0.5 or estimate.high < 0.5:
+        return Verdict(conclusion="better" if estimate.low > 0.5 else "worse")
+    return Verdict.undecided(Reason("no_significant_difference", f"no significant difference ({estimate.n} pairs)"))
+
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The sampling units of a win rate: examples, their repetitions averaged, or votes; arrays of shape (n,)."""
+
+    points: FloatArray  # of the candidate, 0 to 1, NaN if missing
+    discrete: FloatArray  # the same by the winner alone
+    weights: FloatArray
+    clusters: list[str]
+
+    @classmethod
+    def of(cls, outcomes: pd.DataFrame, *, of_votes: bool) -> "Units":
+        counts = np.array([status in ("scored", "missing") for status in outcomes.status.array], dtype=bool)
+        rows = outcomes if counts.all() else outcomes[counts]
+        if not of_votes:
+            # a missing repetition makes its example missing
+            of_examples = rows.groupby(["cluster_id", "example_id"])[["points", "discrete", "weight"]]
+            rows = of_examples.mean(skipna=False).reset_index()
+        points, discrete, weights = (rows[name].to_numpy(np.float64) for name in ("points", "discrete", "weight"))
+        return cls(points, discrete, weights, list(rows.cluster_id))
+
+    def difference(self, points: FloatArray, confidence_level: float) -> PairedDifference:
+        """The candidate's points minus the baseline's, over the units where they are known."""
+        known = ~np.isnan(points)
+        numbers, weights = points[known], self.weights[known]
+        is_weighted = bool(numbers.size and np.ptp(weights))
+        values = linearised(numbers, weights) if is_weighted else numbers
+        return paired_difference(
+            values,
+            1 - values,
+            [cluster for cluster, is_known in zip(self.clusters, known, strict=True) if is_known],
+            confidence_level=confidence_level,
+            binary=not is_weighted and bool(np.isin(numbers, (0.0, 1.0)).all()),
+            bounds=None if is_weighted else (0.0, 1.0),  # weighted values may lie outside
+        )
+
+    def test(self, confidence_level: float, exclusion: Reason | None) -> DifferenceTest:
+        missing, estimate = np.isnan(self.points), self.difference(self.points, confidence_level)
+        lowest = highest = estimate if self.points.size else None
+        if missing.any():
+            lowest, highest = (
+                self.difference(np.where(missing, case, self.points), confidence_level) for case in (0.0, 1.0)
+            )
+        return DifferenceTest(
+            estimate=estimate, lowest=lowest, highest=highest, n_missing=int(missing.sum()), exclusion=exclusion
+        )
+
+
+def counts_of(outcomes: pd.DataFrame) -> dict[str, Any]:
+    """Numbers of pairs of runs by the winner; a pair that flipped, or half of it, counts by the comparison's rule."""
+    points, asked = outcomes.discrete.to_numpy(), outcomes.asked.to_numpy(bool)
+    outcome, status = Counter(outcomes.outcome.array), Counter(outcomes.status.array)
+    return {
+        "wins": int((points > 0.5).sum()),
+        "losses": int((points < 0.5).sum()),
+        "ties": int((points == 0.5).sum()),
+        "half": outcome["half"],
+        "flipped": outcome["flipped"],
+        "missing": status["missing"],
+        "decided_without_judge": int((~asked & ~np.isnan(points)).sum()),
+        "left_out": status["left_out"] + status["not_applicable"],
+    }
+
+
+def discrete_rate(difference: PairedDifference) -> dict[str, Any]:
+    """The win rate that counts graded verdicts as wins, losses and ties, as rates from 0 to 1."""
+    ends = {"low": difference.low, "high": difference.high}
+    rates = {name: None if end is None else (1 + min(max(end, -1.0), 1.0)) / 2 for name, end in ends.items()}
+    error = difference.standard_error
+    return {
+        "discrete": difference.candidate_mean,
+        **{f"discrete_{name}": rate for name, rate in rates.items()},
+        "discrete_standard_error": None if error is None else error / 2,
+    }

@@ -1,20 +1,32 @@
-"""The combined parts of composites, and the means of metrics, in one run group."""
+"""Robustness of a composite's winner: would it still win under other weights?"""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from evalflows.reports.checks import PARETO, WEIGHTS
 from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import CompositeSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.stats.arrays import FloatArray
-from evalflows.stats.weights.pareto import means_of_examples
-from evalflows.stats.weights.run_parts import RunParts, run_parts
-from evalflows.store.parquet import Store
-from evalflows.store.queries.metric_values import MetricValues, clusters_of, metric_values
-from evalflows.store.records import ExperimentRow, ScoreRow, from_json
+from evalflows.stats.clusters import FloatArray
+from evalflows.stats.weights import (
+    Leaders,
+    OneAtATime,
+    ParetoFront,
+    RunParts,
+    WeightShares,
+    means_of_examples,
+    one_at_a_time,
+    pareto_front,
+    run_parts,
+    share_of_weights,
+)
+from evalflows.store.queries.values import MetricValues, clusters_of, metric_values
+from evalflows.store.records import CheckRow, ExperimentRow, ScoreRow, derived_id, from_json, to_json
+from evalflows.store.store import Store
 
 ScoresByExample = dict[str, list[ScoreRow]]
 """The scores of an example's repetitions, by the example's id."""
@@ -142,3 +154,223 @@ def _is_common(of_systems: Sequence[MetricValues | None]) -> bool:
     """Whether all systems have the metric on some common example."""
     is_missing = [np.isnan(metric.values) for metric in of_systems if metric is not None]
     return len(is_missing) == len(of_systems) and not np.logical_or.reduce(is_missing).all()
+
+
+class RobustnessSentences:
+    """Sentences on one composite of a run group."""
+
+    def __init__(self, runs: CompositeRuns) -> None:
+        self._runs, self._systems, self._metrics = runs, runs.systems, runs.metrics
+
+    def lead(self, declared: OneAtATime) -> str:
+        """Say which system leads at the declared weights."""
+        scores = ", ".join(f"{name} {score:.3f}" for name, score in zip(self._systems, declared.scores, strict=True))
+        weights = "" if self._runs.composite.aggregation == "minimum" else f" ({self._weights(declared.weights)})"
+        return f"{self._lead(declared.leaders)} at the declared weights{weights}: {scores}"
+
+    def changes(self, declared: OneAtATime) -> list[str]:
+        """Say which single weights, changed a little, change the winner."""
+        if declared.reason:
+            return [declared.reason]
+        decisive = [change for change in declared.changes if change.changes_winner]
+        if not decisive:
+            return [f"changing any one weight by {percent(declared.change)} does not change the winner"]
+        return [
+            f"with {self._metrics[change.part]} at {change.weights[change.part]:.2f} instead of "
+            f"{declared.weights[change.part]:.2f}, {self._lead(change.leaders)}"
+            for change in decisive
+        ]
+
+    def shares(self, leaders: Leaders, weights: WeightShares) -> str | None:
+        """Say in which share of all possible weights each system leads, the declared leaders first."""
+        if weights.shares is None:
+            return None
+        order = sorted(range(len(self._systems)), key=lambda system: (system not in leaders, system))
+        parts = [
+            f"{self._systems[system]} {'still leads' if leaders == (system,) else 'leads'} in "
+            f"{percent(weights.shares[system])}"
+            for system in order
+            if weights.shares[system] > 0 or system in leaders
+        ]
+        parts += [f"{self._names(tied)} tie in {percent(share)}" for tied, share in weights.ties]
+        error = 100 * max(weights.standard_errors or [0.0])
+        draws = f"{weights.draws} draws, standard error at most {error:.1f} points"
+        return f"over all possible weights, {', '.join(parts)} ({draws})"
+
+    def counted(self) -> list[str]:
+        """Say which examples are left out, and which runs have an unmet requirement."""
+        runs, sentences = self._runs, []
+        if runs.n_left_out:
+            name = runs.composite.name
+            sentences.append(f"{runs.n_left_out} examples are left out because not every system has {name}")
+        unmet = [f"{count} of {name}" for name, count in zip(self._systems, runs.n_unmet, strict=True) if count]
+        if unmet:
+            sentences.append(f"runs scored 0 by an unmet requirement, whatever the weights: {', '.join(unmet)}")
+        return sentences
+
+    def _weights(self, weights: Sequence[float]) -> str:
+        return ", ".join(f"{metric} {weight:.2f}" for metric, weight in zip(self._metrics, weights, strict=True))
+
+    def _lead(self, leaders: Leaders) -> str:
+        return f"{self._names(leaders)} {'leads' if len(leaders) == 1 else 'tie for the lead'}"
+
+    def _names(self, systems: Leaders) -> str:
+        return " and ".join(self._systems[system] for system in systems)
+
+
+def pareto_sentences(systems: Sequence[str], metrics: Sequence[str], front: ParetoFront) -> list[str]:
+    """Say which systems are on the Pareto front, which dominate others, and how stable the front is."""
+    on_front = [name for name, is_on_front in zip(systems, front.on_front, strict=True) if is_on_front]
+    sentences = [f"on {', '.join(metrics)}, no system dominates {' or '.join(on_front)}"]
+    for place, dominator in enumerate(front.dominated_by):
+        if dominator is not None:
+            better = f"{systems[dominator]} dominates {systems[place]}"
+            sentences.append(f"{better}: at least as good on every metric, better on at least one")
+    if front.shares is not None:
+        shares = ", ".join(f"{name} {percent(share)}" for name, share in zip(systems, front.shares, strict=True))
+        sentences.append(f"share of {front.resamples} resamples on the Pareto front: {shares}")
+    return sentences
+
+
+def percent(share: float) -> str:
+    """Format a share without decimals; 0 % and 100 % only if exact."""
+    if 0 < share < 0.005:
+        return "less than 1 %"
+    if 0.995 <= share < 1:
+        return "more than 99 %"
+    return f"{100 * share:.0f} %"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightAnalysis:
+    """The effect of other weights on the winner by one composite."""
+
+    declared: OneAtATime
+    shares: WeightShares
+
+
+def analyse_weights(runs: CompositeRuns, change: float) -> WeightAnalysis | None:
+    """Analyse a composite under other weights; None if it has no weights or no runs."""
+    if runs.runs is None:
+        return None
+    weights = list(runs.composite.weights.values())
+    return WeightAnalysis(
+        declared=one_at_a_time(runs.runs, weights, change),
+        shares=share_of_weights(runs.runs),
+    )
+
+
+def weights_check(batch: str, runs: CompositeRuns, change: float) -> CheckRow:
+    """Check that changing any one weight a little does not change the winner."""
+    analysis = analyse_weights(runs, change)
+    sentences = _sentences(runs, analysis)
+    decisive = [change.changes_winner for change in analysis.declared.changes] if analysis else []
+    return CheckRow(
+        check_id=derived_id(batch, WEIGHTS, runs.composite.name),
+        batch_id=batch,
+        subject_kind="experiment",
+        subject_id=runs.composite.name,
+        name=WEIGHTS,
+        passed=not any(decisive) if decisive else None,
+        severity="warning",
+        n_checked=len(decisive),
+        n_unexpected=sum(decisive),
+        observed=to_json(_observed(runs, analysis) | {"sentences": sentences}),
+        expected=to_json({"change": change, "winner": "the same"}),
+        message="; ".join(sentences),
+    )
+
+
+def _sentences(runs: CompositeRuns, analysis: WeightAnalysis | None) -> list[str]:
+    wording = RobustnessSentences(runs)
+    if analysis is None:
+        return [f"{runs.composite.name}: no weight analysis: {runs.reason}"]
+    leaders = analysis.declared.leaders
+    parts = [
+        wording.lead(analysis.declared),
+        *wording.changes(analysis.declared),
+        wording.shares(leaders, analysis.shares),
+        *wording.counted(),
+    ]
+    return [f"{runs.composite.name}: {sentence}" for sentence in parts if sentence]
+
+
+def _observed(runs: CompositeRuns, analysis: WeightAnalysis | None) -> dict[str, Any]:
+    """All figures, by name; None without a weight analysis."""
+    empty = dict.fromkeys(("weights", "scores", "shares", "standard_errors"))
+    kept = {"n_examples": runs.n_examples, "n_left_out": runs.n_left_out, "reason": runs.reason}
+    if analysis is None:
+        return {**empty, **kept, "changes": [], "leaders": []}
+    declared, shares = analysis.declared, analysis.shares
+    return {
+        **kept,
+        "how": runs.composite.aggregation,
+        "weights": _by_name(runs.metrics, declared.weights),
+        "scores": _by_name(runs.systems, declared.scores),
+        "leaders": _names(runs, declared.leaders),
+        "changes": _changes(runs, declared),
+        "shares": _by_name(runs.systems, shares.shares),
+        "standard_errors": _by_name(runs.systems, shares.standard_errors),
+        "ties": [{"systems": _names(runs, leaders), "share": share} for leaders, share in shares.ties],
+        "draws": shares.draws,
+        "seed": shares.seed,
+    }
+
+
+def _changes(runs: CompositeRuns, declared: OneAtATime) -> list[dict[str, Any]]:
+    return [
+        {
+            "part": runs.metrics[change.part],
+            "factor": change.factor,
+            "weight": change.weights[change.part],
+            "weights": _by_name(runs.metrics, change.weights),
+            "scores": _by_name(runs.systems, change.scores),
+            "leaders": _names(runs, change.leaders),
+            "changes_winner": change.changes_winner,
+        }
+        for change in declared.changes
+    ]
+
+
+def _by_name(names: Sequence[str], values: Sequence[float] | None) -> dict[str, float] | None:
+    return None if values is None else dict(zip(names, values, strict=True))
+
+
+def _names(runs: CompositeRuns, leaders: Sequence[int]) -> list[str]:
+    return [runs.systems[system] for system in leaders]
+
+
+def pareto_check(batch: str, rows: Sequence[ExperimentRow], criteria: Criteria) -> CheckRow:
+    """Report the Pareto front; neither passed nor failed, since any system on the front may be the right choice."""
+    systems = [row.target for row in rows]
+    front = pareto_front(criteria.means, criteria.higher_is_better, resamples=criteria.resampled)
+    sentences = pareto_sentences(systems, criteria.metrics, front)
+    observed = {
+        "higher_is_better": dict(zip(criteria.metrics, criteria.higher_is_better, strict=True)),
+        "systems": [_front_entry(system, systems, criteria, front) for system in range(len(systems))],
+        "resamples": front.resamples,
+        "sentences": sentences,
+    }
+    return CheckRow(
+        check_id=derived_id(batch, PARETO),
+        batch_id=batch,
+        subject_kind="experiment",
+        subject_id=rows[0].run_group,
+        name=PARETO,
+        severity="warning",
+        n_checked=len(systems),
+        n_unexpected=front.on_front.count(False),
+        observed=to_json(observed),
+        message="; ".join(sentences),
+    )
+
+
+def _front_entry(system: int, systems: Sequence[str], criteria: Criteria, front: ParetoFront) -> dict[str, Any]:
+    dominator = front.dominated_by[system]
+    return {
+        "system": systems[system],
+        "means": dict(zip(criteria.metrics, criteria.means[system].tolist(), strict=True)),
+        "on_front": front.on_front[system],
+        "share": None if front.shares is None else front.shares[system],
+        "dominated_by": None if dominator is None else systems[dominator],
+    }

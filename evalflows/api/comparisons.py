@@ -6,18 +6,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalflows.execution.resolve import named_reference
-from evalflows.flows.api.comparison_result import ComparativeResult
-from evalflows.flows.api.experiment_result import ExperimentResult
-from evalflows.flows.api.flow_settings import flow_settings
-from evalflows.flows.api.raised_errors import RaisedToCaller
+from evalflows.api.calling import RaisedToCaller, flow_settings
+from evalflows.api.results import ComparativeResult, ExperimentResult
+from evalflows.engine.prepare import named_reference
 from evalflows.reports.progress import Watch
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.evaluator import FallbackSpec
-from evalflows.tasks.leases import refuse_if_running
-from evalflows.tasks.progress import watched
-from evalflows.tasks.resolve_comparison import check_and_resolve
+from evalflows.tasks.compare import check_and_resolve
+from evalflows.tasks.engines import watched
+from evalflows.tasks.finish import refuse_if_running
 
 Compared = Sequence[str | ExperimentResult]
 """Experiments: names, ids, or results of `evaluate`."""

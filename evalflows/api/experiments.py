@@ -8,29 +8,25 @@ from typing import Any, overload
 
 from pydantic import ValidationError
 
-from evalflows.execution.data_checks.process import checks_end_here
-from evalflows.execution.resolve import named_reference
-from evalflows.execution.server.start import begin_early
-from evalflows.flows.api.comparison_result import ComparativeResult
-from evalflows.flows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
-from evalflows.flows.api.experiment_result import ExperimentResult
-from evalflows.flows.api.flow_settings import flow_settings
-from evalflows.flows.api.raised_errors import RaisedToCaller
-from evalflows.reports.experiments_report import failures_of
+from evalflows.api.calling import RaisedToCaller, flow_settings
+from evalflows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
+from evalflows.api.results import ComparativeResult, ExperimentResult
+from evalflows.data_checks.process import checks_end_here
+from evalflows.engine.prepare import named_reference
+from evalflows.prefect_server import begin_early
+from evalflows.reports.pages_as_text import failures_of
 from evalflows.reports.progress import Watch
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, first_problem
+from evalflows.specs.errors import InputError, first_problem, print_note
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
-from evalflows.specs.safe_text import print_note
 from evalflows.specs.target import TargetSpec
-from evalflows.store.ingest.file_formats import READERS, suffix
-from evalflows.store.parquet import Store
-from evalflows.tasks.check_gates import check_gates
-from evalflows.tasks.leases import refuse_if_running
-from evalflows.tasks.progress import watched
-from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.store.file_formats import READERS, suffix
+from evalflows.store.store import Store
+from evalflows.tasks.engines import watched
+from evalflows.tasks.finish import refuse_if_running
+from evalflows.tasks.snapshot import check_and_freeze, check_gates
 
 FAILURES_SAID = 3
 """Errors that `evaluate` names after a run."""

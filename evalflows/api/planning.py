@@ -1,13 +1,23 @@
-"""Backtest a gate: what it would have decided on past pairs of experiments, and its error rates."""
+"""Plan a run, backtest a gate, or check how robust a composite is, from a program or a notebook.
 
-from evalflows.analysis.backtest.backtest import LIMIT, REPLICATES, SEED, backtest
-from evalflows.reports.backtest import Backtest
+Runs no flow before it is asked to.
+"""
+
+from collections.abc import Sequence
+
+from evalflows.analysis.backtest import LIMIT, REPLICATES, SEED, backtest
+from evalflows.analysis.differences import POWER
+from evalflows.analysis.plan import Plan, plan_experiment
+from evalflows.api.calling import flow_settings
+from evalflows.flows.check_robustness import check_robustness
+from evalflows.reports.checks import Backtest, RobustnessReport, robustness_report
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
+from evalflows.tasks.score import CHANGE
 
-__all__ = ["Backtest", "backtest_gate"]
+__all__ = ["backtest_gate", "plan"]
 
 
 def backtest_gate(
@@ -46,3 +56,37 @@ def _gates(spec: ExperimentSpec, name: str | None) -> list[GateSpec]:
         known = ", ".join(gate.name for gate in spec.gates)
         raise InputError(f"gate {name!r}: not in experiment {spec.name!r}, wanted one of {known}")
     return chosen
+
+
+def robustness(
+    experiment: str, *, composites: Sequence[str] = (), change: float = CHANGE, over: Sequence[str] = ()
+) -> RobustnessReport:
+    """Check whether other weights would change the winner by each composite, and store the result in `checks`.
+
+    Args:
+        experiment: A run group, or an experiment in it; all systems of the run group are compared.
+        composites: Names of the composites to check. Default: all.
+        change: Relative change of each weight in turn, down and up.
+        over: Metrics of the Pareto front. Default: the metrics of the composites and all declared metrics.
+
+    Raise InputError if the experiment, a composite or a metric does not exist.
+    """
+    with flow_settings():
+        group = check_robustness(experiment, list(composites), change, list(over))
+    return robustness_report(Store(), group)
+
+
+def plan(
+    spec: ExperimentSpec, effect: float | None = None, *, metrics: Sequence[str] = (), power: float = POWER
+) -> Plan:
+    """Estimate the cost of a run, and how many examples detect a difference; `sentences_of` summarises the plan.
+
+    Args:
+        spec: The experiment to plan.
+        effect: Difference to detect, in the unit of each metric; the gates' margins are planned for in any case.
+        metrics: Metrics to plan for. Default: those of the evaluators, composites and gates.
+        power: Probability of detecting a difference of that size, 0 to 1.
+
+    Nothing is called, frozen or stored, and no API key is needed. Raise InputError if the spec could not run.
+    """
+    return plan_experiment(spec, effect, metrics, power)

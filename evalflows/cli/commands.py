@@ -1,15 +1,27 @@
-"""Groups of commands: modules are imported when a command is run, and usage errors are escaped."""
+"""What all commands share: modules that are imported when a command is run, errors as one line on stderr with an
+exit code by kind, one JSON document for `--format json`, and moments that options give.
+"""
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
 import click
 
-from evalflows.cli.terminal import shortened
-from evalflows.specs.safe_text import escaped
+from evalflows.cli.output import discard_output, echo, echo_error, echo_traceback, shortened, stdout_to_stderr
+from evalflows.specs.errors import (
+    GateFailedError,
+    IncompleteError,
+    InputError,
+    StorageError,
+    describe,
+    escaped,
+    json_text,
+)
 
 
 class LateCommand(click.Command):
@@ -63,3 +75,70 @@ def _escaped_usage_errors() -> Iterator[None]:
     except click.ClickException as error:
         error.message = shortened(escaped(error.message))  # type: ignore[misc]  # click has no other way
         raise
+
+
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: one document on standard output, and nothing else.",
+)
+
+
+def print_json(document: Any) -> None:
+    """Print a document. Raise ValueError for a NaN in it."""
+    echo(json_document(document), nl=False)
+
+
+def json_document(document: Any) -> str:
+    """Return a document as the text of a file. Raise ValueError for a NaN in it."""
+    return f"{json_text(document, indent=2, allow_nan=False)}\n"
+
+
+def stdout_for(form: str) -> AbstractContextManager[None]:
+    """With json, send to standard error what the block prints: the user's code, libraries, and their processes."""
+    return stdout_to_stderr() if form == "json" else nullcontext()
+
+
+FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED, PIPE = 1, 2, 3, 4, 70, 130, 141
+
+
+@contextmanager
+def one_line_errors(verbose: bool) -> Iterator[None]:
+    """End the program with one line on stderr on any exception; if `verbose`, with the traceback too."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except InputError as error:
+        _end(str(error), BAD_INPUT, verbose)
+    except GateFailedError as error:
+        _end(str(error), FAILED, verbose)
+    except (IncompleteError, StorageError) as error:
+        _end(str(error), INCOMPLETE, verbose)
+    except (KeyboardInterrupt, click.Abort) as error:
+        _end(f"stopped; {error}" if str(error) else "stopped", INTERRUPTED, verbose)
+    except BrokenPipeError:
+        discard_output()
+        sys.exit(PIPE)
+    except Exception as error:
+        _end(f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)", FAULT, verbose)
+
+
+def _end(message: str, code: int, verbose: bool) -> None:
+    if verbose:
+        echo_traceback()
+    echo_error(message)
+    sys.exit(code)
+
+
+def moment(option: str, text: str | None) -> datetime | None:
+    """Return a moment that an option gives; in UTC unless it says otherwise. Raise InputError if it is none."""
+    if text is None:
+        return None
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"{option}: got {text!r}, wanted a date or time such as 2026-11-01T08:00") from error
+    return given if given.tzinfo else given.replace(tzinfo=UTC)

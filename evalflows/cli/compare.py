@@ -5,21 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalflows.cli.documents import print_json
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli.commands import one_line_errors, print_json
+from evalflows.cli.output import Table, Text, console, table
 from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, WIDE, print_next
-from evalflows.cli.tables import Table, table
-from evalflows.cli.terminal import Text, console
-from evalflows.reports.comparison import ComparisonReport, comparison_report
-from evalflows.reports.comparison_rows import Overview, WinRate
-from evalflows.reports.document import document
-from evalflows.reports.next_step import after_comparison
+from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report
+from evalflows.reports.pages_as_text import document
+from evalflows.reports.sendable import after_comparison
 from evalflows.specs.errors import InputError
-from evalflows.store.existing import existing_store
-from evalflows.store.parquet import Store
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows.specs.comparison import ComparisonSpec
+
 
 BUILT_IN = "pairwise_preference"
 """The default judge, and the only one that takes criteria."""
@@ -71,7 +69,7 @@ def compare(
 
 def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":
     from evalflows.specs.comparison import ComparisonSpec, load_comparison
-    from evalflows.specs.spec_file import make_spec
+    from evalflows.specs.files import make_spec
 
     if len(experiments) == 1 and experiments[0].endswith((".yaml", ".yml")):
         if named := next((name for name, value in options.items() if value), None):

@@ -1,27 +1,139 @@
 """The datasets in the store: add, from-traces, ls, show, diff. No command here loads Prefect."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli.commands import moment, one_line_errors
+from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.stores import store_to_list
-from evalflows.cli.tables import table
-from evalflows.cli.terminal import Text, console, echo
-from evalflows.cli.trace_datasets import from_traces
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, short
-from evalflows.specs.safe_text import one_line
-from evalflows.store.catalog import ask
-from evalflows.store.existing import existing_store
-from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, load_dataset, merge_examples
-from evalflows.store.ingest.example_changes import field_changes
-from evalflows.store.ingest.file_formats import stem
-from evalflows.store.parquet import Store
+from evalflows.specs.errors import InputError, one_line, short
+from evalflows.store.file_formats import stem
+from evalflows.store.ingest import (
+    Difference,
+    compare_examples,
+    field_changes,
+    find_snapshot,
+    load_dataset,
+    merge_examples,
+)
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot
+from evalflows.store.sql import ask, existing_store
+from evalflows.store.store import Store
 
-SHOWN = 5
+if TYPE_CHECKING:
+    from evalflows import TraceDataset
+
+
+@click.command("from-traces")
+@click.option("--name", required=True, help="Name of the dataset, which is created or grows.")
+@click.option("--scope", type=click.Choice(["traces", "sessions"]), default="traces", help="What one example is.")
+@click.option("--where", help="Only those that meet this condition in SQL: \"version = '1.4'\".")
+@click.option("--filter", "filter_", help='Only those that meet this filter in JSON: {"tags": ["production"]}.')
+@click.option("--since", help="Only those that began since then, such as 2026-11-01 or 2026-11-01T08:00.")
+@click.option("--until", help="Only those that began until then.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of different inputs.")
+@click.option(
+    "--order",
+    type=click.Choice(["newest", "worst", "uncertain", "random"]),
+    default="newest",
+    show_default=True,
+    help="Which come first: worst and uncertain go by the scores of --metric.",
+)
+@click.option("--metric", help="The metric of the orders worst and uncertain.")
+@click.option("--seed", type=int, default=0, help="Seed of the random order.")
+@click.option("--mapper", help="A function module:name, or paths: input=input.question,expected_output=metadata.best.")
+@click.option(
+    "--turns",
+    type=click.Choice(["whole", "next"]),
+    help="For sessions: an example of each conversation (the default), or of each turn of the assistant.",
+)
+@click.option("--keep-output-as-reference", is_flag=True, help="Use the application's answer as the reference.")
+@click.option(
+    "--mask", multiple=True, metavar="NAME=REGEX", help="Mask what matches, too: ticket='T-\\d+'. May be repeated."
+)
+@VERBOSE
+def from_traces(
+    name: str,
+    where: str | None,
+    filter_: str | None,
+    since: str | None,
+    until: str | None,
+    mapper: str | None,
+    mask: tuple[str, ...],
+    verbose: bool,
+    **selection: object,
+) -> None:
+    """Add production's traces or sessions to a dataset as a new version of it, or create the dataset.
+
+    Duplicates and traces whose input was not captured are left out. API keys, e-mail addresses, phone and card numbers
+    and the like become placeholders before anything is written. Examples already in the dataset keep their ids.
+    """
+    with one_line_errors(verbose):
+        if where is not None and filter_ is not None:
+            raise InputError("--where and --filter: wanted one of them")
+        began = (moment("--since", since), moment("--until", until))
+        patterns = _pairs("--mask", mask)
+        from evalflows import dataset_from_traces
+        from evalflows.cli.running import find_modules_here
+
+        find_modules_here()  # for the mapper
+        added = dataset_from_traces(
+            name,
+            filter=filter_ if where is None else where,
+            mapper=_mapper(mapper),
+            mask=patterns,
+            since=began[0],
+            until=began[1],
+            **selection,  # type: ignore[arg-type]  # its options are those of the function
+        )
+        _print_added(added)
+
+
+def _print_added(added: "TraceDataset") -> None:
+    counts = added.counts
+    kept = added.n_examples - counts.added
+    echo(
+        one_line(f"{added.name}: {added.snapshot}, {added.n_examples} examples; {counts.added} added, {kept} unchanged")
+    )
+    left_out = (
+        (counts.known, "in the dataset already"),
+        (counts.duplicates, "duplicates"),
+        (counts.not_captured, "not captured"),
+        (counts.unscored, "without a score"),
+        (counts.failed, f"could not be mapped: {counts.first_failure}"),
+    )
+    if told := [f"{n} {what}" for n, what in left_out if n]:
+        echo(one_line(f"  left out: {', '.join(told)}"))
+    if counts.masked:
+        kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(counts.masked.items()))
+        echo(one_line(f"  masked: {kinds}"))
+
+
+def _mapper(text: str | None) -> str | dict[str, str] | None:
+    """Return a function's name as it is, and paths by field."""
+    if text is None or "=" not in text:
+        return text
+    return _pairs("--mapper", text.split(","))
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return what texts such as `name=value` say. Raise InputError for others, and for a name given twice."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value or name.strip() in pairs:
+            raise InputError(f"{option}: got {text!r}, wanted NAME=VALUE, each name once")
+        pairs[name.strip()] = value
+    return pairs
+
+
+CHANGES_SHOWN = 5
 """How many examples `show` prints, and how many ids of each kind `diff` prints."""
 
 
@@ -113,7 +225,7 @@ def show(reference: str, verbose: bool) -> None:
         for passed, severity, message in checks:
             mark = "ok" if passed else "failed" if severity == "error" else "warning"
             out.print(Text(f"  {mark}: {message}", style="bold red" if mark == "failed" else ""))
-        out.print(_listed(examples[:SHOWN]))
+        out.print(_listed(examples[:CHANGES_SHOWN]))
 
 
 @dataset.command()
@@ -136,17 +248,17 @@ def diff(old: str, new: str | None, verbose: bool) -> None:
         difference = compare_examples(old_examples, new_examples)
         echo(f"{before} -> {after}: {_counts(difference)}")
         for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
-            shown = {*identities[:SHOWN]} if sign == "~" else set()
+            shown = {*identities[:CHANGES_SHOWN]} if sign == "~" else set()
             old_of, new_of = (
                 {row.example_id: row for row in examples if row.example_id in shown}
                 for examples in (old_examples, new_examples)
             )
-            for identity in identities[:SHOWN]:
+            for identity in identities[:CHANGES_SHOWN]:
                 echo(one_line(f"  {sign} {identity}"))
                 if identity in shown:
                     _print_changes(old_of[identity], new_of[identity])
-            if len(identities) > SHOWN:
-                echo(f"  {sign} … and {len(identities) - SHOWN} more")
+            if len(identities) > CHANGES_SHOWN:
+                echo(f"  {sign} … and {len(identities) - CHANGES_SHOWN} more")
 
 
 def _print_changes(old: ExampleRow, new: ExampleRow) -> None:

@@ -8,15 +8,13 @@ from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from evalflows import evaluators
-from evalflows.evaluators.asking import PROMPTS
-from evalflows.evaluators.call import OFFERED
-from evalflows.evaluators.direction import declared_by
+from evalflows.evaluators.binding import OFFERED, declared_by
 from evalflows.evaluators.foreign import evaluator_name, origin_of
+from evalflows.evaluators.judging import PROMPTS
 from evalflows.evaluators.named import named
-from evalflows.specs.errors import InputError, short
-from evalflows.specs.metric import MetricSpec
+from evalflows.specs.errors import InputError, json_text, short
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.reference import parameters_of
-from evalflows.specs.safe_text import json_text
 
 Scope = Literal["run", "experiment", "pair"]
 """Whether an evaluator scores one run, all runs of an experiment at once, or compares two runs of an example."""

@@ -7,24 +7,30 @@ import rich.table
 from rich.console import RenderableType
 from rich.padding import Padding
 
-from evalflows.cli.documents import print_json
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli.commands import one_line_errors, print_json
+from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
 from evalflows.cli.show import MAX_WIDTH, VERBOSE, WIDE, all_columns, loud, overview_line, styled
-from evalflows.cli.tables import Table, table
-from evalflows.cli.terminal import Console, Text, console, echo, echo_error
-from evalflows.reports.diff import SHOWN, ExperimentsDiff
-from evalflows.reports.diff_document import diff_document
-from evalflows.reports.diff_markdown import diff_markdown
-from evalflows.reports.diff_texts import answers_apart, heading, no_examples, notes_of, remarks, values_text
-from evalflows.reports.example_changes import ChangeList, ExampleChange
-from evalflows.reports.item_lines import cut_lines, plain_text
+from evalflows.reports.diff import (
+    METRICS_SHOWN,
+    ChangeList,
+    ExampleChange,
+    ExperimentsDiff,
+    WordDiff,
+    answers_apart,
+    diff_document,
+    diff_markdown,
+    heading,
+    no_examples,
+    notes_of,
+    remarks,
+    values_text,
+)
 from evalflows.reports.results import Result
-from evalflows.reports.word_diff import WordDiff
-from evalflows.specs.errors import InputError
-from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import existing_store
-from evalflows.store.parquet import Store
+from evalflows.reports.worst import cut_lines, plain_text
+from evalflows.specs.errors import InputError, one_line
 from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
 
 SIDE_BY_SIDE = 100
 """Columns from which answers stand beside each other."""
@@ -43,7 +49,7 @@ MOST_LINES = 2
     help="Compare only the examples for which this SQL condition holds, such as \"metadata->>'topic' = 'billing'\".",
 )
 @click.option(
-    "--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="The most examples in each list."
+    "--limit", type=click.IntRange(0), default=METRICS_SHOWN, show_default=True, help="The most examples in each list."
 )
 @click.option(
     "--format",
@@ -66,7 +72,7 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
             raise InputError(
                 f"diff: got one experiment, {baseline!r}, wanted a baseline and a candidate{_such_as(store, baseline)}"
             )
-        from evalflows.analysis.differences.stored_pairs import diff_of
+        from evalflows.analysis.diff import diff_of
 
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
         compared = diff_of(store, found, others, **settings)  # type: ignore[arg-type]  # as the options declare
@@ -81,10 +87,10 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
 
 
 def _html(store: Store, compared: ExperimentsDiff) -> str:
-    from evalflows.pages.diff import diff_page  # late: the other formats need no templates
-    from evalflows.pages.links import NoLinks
-    from evalflows.pages.page import Site
-    from evalflows.pages.report import report_html
+    from evalflows.dashboard.compare import diff_page  # late: the other formats need no templates
+    from evalflows.dashboard.links import NoLinks
+    from evalflows.dashboard.rendering import Site
+    from evalflows.dashboard.report_file import report_html
 
     site = Site(store=store, links=NoLinks())
     page = diff_page(site, compared)

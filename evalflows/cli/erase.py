@@ -1,4 +1,7 @@
-"""Erase the texts of examples, traces or a person. Does not load Prefect."""
+"""Erase the texts of examples, traces or a person, or of what rules of retention say is too old.
+
+Does not load Prefect.
+"""
 
 import getpass
 from collections.abc import Sequence
@@ -6,19 +9,18 @@ from typing import Any
 
 import click
 
-from evalflows.cli.documents import FORMAT, print_json
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli.commands import FORMAT, one_line_errors, print_json
+from evalflows.cli.output import console, echo, table
 from evalflows.cli.show import VERBOSE
-from evalflows.cli.tables import table
-from evalflows.cli.terminal import console, echo
-from evalflows.receiver.folding import Folding
-from evalflows.receiver.journal import Journal
+from evalflows.receiver import Folding, Journal
 from evalflows.specs.errors import InputError
-from evalflows.store.erasing.erase import Erased, earlier, erase, finish, would_erase
-from evalflows.store.erasing.selection import Selection
-from evalflows.store.existing import existing_store
-from evalflows.store.parquet import Store
+from evalflows.specs.traces import load_retention
+from evalflows.store.erasing import Selection
+from evalflows.store.retention import Erased, Retained, earlier, erase, finish, would_erase, would_retain
+from evalflows.store.retention import retain as apply_rules
 from evalflows.store.spool import RECEIVED, spool_folder
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
 
 COPIES = (
     "copies elsewhere stay: exports, reports, Prefect's database and logs, backups, the model providers'"
@@ -103,12 +105,12 @@ def _print(done: Sequence[Erased], form: str) -> None:
             for name, count in one.rows.items():
                 rows.add_row(name, str(count))
             console().print(rows)
-            echo(_summary(one))
+            echo(_forget_summary(one))
     if any(one.rows for one in done):
         echo(COPIES, err=True)
 
 
-def _summary(one: Erased) -> str:
+def _forget_summary(one: Erased) -> str:
     if one.erasure_id is None:
         return "nothing is erased yet: --yes erases these texts for good"
     aside = f", and {one.set_aside} files of lines that could not be read" if one.set_aside else ""
@@ -124,3 +126,41 @@ def _document(one: Erased) -> dict[str, Any]:
         "set_aside": one.set_aside,
         "finished": [*one.finished],
     }
+
+
+@click.command()
+@click.argument("spec", metavar="SPEC", type=click.Path())
+@click.option("--yes", is_flag=True, help="Erase and remove. Without it, only say what is too old.")
+@FORMAT
+@VERBOSE
+def retain(spec: str, form: str, verbose: bool, yes: bool) -> None:
+    """Erase texts and remove experiments that are older than the rules of a SPEC file (YAML) allow.
+
+    Says what is too old; --yes erases or removes it, which cannot be undone. Figures of erased texts stay. Baselines,
+    decisions, comparisons, labels and the experiments that they refer to stay, and so do the newest of each name. What
+    a process works on waits for the next time.
+    """
+    with one_line_errors(verbose):
+        rules, store = load_retention(spec), existing_store()
+        done = apply_rules(store, rules, who()) if yes else would_retain(store, rules)
+        if form == "json":
+            print_json([{"rule": one.rule, "rows": dict(one.rows), "experiments": [*one.experiments]} for one in done])
+        else:
+            _print_retained(done, yes)
+
+
+def _print_retained(done: Sequence[Retained], yes: bool) -> None:
+    if not any(one.rows for one in done):
+        echo("nothing is too old")
+        return
+    rows = table("rule", "table", "rows", headings=1)
+    for one in done:
+        for name, count in one.rows.items():
+            rows.add_row(one.rule, name, str(count))
+    console().print(rows)
+    for one in done:
+        for experiment in one.experiments:
+            echo(f"{'removed' if yes else 'to remove'}: {experiment}")
+    if not yes:
+        echo("nothing is erased or removed yet: --yes does it for good")
+    echo(COPIES, err=True)

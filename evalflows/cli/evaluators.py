@@ -1,4 +1,6 @@
-"""List and describe evaluators (without loading Prefect), or try one on a row."""
+"""List and describe evaluators and connections without loading Prefect, test a connection, or try an evaluator on a
+row.
+"""
 
 import os
 import re
@@ -8,24 +10,130 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from evalflows.cli.errors import one_line_errors
-from evalflows.cli.running import find_modules_here
+from evalflows.cli.commands import one_line_errors
+from evalflows.cli.output import Table, Text, console, echo, print_csv, stdout_to_stderr, table
+from evalflows.cli.running import find_modules_here, prepared
 from evalflows.cli.show import VERBOSE
-from evalflows.cli.tables import table
-from evalflows.cli.terminal import Text, console, echo, print_csv
-from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
-from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.safe_text import json_text
-from evalflows.store.ingest.file_formats import read_rows
-from evalflows.store.ingest.jsonl import parse_json
+from evalflows.llm.connections import address, key_source, known, resolve
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, json_text, one_line, short
+from evalflows.specs.experiment import TRIAL, ExperimentSpec, load_experiment
+from evalflows.specs.running import ConnectionSpec, LocalConnection
+from evalflows.specs.target import RecordedTarget
+from evalflows.store.file_formats import parse_json, read_rows
 from evalflows.store.records import ScoreRow
+from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows.cli.described import Described
-    from evalflows.execution.try_evaluator import EvaluationResult
-    from evalflows.llm.usage import Usage
+    from evalflows.engine.results import EvaluationResult
+    from evalflows.llm.ledger import Usage
 
-COLUMNS = ("name", "judges_by", "scope", "asks_for", "reference", "returns", "about")
+
+CONNECTION_COLUMNS = ("name", "where", "model", "key", "at once", "per minute", "USD/M in, out", "answers")
+
+
+@click.command()
+@click.argument("spec", required=False)
+@click.option(
+    "--test",
+    "is_test",
+    is_flag=True,
+    help="Send each a short request; local and auto only if named with --only.",
+)
+@click.option("--only", metavar="NAME", multiple=True, help="Only this connection. Repeatable.")
+@VERBOSE
+def connections(spec: str | None, is_test: bool, only: tuple[str, ...], verbose: bool) -> None:
+    """List the connections that a spec can name, or test them with --test.
+
+    These are the connections of SPEC, those of connections.yaml (or of the file named by EVALFLOWS_CONNECTIONS), and
+    openai, local and auto. Keys are never shown.
+    """
+    with one_line_errors(verbose):
+        own = load_experiment(spec).connections if spec else {}
+        listed = {name: resolve(name, own) for name in only} if only else known(own)
+        if is_test:
+            _test(listed, is_chosen=bool(only))
+        else:
+            console().print(_listed(listed))
+
+
+def _listed(connections: Mapping[str, ConnectionSpec]) -> Table:
+    out = table(*CONNECTION_COLUMNS, headings=2, wrapped=CONNECTION_COLUMNS[3:])
+    for name, connection in connections.items():
+        out.add_row(*map(Text, _cells(name, connection)))
+    return out
+
+
+def _cells(name: str, connection: ConnectionSpec) -> tuple[str, ...]:
+    return (
+        name,
+        address(connection),
+        connection.model or "",
+        key_source(connection),
+        _at_once(connection),
+        _per_minute(connection),
+        _price(connection),
+        connection.answer_form,
+    )
+
+
+def _at_once(connection: ConnectionSpec) -> str:
+    limit = None if isinstance(connection, LocalConnection) else connection.provider_limit
+    return f"{connection.max_in_flight}; in total: {limit}" if limit else str(connection.max_in_flight)
+
+
+def _per_minute(connection: ConnectionSpec) -> str:
+    if isinstance(connection, LocalConnection):
+        return ""
+    limits = ((connection.requests_per_minute, "requests"), (connection.tokens_per_minute, "tokens"))
+    return ", ".join(f"{limit:.12g} {what}" for limit, what in limits if limit is not None)
+
+
+def _price(connection: ConnectionSpec) -> str:
+    """Price of the connection's model. If it names none, the price depends on the model that a spec names."""
+    from evalflows.llm.budget import price_of  # late: loading the price list would slow down other commands
+
+    price = price_of(connection, connection.model or "")
+    if price is None:
+        return "not known" if connection.model else "by the model"
+    return f"{price.usd_per_million_input_tokens:g}, {price.usd_per_million_output_tokens:g}"
+
+
+def _test(connections: Mapping[str, ConnectionSpec], is_chosen: bool) -> None:
+    """Test the connections and print the outcomes. Raise InputError if one fails, or if none could be tested.
+
+    A connection named with --only (`is_chosen`) that cannot be tested counts as failed.
+    """
+    selected = {
+        name: connection
+        for name, connection in connections.items()
+        if is_chosen or not _only_if_named(name, connection)
+    }
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    from evalflows.engine.prepare import try_connections  # Prefect takes seconds to import
+
+    failed, tried = [], 0
+    for trial in try_connections(selected):
+        echo(one_line(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.message}"))
+        tried += trial.outcome != "not_tried"
+        if trial.outcome == "fails" or (is_chosen and trial.outcome == "not_tried"):
+            failed.append(trial.name)
+    if failed:
+        raise InputError(f"connections: {len(failed)} of {len(selected)} did not answer: {', '.join(failed)}")
+    if not tried:
+        raise InputError("connections: none could be tested, wanted a key, or a connection named with --only")
+
+
+_PREFIXES = {"works": "ok, ", "fails": "", "not_tried": "not tried: "}
+
+
+def _only_if_named(name: str, connection: ConnectionSpec) -> bool:
+    """Whether a test could download the local model, or would test the same connection under a second name."""
+    return name == "auto" or (isinstance(connection, LocalConnection) and connection.gguf is None)
+
+
+EVALUATOR_COLUMNS = ("name", "judges_by", "scope", "asks_for", "reference", "returns", "about")
 SCORE = ("metric", "turn", "value", "label", "comment", "status", "error")
 SPENT = ("judge_model", "calls", "calls_cached", "tokens_in", "tokens_out", "cost_usd")
 
@@ -100,10 +208,10 @@ def _list(form: str) -> None:
     from evalflows.cli.described import built_in  # late: loading the evaluators would slow down other commands
 
     if form == "table":
-        columns = [column.replace("_", " ") for column in COLUMNS]
+        columns = [column.replace("_", " ") for column in EVALUATOR_COLUMNS]
         out = table(*columns, headings=1, wrapped=columns[3:])
         for evaluator in built_in():
-            out.add_row(*(Text(cell, lines=True) for cell in _cells(evaluator, ", ", "\n")))
+            out.add_row(*(Text(cell, lines=True) for cell in _evaluator_cells(evaluator, ", ", "\n")))
         console().print(out)
     else:
         _print(built_in(), form)
@@ -116,13 +224,13 @@ def _describe(name: str, settings: Mapping[str, Any], form: str) -> None:
     if form != "table":
         _print([evaluator], form)
         return
-    cells = dict(zip(COLUMNS, _cells(evaluator, ", ", "; "), strict=True))
-    facts = [f"{column.replace('_', ' '):<11}{cells[column]}" for column in COLUMNS[:-1] if cells[column]]
+    cells = dict(zip(EVALUATOR_COLUMNS, _evaluator_cells(evaluator, ", ", "; "), strict=True))
+    facts = [f"{column.replace('_', ' '):<11}{cells[column]}" for column in EVALUATOR_COLUMNS[:-1] if cells[column]]
     defaults = [f"  {setting}: {default}" for setting, default in evaluator.settings.items()]
     echo("\n".join([*facts, "", evaluator.doc, "", "settings:" if defaults else "no settings", *defaults]))
 
 
-def _cells(evaluator: "Described", comma: str, between: str) -> list[str]:
+def _evaluator_cells(evaluator: "Described", comma: str, between: str) -> list[str]:
     asks_for, returns = comma.join(evaluator.asks_for), between.join(evaluator.returns)
     basis, reference = evaluator.judges_by, evaluator.reference
     return [evaluator.name, basis, evaluator.scope, asks_for, reference, returns, evaluator.about]
@@ -130,7 +238,7 @@ def _cells(evaluator: "Described", comma: str, between: str) -> list[str]:
 
 def _print(evaluators: Iterable["Described"], form: str) -> None:
     if form == "csv":
-        print_csv(COLUMNS, [_cells(evaluator, ", ", "; ") for evaluator in evaluators])
+        print_csv(EVALUATOR_COLUMNS, [_evaluator_cells(evaluator, ", ", "; ") for evaluator in evaluators])
     else:
         for evaluator in evaluators:
             echo(json_text(_facts(evaluator)))
@@ -178,12 +286,10 @@ def _try(spec: ExperimentSpec, row: str, form: str, *, keep: bool) -> None:
     kept = None
     results: Sequence[EvaluationResult | ScoreRow]
     if keep:
-        from evalflows.cli.kept_trial import run_trial
-
         kept, results = run_trial(spec, content, f"{source}:{number}")
     else:
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        from evalflows.execution.try_evaluator import try_evaluator  # late: Prefect takes seconds to import
+        from evalflows.engine.try_evaluator import try_evaluator  # late: Prefect takes seconds to import
 
         results = try_evaluator(spec, content, source, number)
     _print_scores(results, form)
@@ -256,3 +362,25 @@ def _spent(result: "EvaluationResult | ScoreRow") -> str:
 
 def _paid(result: "EvaluationResult | ScoreRow") -> str:
     return f" ({_spent(result)})" if _usage(result).calls else ""
+
+
+ANSWER = "outputs"
+"""The field of the row, and of the kept example's metadata, that holds the answer."""
+
+
+def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple[str, list[ScoreRow]]:
+    """Run a spec's one evaluator on a row as an experiment. Return its id and its scores.
+
+    Raise InputError for a row without an answer, and IncompleteError if a model could not be called.
+    """
+    if row.get(ANSWER) is None:
+        raise InputError(f"{where}: no outputs, wanted 'outputs', the answer to judge")
+    kept = {name: value for name, value in row.items() if name != ANSWER}
+    kept["metadata"] = {**(row.get("metadata") or {}), ANSWER: row[ANSWER]}
+    target = RecordedTarget(kind="recorded", name="row", column=ANSWER)
+    changes = {"dataset": DatasetSpec(rows=[kept]), "targets": [target], "tags": [TRIAL]}
+    with stdout_to_stderr(), prepared(False, spec.name) as watch:
+        from evalflows import run
+
+        (identity,) = run(spec.model_copy(update=changes), None, watch)
+    return identity, Store().read("scores", identity)

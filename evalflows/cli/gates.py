@@ -1,16 +1,22 @@
-"""Release gates: run them, explain their decisions, and approve baselines."""
+"""Release gates on the command line: plan a run, run and explain a gate, approve baselines, backtest, and write the
+files of CI systems.
+"""
 
+import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import RenderableType
 from rich.padding import Padding
 
-from evalflows.cli.ci_files import CiFiles, with_ci_files
-from evalflows.cli.documents import FORMAT, print_json, stdout_for
-from evalflows.cli.errors import NOT_ENOUGH_EVIDENCE, one_line_errors
+from evalflows.cli.commands import FORMAT, NOT_ENOUGH_EVIDENCE, json_document, one_line_errors, print_json, stdout_for
+from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, indented_lines, table
+from evalflows.cli.running import find_modules_here
 from evalflows.cli.show import (
     CHANGES,
     DECISION_STYLES,
@@ -25,26 +31,216 @@ from evalflows.cli.show import (
     print_worst,
 )
 from evalflows.cli.stores import store_to_list
-from evalflows.cli.tables import indented_lines, table
-from evalflows.cli.terminal import Console, Text, console, echo, echo_error
+from evalflows.dashboard.links import Links
+from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named, decisions_of, find_decision, with_manifests
-from evalflows.reports.gate_report import GateReport, gate_report
-from evalflows.reports.next_step import after_experiments
-from evalflows.reports.reproduce_decision import explained
+from evalflows.reports.decisions import (
+    Decision,
+    decisions_named,
+    decisions_of,
+    explained,
+    find_decision,
+    with_manifests,
+)
+from evalflows.reports.formats import figure
+from evalflows.reports.junit import junit
+from evalflows.reports.pages_as_text import plain
 from evalflows.reports.results import results_against
-from evalflows.reports.worst_examples import worst_of
-from evalflows.specs.errors import GateFailedError, IncompleteError, InputError
-from evalflows.specs.safe_text import one_line
+from evalflows.reports.sendable import Address, GateReport, after_experiments, gate_page, gate_report, nowhere
+from evalflows.reports.worst import worst_of
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, json_text, one_line
 from evalflows.store.evidence import verify_decision
-from evalflows.store.existing import existing_store
-from evalflows.store.parquet import Store
-from evalflows.store.queries.baselines import approvals
-from evalflows.store.queries.lookup import find_experiments, run_groups
+from evalflows.store.exports import write_whole
+from evalflows.store.layout import Layout
+from evalflows.store.queries.lookup import approvals, find_experiments, keep_report, run_groups
 from evalflows.store.records import to_json
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
 
 if TYPE_CHECKING:
+    from evalflows.analysis.plan import Plan
+    from evalflows.reports.checks import Backtest
     from evalflows.specs.experiment import ExperimentSpec
+
+
+SHOWN = 20
+"""Maximum number of pairs shown in the table."""
+
+
+@click.command()
+@click.argument("spec")
+@click.option("--gate", "name", help="Name of the gate. Default: every gate of the file.")
+@click.option(
+    "--replicates",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Simulated replicates per pair, without a difference and with injected losses; 0: none.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=200, show_default=True, help="Maximum number of pairs, newest first."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the replicates.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: one line per gate."
+)
+@CHANGES
+@VERBOSE_RUN
+def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], verbose: bool, **settings: int) -> None:
+    """Backtest the gates of a SPEC file on all past pairs of experiments.
+
+    Pairs of the same target are included. The result: how often the gates would have blocked a release, their
+    false-alarm rate, and which losses they would have detected. Nothing is run or called, and
+    nothing but the backtest is stored.
+    """
+    from evalflows.specs.experiment import load_experiment
+
+    with one_line_errors(verbose):
+        experiment = load_experiment(spec, changes)
+        for result in _backtests(experiment, name, settings):
+            document = plain(result.as_dict())
+            identity = keep_report(Store(), "backtest", result.gate, document, "\n".join(document["sentences"]))
+            if form == "json":
+                echo(json_text({"backtest_id": identity, **document}))
+            else:
+                print_backtest(console(), document)
+                echo(f"kept: evalflows show {identity}")
+
+
+def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int]) -> "list[Backtest]":
+    from evalflows.api.planning import backtest_gate
+
+    return backtest_gate(spec, name, **settings)
+
+
+def print_backtest(out: Console, backtest: Mapping[str, Any]) -> None:
+    """Print the newest pairs, the number of pairs by conclusion, and a summary in sentences.
+
+    `backtest` is the document of `--format json`.
+    """
+    decisions = backtest["decisions"]
+    out.print(Text(f"gate {backtest['gate']}, backtested on {backtest['experiments']} experiments", style="bold"))
+    if decisions:
+        rows = table("candidate", "baseline", "baseline is", "decision", "because", headings=2, wrapped=("because",))
+        for past in decisions[:SHOWN]:
+            rows.add_row(past["candidate"], past["baseline"], _relation(past), _conclusion(past), past["because"])
+        out.print(rows)
+    if (more := len(decisions) - SHOWN) > 0:
+        counts = Counter("refused" if past["is_refused"] else past["conclusion"] for past in decisions)
+        total = ", ".join(f"{count} {conclusion}" for conclusion, count in counts.most_common())
+        out.print(f"  and {more} more; all {len(decisions)}: {total}")
+    for sentence in backtest["sentences"]:
+        out.print(Text(sentence))
+
+
+def _conclusion(past: Mapping[str, Any]) -> Text:
+    if past["is_refused"]:
+        return Text("refused", style="yellow")
+    return Text(past["conclusion"], style=DECISION_STYLES[past["conclusion"]])
+
+
+def _relation(past: Mapping[str, Any]) -> str:
+    if past["relation"] == "halves":
+        return "its other half"
+    relation = "approved then" if past["relation"] == "baseline" else "earlier"
+    return f"{relation}, same target" if past["is_same_target"] else relation
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The environment variable with which GitHub names the file of a step's summary."""
+
+FROM_ENVIRONMENT = f"${STEP_SUMMARY}"
+"""The value of `--summary` without a file."""
+
+_OPTIONS = (
+    click.option(
+        "--junit", metavar="FILE", help="Also write a JUnit report: a testsuite per gate, a testcase per rule."
+    ),
+    click.option("--json", metavar="FILE", help="Also write the document of --format json."),
+    click.option(
+        "--summary",
+        metavar="FILE",
+        is_flag=False,
+        flag_value=FROM_ENVIRONMENT,
+        help=f"Also append the decisions in Markdown to FILE; without FILE, to the one that {STEP_SUMMARY} names.",
+    ),
+)
+
+
+def with_ci_files(command: Command) -> Command:
+    """Add the options that name the files; the command gets them as `junit`, `json` and `summary`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CiFiles:
+    """Paths of the files; None: not wanted."""
+
+    junit: Path | None
+    json: Path | None
+    summary: Path | None
+
+    @classmethod
+    def of(cls, *, junit: str | None, json: str | None, summary: str | None) -> "CiFiles":
+        """Return the files that options name. Raise InputError if one cannot be written there."""
+        given = summary
+        page = os.environ.get(STEP_SUMMARY) if given == FROM_ENVIRONMENT else given
+        if given == FROM_ENVIRONMENT and not page:
+            raise InputError(f"--summary: got no file, and {STEP_SUMMARY} is not set; wanted --summary FILE")
+        files = cls(junit=_path(junit), json=_path(json), summary=_path(page))
+        for option, path in files._named():
+            _check(option, path)
+        return files
+
+    def write(self, report: GateReport) -> None:
+        """Write the files: each whole or not at all, and the summary at the end of its file.
+
+        Raise InputError if one cannot be written.
+        """
+        if self.junit:
+            write_whole(self.junit, junit(report.decisions, report.incomplete))
+        if self.json:
+            write_whole(self.json, json_document(report.document))
+        if self.summary:
+            _append(self.summary, gate_page(report, _address()))
+
+    def _named(self) -> Iterator[tuple[str, Path]]:
+        for option, path in (("--junit", self.junit), ("--json", self.json), ("--summary", self.summary)):
+            if path is not None:
+                yield option, path
+
+
+def _address() -> Address:
+    """Return the addresses of pages of the dashboard that EVALFLOWS_DASHBOARD_URL names, or that runs here."""
+    url = dashboard_url(Layout.at().root)
+    return nowhere if url is None else Links(url).page
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _check(option: str, path: Path) -> None:
+    """Find before anything is paid what can be found of a file that cannot be written."""
+    if path.is_dir():
+        raise InputError(f"{option}: got {str(path)!r}, which is a folder, wanted a file")
+    if not path.parent.is_dir():
+        raise InputError(f"{option}: got {str(path)!r}, wanted a file in a folder that exists")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{option}: got {str(path)!r}, wanted a folder that can be written")
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
 
 OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 
@@ -100,7 +296,7 @@ def _run_gate(
     failed = None
     with stdout_for(form), prepared(verbose, spec.name) as watch:
         from evalflows import gate as run_flow
-        from evalflows.llm.recorder import calls_made
+        from evalflows.llm.ledger import calls_made
 
         before = calls_made()
         try:
@@ -274,3 +470,121 @@ def ls_baselines(verbose: bool) -> None:
             )
             out.add_row(*cells, "" if row.holds else "replaced")
         console().print(out)
+
+
+@click.command()
+@click.argument("spec")
+@CHANGES
+@click.option("--effect", type=float, help="Difference to detect, such as 0.03.")
+@click.option("--metric", "metrics", multiple=True, help="Plan for this metric only. Repeatable.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
+@FORMAT
+@VERBOSE
+def plan(
+    spec: str,
+    changes: tuple[str, ...],
+    effect: float | None,
+    metrics: tuple[str, ...],
+    power: float,
+    form: str,
+    verbose: bool,
+) -> None:
+    """Estimate what a run of a SPEC file would cost, and how many examples it needs.
+
+    Estimates use the calls and scores in the store. Nothing is called, and nothing but the plan is stored.
+    """
+    from evalflows.specs.experiment import load_experiment
+
+    with one_line_errors(verbose):
+        document = _document(_planned(load_experiment(spec, changes), effect, metrics, power))
+        identity = keep_report(Store(), "plan", document["name"], document, "\n".join(document["sentences"]))
+        if form == "json":
+            print_json({"plan_id": identity, **document})
+            return
+        print_plan(document)
+        echo(f"\nkept: evalflows show {identity}")
+
+
+def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, ...], power: float) -> "Plan":
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    from evalflows.api.planning import plan as make_plan
+
+    find_modules_here()
+    return make_plan(spec, effect, metrics=metrics, power=power)
+
+
+def print_plan(plan: Mapping[str, Any]) -> None:
+    """Print the calls, the sample sizes, and a summary in sentences; `plan` is the document of `--format json`."""
+    out = console()
+    if plan["calls"]:
+        out.print(_calls(plan["calls"]))
+        out.print()
+    if any(metric["sample_sizes"] for metric in plan["metrics"]):
+        out.print(_sizes(plan))
+        out.print()
+    for sentence, is_detail in zip(plan["sentences"], plan["is_detail"], strict=True):
+        out.print(Text(sentence, style="" if is_detail else "bold"))
+
+
+def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:
+    from evalflows.analysis.plan import count, money  # late: it loads the judges
+
+    columns = ("calls of", "model", "calls", "in ledger", "tokens in", "out", "USD", "tokens from")
+    out = _right(table(*columns, headings=2, wrapped=("tokens from",)), 2, 7)
+    for call in calls:
+        size = call["size"]
+        tokens = [_whole(size["tokens_in"]), _whole(size["tokens_out"])]
+        number = ("≤ " if call["at_most"] and call["calls"] else "") + count(call["calls"])
+        cells = [call["caller"], call["model"] or "", number, _some(call["in_ledger"]), *tokens, money(call["usd"])]
+        out.add_row(*cells, "; ".join(text for text in (size["basis"], call["note"]) if text))
+    return out
+
+
+def _sizes(plan: Mapping[str, Any]) -> Table:
+    from evalflows.analysis.plan import count, money
+
+    columns = ("metric", "to detect", "repetitions", "examples", "clusters", "calls", "USD", "")
+    clustered = plan["design"]["n_clusters"] is not None
+    out = _right(
+        table(*(name for name in columns if clustered or name != "clusters"), headings=2), 2, 7 if clustered else 6
+    )
+    for metric in plan["metrics"]:
+        for sizes in metric["sample_sizes"]:
+            effect, designs = sizes["effect"], sizes["designs"]
+            what = f"{_PURPOSES[effect['purpose']]}{figure(effect['declared'], metric['metric'])}"
+            for design in designs:
+                clusters = [_some(design["clusters"])] if clustered else []
+                numbers = [str(design["repetitions"]), count(design["examples"]), *clusters]
+                best = "cheapest" if design["is_cheapest"] and len(designs) > 1 else ""
+                out.add_row(metric["metric"], what, *numbers, count(design["calls"]), money(design["usd"]), best)
+    return out
+
+
+_PURPOSES = {"difference": "", "non_inferiority": "non-inferiority ", "superiority": "superiority "}
+
+
+def _right(table: Table, first: int, last: int) -> Table:
+    """Right-align the columns from `first` up to `last`."""
+    for column in table.columns[first:last]:
+        column.justify = "right"
+    return table
+
+
+def _whole(tokens: float | None) -> str:
+    return "-" if tokens is None else f"{tokens:,.0f}"
+
+
+def _some(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _document(plan: "Plan") -> dict[str, Any]:
+    """All figures as values of JSON; of the spec only its name."""
+    from evalflows.analysis.plan import Detail, sentences_of
+
+    sentences = sentences_of(plan)
+    content: dict[str, Any] = {"name": plan.spec.name, **asdict(plan), "sentences": sentences}
+    content["is_detail"] = [isinstance(sentence, Detail) for sentence in sentences]
+    del content["spec"]
+    content["calls"] = [{**asdict(call), "usd": call.usd} for call in plan.calls]
+    return plain(content)  # type: ignore[no-any-return]

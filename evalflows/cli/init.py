@@ -1,8 +1,16 @@
-"""Write the start of a repository's evaluations, all of it or nothing, without changing files that exist."""
+"""Start the evaluations of a repository, all of it or nothing, without changing files that exist.
+
+Does not load Prefect.
+"""
 
 from contextlib import ExitStack
 from pathlib import Path
 
+import click
+
+from evalflows.cli.commands import one_line_errors
+from evalflows.cli.output import echo
+from evalflows.cli.show import VERBOSE
 from evalflows.specs.errors import InputError
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -68,3 +76,24 @@ def _ignore_store(path: Path, undo: ExitStack) -> str:
     with path.open("ab", buffering=0) as file:
         file.write((b"" if content.endswith(b"\n") or not content else b"\n") + STORE + b"\n")
     return f"added  {STORE.decode()} to {path}"
+
+
+NEXT = """
+Next, without a key or a network:
+  evalflows gate evals/experiment.yaml  # may the candidate be released?
+  python -m pytest evals/test_evals.py  # the same as tests; needs pytest
+Then replace the functions in evals/target.py by calls of your application."""
+
+
+@click.command()
+@VERBOSE
+def init(verbose: bool) -> None:
+    """Start the evaluations of the repository in the current folder: write a small example that runs as it is.
+
+    An experiment with a gate, its questions, targets, an evaluator and a pytest test in evals/; prefect.yaml with
+    deployments; a GitHub workflow that decides the gate. Files that exist are kept.
+    """
+    with one_line_errors(verbose):
+        for line in scaffold():
+            echo(line)
+        echo(NEXT)

@@ -5,19 +5,17 @@ from pathlib import Path
 
 import click
 
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli.commands import one_line_errors
+from evalflows.cli.output import Text, console, echo, print_csv, table
 from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.stores import store_to_list
-from evalflows.cli.tables import table
-from evalflows.cli.terminal import Text, console, echo, print_csv
-from evalflows.reports.figures import figure
-from evalflows.reports.judge import JudgeReport, judge_reports
-from evalflows.specs.errors import InputError
-from evalflows.specs.safe_text import one_line, write_csv
-from evalflows.store.existing import existing_store
-from evalflows.store.ingest.labels import import_labels
-from evalflows.store.parquet import Store
-from evalflows.store.queries.human_labels import listed_batches
+from evalflows.reports.formats import figure
+from evalflows.reports.judges import JudgeReport, judge_reports
+from evalflows.specs.errors import InputError, one_line, write_csv
+from evalflows.store.labels import import_labels
+from evalflows.store.queries.labels import listed_batches
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
 
 PEOPLE = click.option(
     "--people", "--as", "people", metavar="METRIC", help="Name of the human-label metric, if different."
@@ -81,7 +79,7 @@ def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -
     with one_line_errors(verbose):
         existing_store()
         with prepared(verbose, experiment):
-            from evalflows.flows.api.flow_settings import flow_settings
+            from evalflows.api.calling import flow_settings
             from evalflows.flows.validate_judge import compare_with_people
 
             with flow_settings():
@@ -103,7 +101,7 @@ def next_(experiment: str, metric: str, people: str | None, n: int, out: str | N
     Half are a random sample, which all estimates are based on; half are those the judge of METRIC is least sure of.
     """
     with one_line_errors(verbose):
-        from evalflows.analysis.human_labels.label_next import next_to_label
+        from evalflows.analysis.labels import next_to_label
 
         existing_store()
         selection = next_to_label(experiment, metric, people or metric, n)
@@ -133,7 +131,7 @@ def judges(verbose: bool) -> None:
     What several people said of an item counts once, by majority.
     """
     with one_line_errors(verbose):
-        from evalflows.analysis.human_labels.standings import judge_standings
+        from evalflows.analysis.labels import judge_standings
 
         with store_to_list() as store:
             standings = judge_standings(store)

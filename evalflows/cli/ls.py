@@ -6,20 +6,16 @@ from datetime import datetime
 import click
 from rich.padding import Padding
 
-from evalflows.cli.documents import FORMAT, print_json
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli.commands import FORMAT, one_line_errors, print_json
+from evalflows.cli.output import GAP, Table, Text, console, echo, echo_error, table
 from evalflows.cli.show import DECISION_STYLES, VERBOSE
-from evalflows.cli.tables import GAP, Table, table
-from evalflows.cli.terminal import Text, console, echo, echo_error
-from evalflows.reports.comparison import comparison_overviews
-from evalflows.reports.comparison_rows import Overview
+from evalflows.reports.comparison import Overview, comparison_overviews
 from evalflows.reports.decisions import conclusions_on
-from evalflows.reports.document import listed
-from evalflows.reports.experiments_report import ExperimentOverview, overviews
-from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import is_store, no_experiments, no_store
+from evalflows.reports.pages_as_text import ExperimentOverview, listed, overviews
+from evalflows.specs.errors import one_line
 from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
+from evalflows.store.sql import is_store, no_experiments, no_store
+from evalflows.store.store import Store
 
 Gates = Mapping[str, Mapping[str, str]]
 """The newest conclusion of each gate on an experiment: by experiment, then by gate."""

@@ -1,33 +1,311 @@
-"""Production traces: add files of them, list them, and show one. No command here loads Prefect."""
+"""Production on the command line: traces, their evaluations, windows of metrics, and incidents.
 
+Listing and showing loads no Prefect.
+"""
+
+import getpass
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from pydantic import ValidationError
 
-from evalflows.cli.documents import FORMAT, print_json
-from evalflows.cli.errors import BAD_INPUT, INCOMPLETE, one_line_errors
-from evalflows.cli.show import VERBOSE
+from evalflows.analysis.monitoring import WindowFigures, acknowledge, window_figures
+from evalflows.cli.commands import BAD_INPUT, FORMAT, INCOMPLETE, moment, one_line_errors, print_json
+from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
+from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_next
 from evalflows.cli.stores import store_to_list
-from evalflows.cli.tables import table
-from evalflows.cli.terminal import Text, console, echo, echo_error
-from evalflows.specs.errors import InputError, first_problem
-from evalflows.specs.safe_text import json_text, one_line
-from evalflows.specs.trace_columns import TraceColumns
-from evalflows.store.existing import existing_store
-from evalflows.store.parquet import Store
-from evalflows.store.queries.listed_traces import (
+from evalflows.reports.formats import estimate, figure
+from evalflows.specs.errors import InputError, first_problem, json_text, one_line
+from evalflows.specs.traces import ALL, DIMENSIONS, TraceColumns
+from evalflows.store.queries.traces import (
     ListedTrace,
+    Verdict,
+    batch_row,
     listed_traces,
     observations_of_trace,
     verdicts_of_trace,
 )
+from evalflows.store.queries.windows import Incident, events_of, find_incident, incidents
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
+from evalflows.store.trace_records import AlertRow, WatermarkRow
+from evalflows.telemetry.views import ObservationView, TraceView, in_depth
 
 if TYPE_CHECKING:
-    from evalflows.telemetry.exports.adding import Added
+    from evalflows.telemetry.exports import Added
+
+
+STYLES = {"open": "bold red", "acknowledged": "yellow", "recovered": "green"}
+NONE = "no incidents: the watch rules of trace evaluations have found nothing"
+
+
+@click.group()
+def alerts() -> None:
+    """List, show and acknowledge the incidents that watch rules found in production."""
+
+
+@alerts.command("ls")
+@click.option("--name", help="Only those of this trace evaluation.")
+@click.option("--all", "with_ended", is_flag=True, help="Also those that have recovered or were closed.")
+@FORMAT
+@VERBOSE
+def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) -> None:
+    """List the incidents that are not over, the last ones first."""
+    with one_line_errors(verbose):
+        with store_to_list() as store:
+            found = incidents(store, name)
+        shown = [incident for incident in found if with_ended or not incident.is_over]
+        if form == "json":
+            print_json({"incidents": [_document(incident) for incident in shown]})
+        elif shown:
+            console().print(_listed(shown))
+        else:
+            over = len(found)
+            echo(f"no incident is open; {over} are over: evalflows alerts ls --all" if over else NONE)
+
+
+@alerts.command("show")
+@click.argument("incident")
+@FORMAT
+@VERBOSE
+def show_alert(incident: str, form: str, verbose: bool) -> None:
+    """Show an INCIDENT and its events, given by id or id prefix."""
+    with one_line_errors(verbose):
+        store = existing_store()
+        found = find_incident(store, incident)
+        events = events_of(store, found.incident_id)
+        if form == "json":
+            print_json(_document(found) | {"events": [_event(event) for event in events]})
+            return
+        out = console()
+        out.print(Text(f"{found.incident_id}  ").append(found.state, STYLES.get(found.state, "")))
+        out.print(Text(f"{found.name}, rule {found.rule!r}"))
+        for event in events:
+            out.print(Text(f"{event.recorded_at:%Y-%m-%d %H:%M}  {event.event}: {event.text}"))
+        if found.state == "open":
+            print_next(out, f"evalflows alerts ack {found.incident_id}")
+
+
+@alerts.command("ack")
+@click.argument("incident")
+@click.option("--by", help="Who acknowledges it. Default: the current user.")
+@click.option("--note", help="What is known, or done.")
+@click.option("--close", is_flag=True, help="End the incident: its level is the new normal, and may fall again.")
+@VERBOSE
+def ack(incident: str, by: str | None, note: str | None, close: bool, verbose: bool) -> None:
+    """Acknowledge an INCIDENT: until it is over, no alarm of the same metric and slice is sent.
+
+    Its recovery is. Alarms that are not sent are listed all the same.
+    """
+    with one_line_errors(verbose):
+        store = existing_store()
+        found = find_incident(store, incident)
+        row = acknowledge(store, found, by=by or getpass.getuser(), note=note, close=close)
+        echo(one_line(f"{found.incident_id}: {row.text}"))
+
+
+@alerts.command("automate")
+@click.option("--webhook", metavar="URL", help="Post each alert to this URL, as JSON.")
+@click.option("--deployment", metavar="FLOW/NAME", help="Run this deployment, with the alert as its parameter `alert`.")
+@click.option("--name", help="Only alerts of this trace evaluation.")
+@VERBOSE_RUN
+def automate(webhook: str | None, deployment: str | None, name: str | None, verbose: bool) -> None:
+    """Create or replace the automation in Prefect that reacts to alerts.
+
+    It is created on the local server, or on the API at PREFECT_API_URL. The URL is stored there as a Webhook block.
+    """
+    if (webhook is None) == (deployment is None):
+        raise click.UsageError("wanted one of --webhook and --deployment")
+    with one_line_errors(verbose):
+        from evalflows.flows.alert_automation import automate_deployment, automate_webhook
+        from evalflows.flows.deployments import api_url, client_of
+        from evalflows.prefect_server import local_server
+
+        with client_of(api_url() or local_server().api) as client:
+            if webhook is not None:
+                made = automate_webhook(client, webhook, evaluation=name)
+            else:
+                made = automate_deployment(client, str(deployment), evaluation=name)
+        echo(one_line(f"automation {made!r} reacts to alerts"))
+
+
+def _listed(found: list[Incident]) -> Table:
+    out = table("incident", "state", "evaluation", "alarm", headings=3, wrapped=("alarm",))
+    for one in found:
+        out.add_row(one.incident_id, Text(one.state, STYLES.get(one.state, "")), one.name, one.text)
+    return out
+
+
+def _document(incident: Incident) -> dict[str, Any]:
+    return _plain(asdict(incident))
+
+
+def _event(event: AlertRow) -> dict[str, Any]:
+    return _plain(asdict(event))
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()}
+
+
+@click.command("evaluate-traces")
+@click.argument("spec")
+@click.option("--from", "since", help="Backfill: items that began since then, such as 2026-11-01 or 2026-11-01T08:00.")
+@click.option("--to", "until", help="Backfill: only items that began until then.")
+@click.option("--backfill", is_flag=True, help="Judge all items, new or not, newest first.")
+@click.option("--resume", help="Judge the rest of this batch, which stopped at max_items or its budget.")
+@CHANGES
+@VERBOSE_RUN
+def evaluate_traces(
+    spec: str,
+    since: str | None,
+    until: str | None,
+    backfill: bool,
+    resume: str | None,
+    changes: tuple[str, ...],
+    verbose: bool,
+) -> None:
+    """Judge the production traces that are new since the last start, as a SPEC file (YAML) describes.
+
+    An item is judged once by each version of an evaluator: a changed evaluator judges old items only in a backfill.
+    """
+    with one_line_errors(verbose):
+        from evalflows.cli.running import prepared
+        from evalflows.specs.traces import load_trace_evaluation
+
+        loaded = load_trace_evaluation(spec, changes)
+        bounds = {"backfill_from": moment("--from", since), "backfill_to": moment("--to", until)}
+        with prepared(verbose, loaded.name) as watch:
+            from evalflows import evaluate_traces as run_flow
+
+            batch = run_flow(loaded, **bounds, newest_first=backfill, resume=resume, watch=watch)
+        store = Store()
+        row = batch_row(store, batch)
+        show_batch(row)
+        show_changes(row, incidents(store, row.name))
+
+
+def show_batch(row: WatermarkRow) -> None:
+    """Print what a batch judged."""
+    out = console()
+    new = "new items" if row.kind == "schedule" else "items"
+    out.print(Text(f"{row.name} ({row.batch_id}): {row.items_fetched} {new}, {row.scores_created} scores"))
+    if row.composite_scores_created:
+        out.print(Text(f"{row.composite_scores_created} composite scores"))
+    if row.items_failed:
+        out.print(Text(f"{row.items_failed} items could not be judged by any evaluator: "), end="")
+        out.print(Text("evalflows sql \"select error, count(*) from trace_scores where status = 'failed' group by 1\""))
+    if row.until_id is not None:
+        following = "the next start" if row.kind == "schedule" else f"--resume {row.batch_id}"
+        out.print(Text(f"stopped before the last item; {following} judges the rest"))
+
+
+def show_changes(row: WatermarkRow, known: Sequence[Incident]) -> None:
+    """Print the incidents that began or ended with a batch, and the next command."""
+    began = [one for one in known if one.alarmed_at >= row.started_at and not one.is_over]
+    for incident in began:
+        echo(one_line(f"alarm: {incident.text}"))
+    for incident in known:
+        if incident.alarmed_at < row.started_at and incident.ended_at and incident.ended_at >= row.started_at:
+            echo(one_line(f"ended: {incident.ended}"))
+    if began:
+        echo("next: evalflows alerts ls")
+    elif row.scores_created:
+        echo(one_line(f"next: evalflows windows {quote(row.name)}"))
+
+
+STEP = "  "
+LEAST = 20
+"""Columns that a text has at least, however deep in the tree it stands."""
+
+
+def print_trace(out: Console, trace: TraceView, verdicts: Sequence[Verdict]) -> None:
+    """Print a trace, each text on one line of the console's width."""
+    _print(out, "", f"{trace.name}  {_figures(trace)}", style="bold red" if trace.status == "error" else "bold")
+    _print(out, STEP, f"{trace.id}  {trace.started_at:%Y-%m-%d %H:%M:%S} UTC")
+    if fields := _fields(trace):
+        _print(out, STEP, fields)
+    for name in ("input", "output"):
+        _print_content(out, STEP, name, getattr(trace, name))
+    by_subject: defaultdict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        by_subject[verdict.subject_id].append(verdict)
+    _print_verdicts(out, STEP, by_subject[trace.id])
+    out.print()
+    for depth, observation in in_depth(trace.observations):
+        _print_observation(out, STEP * depth, observation, by_subject[f"{trace.id}/{observation.id}"])
+
+
+def _print_observation(out: Console, indent: str, view: ObservationView, verdicts: Sequence[Verdict]) -> None:
+    style = "red" if view.status == "error" else ""
+    model = f" {view.model}" if view.model else ""
+    _print(out, indent, f"{view.type} {view.name}{model}  {_figures(view)}", style=style)
+    if view.status == "error" and view.status_message:
+        _print_content(out, indent + STEP, "error", view.status_message)
+    for name in ("input", "output"):
+        _print_content(out, indent + STEP, name, getattr(view, name))
+    _print_verdicts(out, indent + STEP, verdicts)
+
+
+def _figures(view: TraceView | ObservationView) -> str:
+    latency = None if view.latency_s is None else f"{view.latency_s:.2f} s"
+    has_tokens = view.tokens_in is not None or view.tokens_out is not None
+    tokens = f"tokens {_number(view.tokens_in)}+{_number(view.tokens_out)}" if has_tokens else None
+    cost = None if view.cost_usd is None else f"{view.cost_usd:.4g} USD"
+    return "  ".join(part for part in (latency, tokens, cost) if part)
+
+
+def _number(count: int | None) -> str:
+    return "?" if count is None else str(count)
+
+
+def _fields(trace: TraceView) -> str:
+    names = ("session_id", "user_id", "version", "environment", "service")
+    shown = [f"{name.removesuffix('_id')} {value}" for name in names if (value := getattr(trace, name)) is not None]
+    return "  ".join([*shown, *([f"tags {', '.join(trace.tags)}"] if trace.tags else [])])
+
+
+def _print_verdicts(out: Console, indent: str, verdicts: Sequence[Verdict]) -> None:
+    for verdict in verdicts:
+        value = " ".join(str(part) for part in (_value(verdict.value), verdict.label) if part is not None)
+        said = value or (verdict.problem if verdict.problem else "no value")
+        giver = f" by {verdict.given_by}" if verdict.given_by else ""
+        comment = f": {verdict.comment}" if verdict.comment else ""
+        kind = "label" if verdict.by_person else "score"
+        _print(out, indent, f"{kind} {verdict.metric} {said}{giver}{comment}", style="cyan")
+
+
+def _value(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _print_content(out: Console, indent: str, name: str, value: Any) -> None:
+    if value is not None:
+        _print(out, indent, f"{name + ':':<8}{_content(value)}")
+
+
+def _content(value: Any) -> str:
+    """Return a value as text; of messages, the last one."""
+    if isinstance(value, dict) and value.keys() == {"messages"} and value["messages"]:
+        value = value["messages"][-1]
+        if isinstance(value, dict) and isinstance(value.get("content"), str) and not value.get("tool_calls"):
+            value = value["content"]
+    return value if isinstance(value, str) else json_text(value, default=str)
+
+
+def _print(out: Console, indent: str, text: str, style: str = "") -> None:
+    """Print a text on one line, cut to the width."""
+    deep = indent[: max(0, out.width - LEAST)]
+    line = Text(one_line(text), style)
+    line.truncate(max(1, out.width - len(deep)), overflow="ellipsis")
+    out.print(Text(deep) + line, soft_wrap=True)
+
 
 NONE_YET = "no traces yet: `evalflows traces add FILE` adds some"
 
@@ -60,7 +338,7 @@ def add(files: tuple[str, ...], form: str, columns: str | None, verbose: bool) -
     What is known already is not added again. What cannot be read is named in one line, and the rest is added.
     """
     with one_line_errors(verbose):
-        from evalflows.telemetry.exports.adding import add_traces
+        from evalflows.telemetry.exports import add_traces
 
         mapped = _columns(columns, form)
         store, code = Store(), 0
@@ -89,7 +367,9 @@ def add(files: tuple[str, ...], form: str, columns: str | None, verbose: bool) -
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the newest first.")
 @FORMAT
 @VERBOSE
-def list_(where: str | None, only: str | None, since: datetime | None, limit: int, form: str, verbose: bool) -> None:
+def list_traces(
+    where: str | None, only: str | None, since: datetime | None, limit: int, form: str, verbose: bool
+) -> None:
     """List traces, newest first."""
     with one_line_errors(verbose):
         if where is not None and only is not None:
@@ -98,11 +378,11 @@ def list_(where: str | None, only: str | None, since: datetime | None, limit: in
         with store_to_list() as store:
             found = listed_traces(store, wanted, since.replace(tzinfo=UTC) if since else None, limit)
         if form == "json":
-            print_json([_document(trace) for trace in found])
+            print_json([_trace_document(trace) for trace in found])
         elif not found:
             echo("no such traces" if wanted or since else NONE_YET)
         else:
-            console().print(_listed(found))
+            console().print(_listed_trace(found))
 
 
 @traces.command()
@@ -112,8 +392,7 @@ def list_(where: str | None, only: str | None, since: datetime | None, limit: in
 def show(reference: str, form: str, verbose: bool) -> None:
     """Show a trace: its observations as a tree, with scores and labels. ID may be the beginning of an id."""
     with one_line_errors(verbose):
-        from evalflows.cli.trace_tree import print_trace
-        from evalflows.telemetry.reading import trace_view
+        from evalflows.telemetry.views import trace_view
 
         store = existing_store()
         trace = trace_view(observations_of_trace(store, reference))
@@ -160,11 +439,11 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _document(trace: ListedTrace) -> dict[str, object]:
+def _trace_document(trace: ListedTrace) -> dict[str, object]:
     return asdict(trace) | {"started_at": trace.started_at.isoformat()}
 
 
-def _listed(found: list[ListedTrace]) -> object:
+def _listed_trace(found: list[ListedTrace]) -> object:
     out = table("trace", "started (UTC)", "name", "latency", "tokens", "spans", "session", "tags", headings=2)
     for trace in found:
         latency = "" if trace.latency_s is None else f"{trace.latency_s:.2f} s"
@@ -183,3 +462,64 @@ def _listed(found: list[ListedTrace]) -> object:
 
 def _n(count: int | None) -> str:
     return "?" if count is None else str(count)
+
+
+DAYS = {"day": 28, "hour": 2}
+"""Days that are shown unless --days says otherwise."""
+
+
+@click.command()
+@click.argument("evaluation")
+@click.option("--window", type=click.Choice(["hour", "day"]), default="day", help="Length of the windows, in UTC.")
+@click.option(
+    "--slice",
+    "dimensions",
+    type=click.Choice(DIMENSIONS),
+    multiple=True,
+    help="Also one row for each value of this. Repeatable.",
+)
+@click.option("--metric", "metrics", multiple=True, help="Only this metric. Repeatable.")
+@click.option("--days", type=click.IntRange(1), help="How many days, up to the last judged. Default: 28; of hours, 2.")
+@FORMAT
+@VERBOSE
+def windows(
+    evaluation: str,
+    window: Literal["hour", "day"],
+    dimensions: tuple[str, ...],
+    metrics: tuple[str, ...],
+    days: int | None,
+    form: str,
+    verbose: bool,
+) -> None:
+    """Show the metrics of a trace EVALUATION by hour or day, and by slice.
+
+    What was judged late is included, so a window can differ from what a watch rule looked at.
+    """
+    with one_line_errors(verbose):
+        found = window_figures(
+            existing_store(), evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
+        )
+        if form == "json":
+            print_json(
+                {"evaluation": evaluation, "window": window, "windows": [_window_document(one) for one in found]}
+            )
+        elif found:
+            console().print(_listed_window(found, window))
+        else:
+            echo(one_line(f"no windows of {evaluation!r} with such a metric"))
+
+
+def _listed_window(found: list[WindowFigures], window: str) -> Table:
+    out = table("metric", "slice", "window (UTC)", "n", "mean", "failed", "p50/p95 s", "cost USD", headings=2)
+    for one in found:
+        mean = " ".join(filter(None, estimate(one.mean, one.ci_low, one.ci_high, one.metric)))
+        when = f"{one.window_start:%Y-%m-%d}" if window == "day" else f"{one.window_start:%Y-%m-%d %H:%M}"
+        failed = "" if one.failure_share is None else f"{one.failure_share:.1%}"
+        latency = "" if one.latency_p50_s is None else f"{one.latency_p50_s:.2f}/{one.latency_p95_s:.2f}"
+        cost = "" if one.cost_usd is None else figure(one.cost_usd, "cost", digits=4)
+        out.add_row(one.metric, "" if one.slice == ALL else one.slice, when, str(one.n), mean, failed, latency, cost)
+    return out
+
+
+def _window_document(one: WindowFigures) -> dict[str, object]:
+    return asdict(one) | {"window_start": one.window_start.isoformat()}

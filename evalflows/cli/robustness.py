@@ -2,12 +2,11 @@
 
 import click
 
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli.commands import one_line_errors
+from evalflows.cli.output import Table, Text, console, table
 from evalflows.cli.show import VERBOSE_RUN
-from evalflows.cli.tables import Table, table
-from evalflows.cli.terminal import Text, console
-from evalflows.reports.robustness import ParetoReport, RobustnessReport, WeightsReport
-from evalflows.store.existing import existing_store
+from evalflows.reports.checks import ParetoReport, RobustnessReport, WeightsReport
+from evalflows.store.sql import existing_store
 
 
 def _listed(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str]:
@@ -32,7 +31,7 @@ def robustness(experiment: str, composites: tuple[str, ...], change: float, over
     with one_line_errors(verbose):
         existing_store()
         with prepared(verbose, experiment):
-            from evalflows.flows.api.composites import robustness as check_robustness
+            from evalflows.api.planning import robustness as check_robustness
 
             report = check_robustness(experiment, composites=composites, change=change, over=over)
         print_robustness(report)

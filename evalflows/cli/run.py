@@ -1,16 +1,16 @@
-"""Run, resume and show experiments."""
+"""Run, resume, show, check and report experiments. What only reads does not load Prefect."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from evalflows.cli.backtest import print_backtest
-from evalflows.cli.comparison import print_comparison, run_comparison, show_comparison
-from evalflows.cli.documents import FORMAT, print_json, stdout_for
-from evalflows.cli.errors import one_line_errors
-from evalflows.cli.gate import print_decisions
-from evalflows.cli.plan import print_plan
+from evalflows.cli.commands import FORMAT, INCOMPLETE, json_document, one_line_errors, print_json, stdout_for
+from evalflows.cli.compare import print_comparison, run_comparison, show_comparison
+from evalflows.cli.gates import print_backtest, print_decisions, print_plan
+from evalflows.cli.output import Text, console, echo, echo_error, shortened
 from evalflows.cli.running import prepared
 from evalflows.cli.show import (
     CHANGES,
@@ -25,32 +25,100 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
 )
-from evalflows.cli.terminal import Text, console, echo, echo_error
+from evalflows.data_checks.process import (
+    PageRequest,
+    batch_of_results,
+    check_results,
+    finished,
+    pages_of,
+    snapshot_checks,
+)
+from evalflows.reports.checks import CheckedExperiment
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
-from evalflows.reports.document import document, worst_document
-from evalflows.reports.experiments_report import experiments_report
-from evalflows.reports.next_step import after_experiments
+from evalflows.reports.pages_as_text import document, experiments_report, worst_document
 from evalflows.reports.results import results_of
-from evalflows.reports.worst_examples import all_worst
-from evalflows.specs.errors import IncompleteError
-from evalflows.specs.safe_text import one_line
-from evalflows.store.existing import existing_store
-from evalflows.store.parquet import Store
+from evalflows.reports.sendable import Reported, after_experiments, reported
+from evalflows.reports.worst import all_worst
+from evalflows.specs.errors import IncompleteError, InputError, one_line
+from evalflows.store.exports import write_whole
 from evalflows.store.queries.earlier_runs import earlier_runs
-from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.lookup import (
     comparison_beside,
     find_comparison,
     find_experiments,
+    find_report,
     is_comparison,
+    is_report,
+    newest_finished,
     runs_named,
 )
+from evalflows.store.records import ExperimentRow
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
 
 if TYPE_CHECKING:
-    from evalflows.reports.previous_run import PreviousRun
+    from evalflows.reports.experiments import PreviousRun
     from evalflows.specs.experiment import ExperimentSpec
+
+
+@click.command()
+@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.option("--docs", metavar="FOLDER", help="Write Data Docs too: a page per experiment and per snapshot.")
+@FORMAT
+@VERBOSE
+def check(experiments: tuple[str, ...], docs: str | None, form: str, verbose: bool) -> None:
+    """Check the outputs and scores of finished EXPERIMENTS with Great Expectations; by default, of the newest run.
+
+    Each planned run has its output and its scores, each score its run, and values are in range. A line names what does
+    not hold, with rows for which it does not. Exit code 0: no error, at most warnings; 4: an error.
+    """
+    with one_line_errors(verbose):
+        store = existing_store()
+        rows = _rows(store, experiments)
+        checked = _checked(store, rows)
+        if form == "json":
+            print_json({"experiments": [one.document() for one in checked]})
+        for one in checked if form == "table" else ():
+            for line in [one.summary, *one.lines()]:
+                echo(shortened(one_line(line)))
+        if docs is not None:
+            for path in _write_docs(store, rows, Path(docs)):
+                echo(one_line(f"wrote {path}"), err=form == "json")
+        if any(one.errors for one in checked):
+            sys.exit(INCOMPLETE)
+
+
+def _rows(store: Store, references: Sequence[str]) -> list[ExperimentRow]:
+    found = [identity for reference in references for identity in find_experiments(store, reference)]
+    return [finished(store, identity) for identity in dict.fromkeys(found or newest_finished(store))]
+
+
+def _checked(store: Store, rows: Sequence[ExperimentRow]) -> list[CheckedExperiment]:
+    checks = check_results(store, rows)
+    return [
+        CheckedExperiment(experiment_id=row.experiment_id, name=row.name, checks=checks[row.experiment_id])
+        for row in rows
+    ]
+
+
+def _write_docs(store: Store, rows: Sequence[ExperimentRow], folder: Path) -> list[Path]:
+    """Write a page per experiment and per snapshot. Raise InputError if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made a folder: {error.strerror or error}") from error
+    titles: dict[str, str] = {}
+    files: dict[str, Path] = {}
+    for row in rows:
+        of_results, of_snapshot = batch_of_results(row), snapshot_checks(store, row.snapshot_id)
+        titles[of_results] = f"{row.name} ({row.experiment_id})"
+        titles[of_snapshot] = f"dataset {row.dataset_name or row.snapshot_id}"
+        files |= {of_results: folder / f"{row.experiment_id}.html", of_snapshot: folder / f"{row.snapshot_id}.html"}
+    for batch, page in pages_of(PageRequest(root=store.layout.root, titles=titles)).items():
+        write_whole(files[batch], page)
+    return [*files.values()]
 
 
 @click.command()
@@ -94,7 +162,7 @@ def resume(experiment: str, changes: tuple[str, ...], wide: bool, verbose: bool)
 
 
 def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], verbose: bool, *, wide: bool) -> None:
-    from evalflows.specs.spec_file import change_spec
+    from evalflows.specs.files import change_spec
     from evalflows.store.row_specs import comparison_spec
 
     (row,) = store.read("comparison_sets", find_comparison(store, reference))
@@ -114,7 +182,7 @@ def _run(
     incomplete = None
     with stdout_for(form), prepared(verbose, spec.name) as watch:
         from evalflows import run as run_flow
-        from evalflows.llm.recorder import calls_made
+        from evalflows.llm.ledger import calls_made
 
         before = calls_made()
         try:
@@ -197,7 +265,7 @@ def _previous(store: Store, experiments: Sequence[str]) -> "list[PreviousRun]":
     earlier = earlier_runs(store, experiments)
     if not earlier:
         return []
-    from evalflows.analysis.differences.previous_runs import previous_runs
+    from evalflows.analysis.diff import previous_runs
 
     return [*previous_runs(store, [(one, earlier[one]) for one in experiments if one in earlier])]
 
@@ -243,3 +311,57 @@ def _print_results(
         print_comparison(comparison, wide=wide)
     print_worst(out, report.worst)
     print_next(out, command)
+
+
+Form = Literal["html", "md", "json", "junit"]
+
+FORMS: Mapping[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".xml": "junit"}
+"""The format of a file, by the end of its name."""
+
+STDOUT = "-"
+
+
+@click.command()
+@click.argument("reference", metavar="EXPERIMENT|DECISION|COMPARISON")
+@click.option("-o", "--output", metavar="FILE", help="Output file; it is replaced. -: standard output.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(get_args(Form)),
+    help="Default: by the end of FILE's name, else html. junit needs decisions.",
+)
+@VERBOSE
+def report(reference: str, output: str | None, form: Form | None, verbose: bool) -> None:
+    """Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.
+
+    It is given by id, id prefix or name; a gate's name means its newest decision. The HTML file holds the dashboard's
+    pages with their tables and plots, and needs no other file and no network.
+    """
+    with one_line_errors(verbose):
+        ending = Path(output or "").suffix.lower()
+        if form is None and ending and ending not in FORMS:
+            raise InputError(
+                f"report: got a file that ends in {ending!r}, wanted one of {', '.join(FORMS)}, or --format"
+            )
+        chosen = form or FORMS.get(ending, "html")
+        if output is None and chosen == "html":
+            raise InputError("report: got no file, wanted -o FILE.html, or --format md, json or junit")
+        text = WRITERS[chosen](reported(existing_store(), reference))
+        if output is None or output == STDOUT:
+            echo(text, nl=False)
+        else:
+            write_whole(Path(output), text)
+
+
+def _html(what: Reported) -> str:
+    from evalflows.dashboard.report_file import report_on  # late: the other formats need no templates
+
+    return report_on(what)
+
+
+WRITERS: Mapping[Form, Callable[[Reported], str]] = {
+    "html": _html,
+    "md": lambda what: what.markdown,
+    "json": lambda what: json_document(what.document),
+    "junit": lambda what: what.junit,
+}

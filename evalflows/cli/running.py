@@ -8,10 +8,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
-from evalflows.cli.errors import INTERRUPTED
-from evalflows.cli.terminal import console, echo_error, escaped_logs
-from evalflows.execution.interrupts import forget_interrupts, note_interrupt
-from evalflows.execution.server.start import begin_early
+from evalflows.cli.commands import INTERRUPTED
+from evalflows.cli.output import console, echo_error, escaped_logs
+from evalflows.engine.running import forget_interrupts, note_interrupt
+from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
 from evalflows.specs.errors import StorageError
 

@@ -1,22 +1,93 @@
-"""Start, watch and end the processes of a command, including their child processes."""
+"""Commands that start something that stays: the local Prefect server and a worker, the dashboard, the receiver.
+
+Their help loads nothing slow.
+"""
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-from evalflows.cli.terminal import echo
-from evalflows.specs.errors import IncompleteError
-from evalflows.specs.safe_text import last_line
+import click
 
-GRACE_S = 15.0
+import evalflows
+from evalflows.cli.commands import one_line_errors
+from evalflows.cli.output import echo
+from evalflows.prefect_server import Home, Server, is_serving, local_server, stop
+from evalflows.specs.errors import IncompleteError, InputError, last_line, one_line
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def listening(*, port: int, token_variable: str, clients: str) -> Callable[[Command], Command]:
+    """Give a command `--host`, `--port` and `--token`; the last may be in an environment variable."""
+    token_help = (
+        f"What {clients}. Better in {token_variable}: other users of the machine see the arguments of a process."
+    )
+    options = (
+        click.option(
+            "--host", default="127.0.0.1", show_default=True, help="Address to listen at; a wider one needs --token."
+        ),
+        click.option(
+            "--port", type=click.IntRange(0, 65535), default=port, show_default=True, help="0: any free port."
+        ),
+        click.option("--token", envvar=token_variable, help=token_help),
+    )
+
+    def give(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return give
+
+
+DASHBOARD_GRACE_S = 2
+"""Seconds that requests may take to end when the dashboard is stopped; conditions in SQL are interrupted at once."""
+
+
+@click.command("dashboard")
+@listening(port=4280, token_variable="EVALFLOWS_DASHBOARD_TOKEN", clients="browsers must send once")
+@click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
+    """Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.
+
+    Ctrl-C or SIGTERM ends it.
+    """
+    with one_line_errors(verbose):
+        from evalflows.dashboard.app import application
+        from evalflows.dashboard.making import Making
+        from evalflows.prefect_server import noted_dashboard
+        from evalflows.serving import listen, serve, url_of, usable_token
+        from evalflows.store.sql import existing_store
+
+        token = usable_token(token)
+        store = existing_store()
+        with listen(host, port, has_token=bool(token)) as listener:
+            url, root = url_of(host, listener), store.layout.root
+            with noted_dashboard(root, url):
+                making = Making()
+                served = application(store, token, making)
+                serve(served, listener, partial(_announce, url, root), grace_s=DASHBOARD_GRACE_S, stop=making.stop)
+        if making.is_busy:
+            os._exit(0)  # nobody waits for what its threads still read
+
+
+def _announce(url: str, root: str) -> None:
+    echo(f"dashboard of {root}: {url}")
+
+
+PROCESSES_GRACE_S = 15.0
 """Seconds a process may take to end before it is killed."""
 
 LONGEST_LINE = 1 << 16
@@ -111,7 +182,7 @@ class Processes:
 
     def end(self, process: Process, number: signal.Signals) -> None:
         """Signal a process to end, wait, then kill the rest of its process group."""
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + PROCESSES_GRACE_S
         _signal_group(process.popen.pid, number)
         while process.popen.poll() is None and not self.hurry and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -120,7 +191,7 @@ class Processes:
 
     def end_children(self, process: Process) -> None:
         """Signal the process groups started by a process to end, wait, then kill those left."""
-        deadline, asked = time.monotonic() + GRACE_S, set[int]()
+        deadline, asked = time.monotonic() + PROCESSES_GRACE_S, set[int]()
         while (left := _leading_children(process.popen.pid)) and not self.hurry and time.monotonic() < deadline:
             for child in left - asked:
                 _signal_group(child, signal.SIGTERM)
@@ -168,3 +239,181 @@ def _children(parent: int) -> Iterator[int]:
             state, its_parent = stat.read_text().rpartition(")")[2].split()[:2]
             if int(its_parent) == parent and state != "Z":
                 yield int(stat.parent.name)
+
+
+MEGABYTE = 1 << 20
+
+
+@click.command("receive")
+@listening(port=4318, token_variable="EVALFLOWS_RECEIVER_TOKEN", clients="clients must send")
+@click.option(
+    "--max-body",
+    type=click.FloatRange(0, 1024, min_open=True),
+    default=20,
+    show_default=True,
+    metavar="MB",
+    help="Largest request, as sent and after decompression.",
+)
+@click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+def receive(host: str, port: int, token: str | None, max_body: float, verbose: bool) -> None:
+    """Receive production traces over HTTP, from OpenTelemetry's exporters.
+
+    A request is answered 200 when its spans are on disk; a second later they are in the store. Ctrl-C or SIGTERM ends
+    it.
+    """
+    with one_line_errors(verbose):
+        from evalflows.receiver import Limits, Receiver
+        from evalflows.serving import listen, serve, url_of, usable_token
+        from evalflows.store.store import Store
+
+        token = usable_token(token)
+        body = int(max_body * MEGABYTE)
+        with listen(host, port, has_token=bool(token)) as listener:
+            store = Store()
+            receiver = Receiver(store, token, Limits(body=body, held=max(Limits().held, 4 * body)))
+            url = url_of(host, listener)
+            announce = partial(_announce_receiver, url, store.layout.root, has_token=bool(token))
+            served, finish = receiver.application(), receiver.stop
+            serve(served, listener, announce, grace_s=DASHBOARD_GRACE_S, stop=receiver.begin_to_stop, finish=finish)
+        echo("stopped; all that was accepted is in the store")
+
+
+def _announce_receiver(url: str, root: str, *, has_token: bool) -> None:
+    echo(f"receiving traces and logs of OpenTelemetry at {url}, into {root}")
+    echo("in the application's environment:")
+    echo(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={url} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf")
+    if has_token:
+        echo('  export OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer%20TOKEN"')
+
+
+STATUS_VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+
+
+@click.command()
+@STATUS_VERBOSE
+def status(verbose: bool) -> None:
+    """Show the local Prefect server that runs and notebooks share."""
+    with one_line_errors(verbose):
+        home = Home.here()
+        if url := os.environ.get("PREFECT_API_URL"):
+            echo(f"PREFECT_API_URL={url}: runs use this API instead of the local server")
+        server = home.find()
+        if server is None:
+            echo("no local server is running; the next run starts it")
+            return
+        state = "serving" if is_serving(server) else server.state
+        echo(f"{state} at {server.ui}, since {server.since}, process {server.pid}")
+        print_access(home, server)
+        echo(f"{'folder':<10}{home.folder}")
+
+
+def print_access(home: Home, server: Server) -> None:
+    """Print how to log in to the UI, and how other programs use the API."""
+    show = f"cat {shlex.quote(str(home.secret_file))}"
+    echo(f"{'UI':<10}{server.ui}")
+    echo(f"{'login':<10}with the line that `{show}` prints")
+    echo(f"""{"API":<10}export PREFECT_API_URL={server.api} PREFECT_API_AUTH_STRING="$({show})\"""")
+
+
+@click.command()
+@STATUS_VERBOSE
+def down(verbose: bool) -> None:
+    """Stop the local Prefect server. Runs that use it end with exit code 4 and can be resumed."""
+    with one_line_errors(verbose):
+        server = stop()
+        echo(f"stopped the server at {server.ui}" if server else "no local server is running")
+
+
+PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
+UP_VERBOSE = click.option("--verbose", is_flag=True, help="Show the logs and the traceback of an error.")
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the server (0: any). Default: 4200, or a free port."
+)
+@UP_VERBOSE
+def up(port: int | None, verbose: bool) -> None:
+    """Start a worker in this folder, and register the deployments of prefect.yaml with the local Prefect server.
+
+    The server, with its UI, is started if it is not running. If PREFECT_API_URL is set, use that API instead. Ctrl-C
+    stops the worker and its runs; `evalflows down` stops the server.
+    """
+    with one_line_errors(verbose), Processes() as processes, suppress(KeyboardInterrupt):
+        _up(port, verbose, processes)
+
+
+@click.command()
+@UP_VERBOSE
+def deploy(verbose: bool) -> None:
+    """Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL."""
+    with one_line_errors(verbose):
+        from evalflows.flows import deployments
+
+        file = deployments.prefect_file(Path.cwd())
+        _refuse_to_hide_evalflows(file.path.parent)
+        with deployments.client_of(deployments.api_url() or local_server().api) as client:
+            _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
+
+
+def _up(port: int | None, verbose: bool, processes: Processes) -> None:
+    from evalflows.flows import deployments
+
+    _refuse_to_hide_evalflows(Path.cwd())
+    file = deployments.prefect_file(Path.cwd())
+    logs = None if verbose else Home.here().folder
+    url = deployments.api_url()
+    if url and port is not None:
+        raise InputError(f"--port {port}: PREFECT_API_URL is set to {url}, so no server is started")
+    server = None if url else _server(port)
+    with deployments.client_of(server.api if server else url or "") as client:
+        deployments.create_pools(client, file.pools)
+        for pool in file.pools:
+            _start_worker(processes, pool, deployments.environment(), logs)
+        _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
+        if url:
+            _say("UI", deployments.ui_url())
+            _say("API", f"export PREFECT_API_URL={url}")
+    if server:
+        print_access(Home.here(), server)
+    _say("worker", f"runs in {Path.cwd()}")
+    _say("logs", str(logs) if logs else "here")
+    stays = "; `evalflows down` stops the server" if server and not server.ends_unused else ""
+    echo(f"Ctrl-C stops the worker{stays}.")
+    processes.wait(lambda: False)
+
+
+def _server(port: int | None) -> Server:
+    """Return the local server. Raise InputError if it runs already, at another port."""
+    server = local_server(port)
+    if port and server.port != port:
+        raise InputError(f"--port {port}: the server runs at {server.ui}, wanted `evalflows down` before")
+    return server
+
+
+def _say(what: str, *lines: str) -> None:
+    for line in lines:
+        echo(one_line(f"{what:<10}{line}"))
+        what = ""
+
+
+def _start_worker(processes: Processes, pool: str, environment: dict[str, str], logs: Path | None) -> None:
+    """Start a worker in this folder."""
+
+    def end(worker: Process) -> None:
+        # Stop its flow runs first, so that they report their end to the server. If the worker killed them, they would
+        # stay "running" on the server forever.
+        processes.end_children(worker)
+        processes.end(worker, signal.SIGINT)
+
+    # Pick up runs started in the UI after 2 s instead of 10 s.
+    environment = {"PREFECT_WORKER_QUERY_SECONDS": "2", **environment}
+    log = logs / f"worker-{pool}.log" if logs else None
+    processes.start("worker", [*PREFECT, "worker", "start", "--pool", pool], environment, log, end)
+
+
+def _refuse_to_hide_evalflows(folder: Path) -> None:
+    """Raise InputError if a module `evalflows` in this folder would hide the package: flow runs look there first."""
+    for path in (folder / "evalflows.py", folder / "evalflows" / "__init__.py"):
+        if path.exists() and not path.samefile(str(evalflows.__file__)):
+            raise InputError(f"{path}: hides the evalflows package in flow runs, wanted another file name")

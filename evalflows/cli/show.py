@@ -5,13 +5,12 @@ from textwrap import indent
 
 import click
 
-from evalflows.cli.tables import Table, table
-from evalflows.cli.terminal import Console, Text, console, echo
-from evalflows.reports.experiments_report import ExperimentOverview, ExperimentsReport
+from evalflows.cli.output import Console, Table, Text, console, echo, table
+from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport
 from evalflows.reports.results import Result
-from evalflows.reports.worst_examples import Worst, WorstExamples
-from evalflows.specs.safe_text import one_line
-from evalflows.store.queries.states import INTERRUPTED
+from evalflows.reports.worst import Worst, WorstExamples
+from evalflows.specs.errors import one_line
+from evalflows.store.queries.progress import INTERRUPTED
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")

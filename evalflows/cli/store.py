@@ -1,33 +1,200 @@
-"""Query the store with SQL. Nothing here loads Prefect."""
+"""The store on the command line: SQL, exports, migration, and the state of its files.
+
+No command here loads Prefect or the specs.
+"""
 
 import json
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from evalflows.cli.errors import BAD_INPUT, one_line_errors
+from evalflows.cli.commands import BAD_INPUT, INCOMPLETE, one_line_errors
+from evalflows.cli.output import Text, console, echo, echo_error, print_csv, table
 from evalflows.cli.show import VERBOSE
-from evalflows.cli.tables import table
-from evalflows.cli.terminal import Text, console, echo, echo_error, print_csv
-from evalflows.specs.errors import InputError
-from evalflows.specs.safe_text import json_text, print_note
-from evalflows.store.catalog import grain, is_mart, select_from, view_files
-from evalflows.store.existing import is_store, no_store, store_or_empty
-from evalflows.store.exports.query_file import write_query
-from evalflows.store.exports.whole_files import whole_file
+from evalflows.specs.errors import InputError, json_text, one_line, print_note
+from evalflows.store.database import memory_limit_bytes, peak_memory_bytes
+from evalflows.store.doctor import Examination, examine
+from evalflows.store.exports import Exported, whole_file, write_query, write_whole
 from evalflows.store.layout import Layout
-from evalflows.store.restricted import memory_limit_bytes, peak_memory_bytes
+from evalflows.store.packing import SETTLED_S, Packed, pack
+from evalflows.store.queries.labels import preferences_of
+from evalflows.store.queries.lookup import find_comparison
+from evalflows.store.sql import existing_store, is_store, no_store, select_from, store_or_empty
+from evalflows.store.views import grain, is_mart, view_files
+
+
+@click.command()
+@VERBOSE
+def compact(verbose: bool) -> None:
+    """Pack the small files of finished experiments into few, for faster queries.
+
+    Rows stay as they are, and runs and queries may go on meanwhile. Files from the last minute are left for the next
+    time. Runs do this themselves when a table has 100 small files.
+    """
+    with one_line_errors(verbose):
+        echo(_summary(pack(existing_store())))
+
+
+def _summary(packed: Packed) -> str:
+    if not packed.n_owner_files:
+        return f"nothing to do: no two files of a table are small, finished and older than {SETTLED_S:.0f} s"
+    return f"packed {packed.n_owner_files} files into {packed.n_packed_files}"
+
+
+@click.command()
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="json: one object per finding."
+)
+@VERBOSE
+def doctor(form: str, verbose: bool) -> None:
+    """Read every file of the store, and say what is damaged and what to do.
+
+    Checks checksums, manifests, footers, columns, repeated keys, missing rows, foreign files and the spool. The only
+    repair is to write missing empty files again, which loses nothing. Exit code 0: sound; 4: something is damaged.
+    """
+    with one_line_errors(verbose):
+        examination = examine(existing_store())
+        for finding in examination.findings:
+            if form == "json":
+                echo(json_text(asdict(finding)))
+            else:
+                echo(one_line(f"{finding.severity}: {finding.path}: {finding.problem}; {finding.advice}"))
+        echo(_doctor_summary(examination), err=form == "json")
+        if not examination.is_sound:
+            sys.exit(INCOMPLETE)
+
+
+def _doctor_summary(examination: Examination) -> str:
+    n_damaged = sum(finding.severity == "damaged" for finding in examination.findings)
+    state = f"{n_damaged} damaged" if n_damaged else "sound"
+    without = examination.n_without_checksum
+    unverified = f", {without} of them readable but without a checksum" if without else ""
+    return f"read {examination.n_files} files{unverified}: {state}"
+
+
+@click.group()
+def export() -> None:
+    """Export data from the store."""
+
+
+@export.command()
+@click.argument("comparison")
+@click.option("--metric", help="Metric of the preferences. Required if the comparison has several.")
+@click.option("--output", metavar="FILE", help="Output file. Default: standard output.")
+@VERBOSE
+def preferences(comparison: str, metric: str | None, output: str | None, verbose: bool) -> None:
+    """Export the preferences of a COMPARISON as JSONL for training: prompt, chosen and rejected answer.
+
+    COMPARISON is an id, an id prefix, or a name (the newest comparison with that name). Ties, verdicts that depend on
+    the order of the answers, and missing verdicts are left out; their numbers are reported on standard error.
+    """
+    with one_line_errors(verbose):
+        store = existing_store()
+        preferences = preferences_of(store, find_comparison(store, comparison), metric)
+        lines = "".join(json_text(row) + "\n" for row in preferences.rows)
+        if output is None:
+            echo(lines, nl=False)
+        else:
+            write_whole(Path(output), lines)
+        echo(preferences.in_words, err=True)
+
+
+COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, instead of views that read the store.")
+ONLY = click.option(
+    "--only", metavar="NAME", multiple=True, help="Export this view alone; repeatable. `evalflows sql` lists them."
+)
+SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="The schema that holds the tables.")
+
+
+@export.command()
+@click.argument("file")
+@COPY
+@ONLY
+@VERBOSE
+def duckdb(file: str, copy: bool, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to a DuckDB FILE, which DuckDB 1.1 and later read.
+
+    The views read the store's files at query time, so the file need not be exported again for new experiments, and
+    opens where the store is at the same path. With --copy, the file holds the rows.
+    """
+    with one_line_errors(verbose):
+        from evalflows.store.exports import export_tables, export_views
+
+        if only and not copy:
+            raise InputError("export duckdb: got --only, which needs --copy")
+        store, target = existing_store(), Path(file)
+        _report(file, export_tables(store, target, only) if copy else export_views(store, target))
+
+
+@export.command()
+@click.argument("folder")
+@ONLY
+@VERBOSE
+def parquet(folder: str, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to a FOLDER, as NAME.parquet."""
+    _to_folder(folder, "parquet", only, verbose)
+
+
+@export.command()
+@click.argument("folder")
+@ONLY
+@VERBOSE
+def csv(folder: str, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to a FOLDER, as NAME.csv.
+
+    Texts that a spreadsheet may take for formulas get a leading apostrophe.
+    """
+    _to_folder(folder, "csv", only, verbose)
+
+
+@export.command()
+@click.argument("url")
+@SCHEMA
+@ONLY
+@VERBOSE
+def postgres(url: str, schema: str, only: tuple[str, ...], verbose: bool) -> None:
+    """Export every view of the store to tables in PostgreSQL, in one transaction.
+
+    URL is postgresql://user@host:port/database; what it leaves out is taken from PGHOST, PGUSER, PGPASSWORD and so on.
+    """
+    with one_line_errors(verbose):
+        from evalflows.store.postgres import export_postgres
+
+        _report(f"schema {schema}", export_postgres(existing_store(), url, schema, only))
+
+
+def _to_folder(folder: str, form: Literal["parquet", "csv"], only: tuple[str, ...], verbose: bool) -> None:
+    with one_line_errors(verbose):
+        from evalflows.store.exports import export_folder
+
+        _report(folder, export_folder(existing_store(), Path(folder), form, only), f".{form}")
+
+
+FIRST = ("results", "item_scores")
+"""What answers most questions."""
+
+
+def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
+    written = [one for one in exported if one.is_written]
+    kind = "views" if any(one.rows is None for one in exported) else "tables"
+    rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
+    named = [f"{one.name}{ending}" for one in exported if one.name in FIRST]
+    first = f"; start with {' and '.join(sorted(named, reverse=True))} (docs/bi.md)" if named else ""
+    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged{first}"))
+
 
 TIMEOUT_S = 60.0
-SHOWN = 40
+ROWS_SHOWN = 40
 """Rows that are shown in a terminal."""
 
 GRACE_S = 5.0
@@ -151,7 +318,7 @@ def _print_rows(
             values = dict(zip(columns, map(_plain, row, json_columns), strict=True))
             echo(json_text(values, default=str))
     elif form == "md":
-        from evalflows.reports.markdown import escaped, markdown_table
+        from evalflows.reports.formats import escaped, markdown_table
 
         cells = (["" if value is None else str(value) for value in row] for row in rows)
         echo(markdown_table([*map(escaped, columns)], cells))
@@ -163,7 +330,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows as a table; in a terminal at most SHOWN of them, and how many there are."""
     terminal, out = console(), table(*columns, wrapped=("about",))
     is_plan = list(columns) == ["explain_key", "explain_value"]  # drawn over several lines
-    shown = rows[:SHOWN] if terminal.is_terminal else rows
+    shown = rows[:ROWS_SHOWN] if terminal.is_terminal else rows
     for row in shown:
         out.add_row(*(Text("" if value is None else str(value), lines=is_plan) for value in row))
     terminal.print(out)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evalflows.cli.terminal import echo_error
-from evalflows.store.existing import is_store, no_store, store_or_empty
+from evalflows.cli.output import echo_error
 from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
+from evalflows.store.sql import is_store, no_store, store_or_empty
+from evalflows.store.store import Store
 
 
 @contextmanager

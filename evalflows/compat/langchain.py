@@ -1,21 +1,503 @@
-"""LangChain's evaluators of one text, by the evaluators of this project that judge the same."""
+"""LangChain's API for evaluating texts: `from evalflows.compat.langchain import load_evaluator`.
+
+Evaluators of one text are those of this project that judge the same; comparisons ask a model.
+"""
 
 import asyncio
+import inspect
+import re
 import threading
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, Self, overload
 
-from evalflows.compat.langchain.distances import edit_distance, embedding_distance
-from evalflows.compat.langchain.models import ByComplete, ByInvoke, model_of
-from evalflows.compat.langchain.principles import refuse_principles
+import numpy as np
+from rapidfuzz.distance import DamerauLevenshtein, Hamming, Indel, Jaro, JaroWinkler, Levenshtein
+
 from evalflows.evaluators import correctness, criteria, exact_match, json_valid, regex, rubric
-from evalflows.evaluators.judges.criterion import HARMS, criteria_of
-from evalflows.evaluators.score import Judgement, normalise
+from evalflows.evaluators.judges import CRITERIA
+from evalflows.evaluators.judging import HARMS, criteria_of, shipped
+from evalflows.evaluators.score import Judgement, as_text, fenced, normalise
 from evalflows.llm import loop
+from evalflows.llm.budget import Budget
+from evalflows.llm.calls import Caller, Completer, Endpoint
+from evalflows.llm.connect import completer, embedder
+from evalflows.llm.connections import AUTO_MODEL, key_of, resolve
+from evalflows.llm.ledger import Ledger, current
+from evalflows.llm.local import LOCAL_MODEL
 from evalflows.llm.structured_output import read_answer, with_response_format
-from evalflows.specs.errors import InputError, short
-from evalflows.specs.protocols import Complete, Completion
+from evalflows.specs.errors import Complete, Completion, InputError, short
+from evalflows.specs.files import fill, placeholders
+from evalflows.specs.reference import is_async
+from evalflows.specs.running import ConnectionSpec, EndpointConnection
+from evalflows.store.store import Store
+
+__all__ = [
+    "ConstitutionalPrinciple",
+    "Criteria",
+    "EvaluatorType",
+    "LabeledPairwiseStringEvalChain",
+    "PairwiseStringEvalChain",
+    "PairwiseStringEvaluator",
+    "PairwiseStringResultOutputParser",
+    "PromptTemplate",
+    "StringEvaluator",
+    "load_evaluator",
+    "load_evaluators",
+    "resolve_pairwise_criteria",
+]
+
+
+Request = str | list[Any]
+Schema = Mapping[str, Any]
+
+EMBEDDING_MODEL = "text-embedding-3-small"
+"""The model of the connection `openai` for vectors, unless the connection names one."""
+
+_ROLES = {"human": "user", "ai": "assistant"}
+_TRUNCATED = ("length", "max_tokens")  # finish reasons of OpenAI and Anthropic
+
+
+class Answer(NamedTuple):
+    """A model's answer: its text and, if a schema was requested, its fields."""
+
+    text: str
+    fields: Any = None
+
+
+@dataclass(frozen=True)
+class Connected:
+    """`complete` of a connection; inside an experiment it uses that run's budget."""
+
+    endpoint: Endpoint
+    model: str
+
+    async def __call__(self, messages: Any, **parameters: Any) -> Completion:
+        recorder = current()
+        budget = recorder.budget if recorder else None
+        complete = Completer(Caller(self.endpoint, _ledger(), budget or Budget()), self.model)
+        return await complete(messages, **parameters)
+
+
+@dataclass(frozen=True)
+class ByComplete:
+    """A `complete` function, ours or the user's own, sync or async."""
+
+    complete: Callable[..., Any]
+    parameters: Mapping[str, Any]
+    takes_schema = True
+
+    def ask(self, request: Request, schema: Schema | None) -> Answer:
+        """Ask the model. Raises InputError on the event loop of the model calls, which cannot wait for itself."""
+        if threading.current_thread().name == "evalflows-calls":
+            raise InputError("evaluate_string_pairs: got a call from an async function, wanted aevaluate_string_pairs")
+        answer = self._call(request, schema)
+        return _of_completion(loop.run(_await(answer)) if inspect.isawaitable(answer) else answer)
+
+    async def aask(self, request: Request, schema: Schema | None) -> Answer:
+        if not is_async(self.complete):
+            answer = await asyncio.to_thread(self._call, request, schema)
+        elif isinstance(self.complete, Completer | Connected):  # bound to one event loop
+            answer = asyncio.wrap_future(loop.start(_await(self._call(request, schema))))
+        else:
+            answer = self._call(request, schema)
+        return _of_completion(await answer if inspect.isawaitable(answer) else answer)
+
+    def _call(self, request: Request, schema: Schema | None) -> Any:
+        messages = request if isinstance(request, str) else [_message(message) for message in request]
+        schema_argument = {} if schema is None else {"schema": dict(schema)}
+        return self.complete(messages, **schema_argument, **self.parameters)
+
+
+@dataclass(frozen=True)
+class ByInvoke:
+    """An object that is invoked with a text or messages, such as a LangChain chat model."""
+
+    model: Any
+    parameters: Mapping[str, Any]
+    takes_schema = False
+
+    def ask(self, request: Request, schema: Schema | None) -> Answer:
+        return _of_message(self.model.invoke(request, **self.parameters))
+
+    async def aask(self, request: Request, schema: Schema | None) -> Answer:
+        if hasattr(self.model, "ainvoke"):
+            return _of_message(await self.model.ainvoke(request, **self.parameters))
+        return await asyncio.to_thread(self.ask, request, schema)
+
+
+def model_of(llm: object, parameters: Mapping[str, Any] | None) -> ByComplete | ByInvoke:
+    """Return the model with its parameters; a parameter that is None is left to the model.
+
+    Raises InputError for an unusable model, an unknown connection, and one without a key or a model.
+    """
+    own = dict(parameters or {})
+    if callable(getattr(llm, "invoke", None)):
+        return ByInvoke(llm, own)
+    merged = {name: value for name, value in ({"temperature": 0.0} | own).items() if value is not None}
+    if llm is None or isinstance(llm, str):
+        return ByComplete(_connected("openai" if llm is None else llm), merged)
+    if callable(llm):
+        return ByComplete(llm, merged)
+    raise InputError(f"llm: got {short(llm)}, wanted a connection's name, a function, or an object with invoke")
+
+
+def openai_embedding(texts: Sequence[str]) -> list[list[float]]:
+    """Return the vectors of texts by the connection `openai`, within the budget of the current run, if any.
+
+    Raises InputError if the connection cannot be used, and CallError for an unanswered call.
+    """
+    connection, recorder = resolve("openai", {}), current()
+    budget = recorder.budget if recorder else None
+    embed = embedder("openai", connection, _ledger(), key=_key("openai", connection), budget=budget)
+    own = getattr(connection, "embedding_model", None)
+    return loop.run(embed(texts, **({} if own else {"model": EMBEDDING_MODEL})))
+
+
+def _connected(name: str) -> Connected:
+    connection = resolve(name, {})
+    model = connection.model or (AUTO_MODEL if name == "openai" else None)
+    if model is None and isinstance(connection, EndpointConnection):
+        raise InputError(f"connection {name!r}: got no model, wanted one")
+    complete = completer(name, connection, _ledger(), key=_key(name, connection), model=model)
+    return Connected(complete.endpoint, model or LOCAL_MODEL)
+
+
+def _key(name: str, connection: ConnectionSpec) -> str | None:
+    if not isinstance(connection, EndpointConnection):
+        return None
+    if connection.api_key_block is None:
+        return key_of(name, connection)
+    # Late: Prefect, which stores the block, takes seconds to import.
+    from evalflows.engine.secret_blocks import key_for
+
+    return key_for(name, connection)
+
+
+@cache
+def _ledger() -> Ledger:
+    """Return this process's own ledger: these calls belong to no experiment, so they are not stored."""
+    with TemporaryDirectory() as empty:
+        return Ledger(Store(empty), "", fresh=True)
+
+
+async def _await(answer: Any) -> Any:
+    return await answer
+
+
+def _message(message: Any) -> dict[str, Any]:
+    """Convert a LangChain message to the provider's format."""
+    if isinstance(message, Mapping):
+        return dict(message)
+    return {"role": _ROLES.get(message.type, message.type), "content": message.content}
+
+
+def _of_completion(answer: Any) -> Answer:
+    text, is_truncated = getattr(answer, "text", answer), getattr(answer, "finish_reason", None) in _TRUNCATED
+    return Answer(_checked(text, is_truncated), getattr(answer, "parsed", None))
+
+
+def _of_message(answer: Any) -> Answer:
+    content, metadata = getattr(answer, "content", answer), getattr(answer, "response_metadata", None) or {}
+    if isinstance(content, list):  # blocks: join those with text
+        content = "".join(block if isinstance(block, str) else block.get("text", "") for block in content)
+    is_truncated = bool({metadata.get("finish_reason"), metadata.get("stop_reason")} & {*_TRUNCATED})
+    return Answer(_checked(content, is_truncated))
+
+
+def _checked(text: object, is_truncated: bool) -> str:
+    """Return the text. Raises ValueError if it is not text or was truncated: tags in it may be quotations."""
+    if not isinstance(text, str):
+        raise ValueError(f"llm: got {short(text)}, wanted a text, or a message with content")
+    if is_truncated:
+        raise ValueError(f"llm: got {short(text)}, wanted an answer that was not cut off at the token limit")
+    return text
+
+
+Encoder = Callable[[Sequence[str]], Any]
+
+EDIT_METRICS: Mapping[str, ModuleType] = {
+    "damerau_levenshtein": DamerauLevenshtein,
+    "levenshtein": Levenshtein,
+    "jaro": Jaro,
+    "jaro_winkler": JaroWinkler,
+    "hamming": Hamming,
+    "indel": Indel,
+}
+
+VECTOR_METRICS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "cosine": lambda a, b: 1 - a @ b / (np.linalg.norm(a) * np.linalg.norm(b)),
+    "euclidean": lambda a, b: np.linalg.norm(a - b),
+    "manhattan": lambda a, b: np.abs(a - b).sum(),
+    "chebyshev": lambda a, b: np.abs(a - b).max(),
+    "hamming": lambda a, b: np.mean(a != b),
+}
+
+
+def edit_distance(first: str, second: str, metric: str = "damerau_levenshtein", *, normalised: bool = True) -> float:
+    """Return the distance of two texts, by default as a share from 0 (equal) to 1. Raises InputError."""
+    if metric not in EDIT_METRICS:
+        raise InputError(f"edit distance: metric: got {short(metric)}, wanted one of {', '.join(EDIT_METRICS)}")
+    module: Any = EDIT_METRICS[metric]
+    return float((module.normalized_distance if normalised else module.distance)(first, second))
+
+
+def embedding_distance(first: str, second: str, metric: str = "cosine", encoder: Encoder | None = None) -> float:
+    """Return the distance of two texts' vectors, which `encoder` or the connection `openai` makes.
+
+    Raises InputError for an unknown metric, ValueError for vectors without a distance, and CallError for an unanswered
+    call.
+    """
+    if metric not in VECTOR_METRICS:
+        raise InputError(f"embedding distance: metric: got {short(metric)}, wanted one of {', '.join(VECTOR_METRICS)}")
+    vectors = np.asarray((encoder or openai_embedding)([first, second]), dtype=float)
+    if vectors.ndim != 2 or len(vectors) != 2:
+        raise ValueError(f"embedding distance: got vectors of shape {vectors.shape}, wanted two of one length")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        distance = float(VECTOR_METRICS[metric](*vectors))
+    if not np.isfinite(distance):
+        raise ValueError(f"embedding distance: got {distance}, wanted vectors of finite numbers, not all zero")
+    return distance
+
+
+_NAMES = re.compile(r"harmful\d+|uo-[a-z]+-\d+|age-innappropriate")
+REMEDY = "ConstitutionalPrinciple(name=…, critique_request=…), or {name: question}: LangChain's texts are not included"
+
+
+def refuse_principles(criteria: Any) -> None:
+    """Raise InputError if a criterion is one of LangChain's principles by name: the name alone says nothing."""
+    if isinstance(criteria, list | tuple):
+        for criterion in criteria:
+            refuse_principles(criterion)
+    elif isinstance(criteria, str) and _NAMES.fullmatch(criteria):
+        raise InputError(f"criteria: got the principle {str(criteria)!r} by its name, wanted {REMEDY}")
+    elif isinstance(criteria, Mapping):
+        refuse_principles([name for name, text in criteria.items() if text is None])
+
+
+class Criteria(StrEnum):
+    """The criteria defined in `evaluators.judges.CRITERIA`."""
+
+    CONCISENESS = "conciseness"
+    RELEVANCE = "relevance"
+    CORRECTNESS = "correctness"
+    COHERENCE = "coherence"
+    HARMFULNESS = "harmfulness"
+    MALICIOUSNESS = "maliciousness"
+    HELPFULNESS = "helpfulness"
+    CONTROVERSIALITY = "controversiality"
+    MISOGYNY = "misogyny"
+    CRIMINALITY = "criminality"
+    INSENSITIVITY = "insensitivity"
+    DEPTH = "depth"
+    CREATIVITY = "creativity"
+    DETAIL = "detail"
+
+
+DEFAULT = (Criteria.HELPFULNESS, Criteria.RELEVANCE, Criteria.CORRECTNESS, Criteria.DEPTH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstitutionalPrinciple:
+    """LangChain's principle to criticise by. `revision_request` has no effect in a comparison."""
+
+    critique_request: str
+    revision_request: str = ""
+    name: str = "Constitutional Principle"
+
+
+def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
+    """Return {name: description} for a member of Criteria, a name, a mapping, a principle, or a list of these.
+
+    An unknown name has an empty description. Raises ValueError for anything else, and for empty criteria; InputError
+    for a principle of LangChain's by its name.
+    """
+    refuse_principles(criteria)
+    if criteria is None:
+        return resolve_pairwise_criteria(DEFAULT)
+    if isinstance(criteria, str) and criteria.strip():
+        return {str(criteria): CRITERIA.get(criteria, "")}
+    if hasattr(criteria, "critique_request"):
+        return {str(criteria.name): str(criteria.critique_request)}
+    if isinstance(criteria, list | tuple) and criteria:
+        return {name: text for criterion in criteria for name, text in resolve_pairwise_criteria(criterion).items()}
+    if isinstance(criteria, Mapping) and criteria and all(isinstance(text, str) for text in criteria.values()):
+        return {str(name): text for name, text in criteria.items()}
+    raise ValueError(
+        f"criteria: got {short(criteria)}, wanted a name, a mapping from names to texts, or a list of them"
+    )
+
+
+def lines(criteria: Mapping[str, str]) -> str:
+    """Format the criteria for a prompt, one per line."""
+    return "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in criteria.items())
+
+
+_LANGCHAIN_VARIABLES = {
+    "inputs": "{input}",
+    "first": "{prediction}",
+    "second": "{prediction_b}",
+    "reference_outputs": "{reference}",
+    "criteria": "{criteria}",
+    "verdict": "{verdict}",
+}
+"""Our prompt variables as LangChain's."""
+
+PLAIN, LABELLED = (fill(shipped(name), _LANGCHAIN_VARIABLES) for name in ("pairwise", "pairwise_labelled"))
+"""The prompts of `pairwise_preference`, without and with a reference. Besides LangChain's variables they contain
+{verdict}: how to give the verdict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptTemplate:
+    """A text with `{variables}`; `{{` and `}}` are literal braces. `input_variables` are found in the text."""
+
+    template: str
+    input_variables: list[str] = field(default_factory=list)
+    partial_variables: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        asked = placeholders(self.template) - {*self.partial_variables}
+        object.__setattr__(self, "input_variables", sorted(asked))
+
+    @classmethod
+    def from_template(cls, template: str) -> "PromptTemplate":
+        return cls(template=template)
+
+    def partial(self, **values: str) -> "PromptTemplate":
+        """Return a template with some variables already filled."""
+        return PromptTemplate(template=self.template, partial_variables={**self.partial_variables, **values})
+
+    def format(self, **values: object) -> str:
+        """Return the filled text. Raises KeyError for a variable without a value."""
+        return fill(self.template, {**self.partial_variables, **values})
+
+    def __str__(self) -> str:
+        """The text with the variables filled so far."""
+        return self.format(**{name: f"{{{name}}}" for name in self.input_variables})
+
+
+def as_prompt(prompt: object) -> Any:
+    """Return a prompt with `format` and `input_variables`. Raises InputError if the argument cannot be made one."""
+    if isinstance(prompt, str):
+        return PromptTemplate.from_template(prompt)
+    if hasattr(prompt, "format") and hasattr(prompt, "input_variables"):
+        return prompt
+    if isinstance(template := getattr(prompt, "template", None), str):
+        return PromptTemplate.from_template(template)
+    raise InputError(f"prompt: got {short(prompt)}, wanted a text with {{prediction}} and so on, or a prompt template")
+
+
+def check_variables(prompt: Any, wanted: set[str]) -> None:
+    """Raise ValueError unless a prompt has exactly these variables."""
+    variables = {*prompt.input_variables}
+    if variables != wanted:
+        got = ", ".join(sorted(variables)) or "none"
+        raise ValueError(f"prompt: got the variables {got}, wanted {', '.join(sorted(wanted))}")
+
+
+def with_criteria(prompt: Any, criteria: str) -> Any:
+    """Return the prompt with its criteria filled in, if it supports partial filling."""
+    return prompt.partial(criteria=criteria) if hasattr(prompt, "partial") else prompt
+
+
+def filled(prompt: Any, values: Mapping[str, str]) -> str | list[Any]:
+    """Fill the remaining variables; return the text, or the messages of a chat prompt."""
+    variables = {name: values[name] for name in prompt.input_variables}
+    if hasattr(prompt, "format_messages"):
+        return list(prompt.format_messages(**variables))
+    return str(prompt.format(**variables))
+
+
+class EvaluatorType(StrEnum):
+    """The evaluators that `load_evaluator` knows."""
+
+    PAIRWISE_STRING = "pairwise_string"
+    LABELED_PAIRWISE_STRING = "labeled_pairwise_string"
+    QA = "qa"
+    COT_QA = "cot_qa"
+    CRITERIA = "criteria"
+    LABELED_CRITERIA = "labeled_criteria"
+    SCORE_STRING = "score_string"
+    LABELED_SCORE_STRING = "labeled_score_string"
+    EXACT_MATCH = "exact_match"
+    REGEX_MATCH = "regex_match"
+    JSON_VALIDITY = "json_validity"
+    STRING_DISTANCE = "string_distance"
+    EMBEDDING_DISTANCE = "embedding_distance"
+
+
+class PairwiseStringEvaluator(ABC):
+    """Compares two texts. Subclasses define `_evaluate_string_pairs` and optionally `_aevaluate_string_pairs`."""
+
+    requires_input: bool = False
+    requires_reference: bool = False
+
+    @property
+    def evaluation_name(self) -> str:
+        return type(self).__name__
+
+    def evaluate_string_pairs(
+        self,
+        *,
+        prediction: str,
+        prediction_b: str,
+        reference: str | None = None,
+        input: str | None = None,  # noqa: A002
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Compare `prediction`, which is A, with `prediction_b`, which is B.
+
+        Raises ValueError if the input or the reference is required but missing; warns if it is given but not used.
+        """
+        self._check(input, reference)
+        return self._evaluate_string_pairs(
+            prediction=prediction, prediction_b=prediction_b, reference=reference, input=input, **kwargs
+        )
+
+    async def aevaluate_string_pairs(
+        self,
+        *,
+        prediction: str,
+        prediction_b: str,
+        reference: str | None = None,
+        input: str | None = None,  # noqa: A002
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Like `evaluate_string_pairs`, for async callers."""
+        self._check(input, reference)
+        return await self._aevaluate_string_pairs(
+            prediction=prediction, prediction_b=prediction_b, reference=reference, input=input, **kwargs
+        )
+
+    @abstractmethod
+    def _evaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]: ...
+
+    async def _aevaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
+        """Run the sync method in a thread, unless overridden."""
+        return await asyncio.to_thread(lambda: self._evaluate_string_pairs(**arguments))
+
+    def _check(self, input_text: str | None, reference: str | None) -> None:
+        texts = {"input": (self.requires_input, input_text), "reference": (self.requires_reference, reference)}
+        for name, (is_required, text) in texts.items():
+            if is_required and text is None:
+                raise ValueError(f"{self.evaluation_name} requires {'an' if name == 'input' else 'a'} {name} string.")
+            if text is not None and not is_required:
+                warnings.warn(f"Ignoring {name} in {self.evaluation_name}, as it is not expected.", stacklevel=3)
+
+
+def refuse(where: str, options: Mapping[str, Any]) -> None:
+    """Raise InputError for the first unsupported option that is set. Empty and false values count as not set."""
+    for name, value in options.items():
+        if value:
+            raise InputError(f"{where}: {name}: got {short(value)}, wanted it omitted: it is not supported here")
+
 
 Judge = Callable[..., Awaitable[Any]]
 
@@ -240,11 +722,210 @@ def _as_ours(chosen: Any) -> Any:
 
 
 def _lines(chosen: Any) -> list[str]:
-    from evalflows.compat.langchain.criteria import resolve_pairwise_criteria
-
     try:
         return [
             f"- {name}: {text}" if text else f"- {name}" for name, text in resolve_pairwise_criteria(chosen).items()
         ]
     except ValueError as error:
         raise ValueError(f"{error}, got {short(chosen)}") from error
+
+
+WORTH: Mapping[str, float] = {"A": 1, "B": 0, "C": 0.5}
+"""The first text's score for each verdict; C means that neither is better."""
+
+SCHEMA: Mapping[str, Any] = {
+    "title": "pairwise",
+    "type": "object",
+    "properties": {"reasoning": {"type": "string"}, "verdict": {"type": "string", "enum": [*WORTH]}},
+    "required": ["reasoning", "verdict"],
+    "additionalProperties": False,
+}
+"""The reasoning comes first, so that the verdict follows from it."""
+
+AS_FIELDS = (
+    'Give "reasoning" first: in two or three sentences, how each answer meets the criteria. Then give "verdict": "A" '
+    'or "B", whichever answer is better, or "C" if neither is.'
+)
+AS_TAG = (
+    "First write, in two or three sentences, how each answer meets the criteria. Then end with a line that holds the "
+    "verdict and nothing else: [[A]] or [[B]], whichever answer is better, or [[C]] if neither is."
+)
+
+_TAG = re.compile(r"\[\[([^\[\]\n]*)\]\]")
+_OPENED = re.compile(r"""["'`\u201c\u2018\u201e\u00ab][*_]*$""")
+_CLOSED = re.compile(r"""[*_.,!?]*(?:["`\u201d\u201c\u00bb]|['\u2019](?!\w))""")  # no apostrophe: [[A]]'s
+
+
+class PairwiseStringResultOutputParser:
+    """Parses a verdict from a text."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """Return the verdict of the last `[[A]]`, `[[B]]` or `[[C]]`, with the whole text as the reasoning.
+
+        A tag next to a quotation mark is ignored as a quotation, unless it is alone on its line. Raises ValueError if
+        there is no tag, or the last one is not A, B or C. Quotations without quotation marks are not detected.
+        """
+        own = [tag for tag in _TAG.finditer(text) if not _is_quoted(tag)]
+        verdict = own[-1][1].strip() if own else None
+        if verdict is None or verdict not in WORTH:
+            raise ValueError(f"llm: got {short(text)}, wanted [[A]], [[B]] or [[C]] at the end of its answer")
+        return _verdict_result(text, verdict)
+
+
+def result_of_fields(answer: object) -> dict[str, Any]:
+    """Return the result of an answer in the schema's fields. Raises ValueError if it does not match the schema."""
+    fields = answer if isinstance(answer, Mapping) else {}
+    verdict, reasoning = fields.get("verdict"), fields.get("reasoning")
+    if not isinstance(verdict, str) or verdict not in WORTH or not isinstance(reasoning, str):
+        raise ValueError(f"llm: got {short(answer)}, wanted a reasoning and a verdict of A, B or C")
+    return _verdict_result(reasoning, verdict)
+
+
+def _verdict_result(reasoning: str, verdict: str) -> dict[str, Any]:
+    return {"reasoning": reasoning, "value": None if verdict == "C" else verdict, "score": WORTH[verdict]}
+
+
+def _is_quoted(tag: re.Match[str]) -> bool:
+    text = tag.string
+    before, after = text[: tag.start()].rpartition("\n")[2], text[tag.end() :].partition("\n")[0]
+    is_alone = not re.search(r"\w", before + after)
+    return not is_alone and bool(_OPENED.search(before) or _CLOSED.match(after))
+
+
+class PairwiseStringEvalChain(PairwiseStringEvaluator):
+    """Which of two texts a model prefers: {"reasoning", "value": "A", "B" or None, "score": 1, 0 or 0.5}.
+
+    Without a reference it cannot judge correctness. It does not detect position bias: the model is asked once, in the
+    given order.
+    """
+
+    requires_input = True
+    _default = PLAIN
+
+    def __init__(self, *, model: ByComplete | ByInvoke, prompt: Any, criteria: str, output_parser: Any) -> None:
+        self.prompt, self.output_parser = prompt, output_parser
+        self._model, self._criteria = model, criteria
+
+    @classmethod
+    def from_llm(
+        cls,
+        llm: Any = None,
+        *,
+        prompt: Any = None,
+        criteria: Any = None,
+        output_parser: Any = None,
+        llm_kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Build the evaluator, as `load_evaluator` does.
+
+        Raises ValueError for invalid criteria or prompts; InputError for an invalid model and for LangChain's other
+        options, which have no meaning here.
+        """
+        refuse("load_evaluator", options)
+        if output_parser is not None and not callable(getattr(output_parser, "parse", None)):
+            raise InputError(f"output_parser: got {short(output_parser)}, wanted an object with parse")
+        criteria_text = lines(resolve_pairwise_criteria(criteria))
+        template = None if prompt is None else as_prompt(prompt)
+        if template is not None:
+            reference = {"reference"} if cls.requires_reference else set()
+            check_variables(template, {"prediction", "prediction_b", "input", "criteria"} | reference)
+        model = model_of(llm, llm_kwargs)
+        if template is None and output_parser is None and model.takes_schema:
+            default = cls._default_prompt(AS_FIELDS, criteria_text)
+            return cls(model=model, prompt=default, criteria=criteria_text, output_parser=None)
+        own = cls._default_prompt(AS_TAG, criteria_text) if template is None else with_criteria(template, criteria_text)
+        parser = output_parser or PairwiseStringResultOutputParser()
+        return cls(model=model, prompt=own, criteria=criteria_text, output_parser=parser)
+
+    @classmethod
+    def _default_prompt(cls, verdict: str, criteria: str) -> PromptTemplate:
+        return PromptTemplate.from_template(cls._default).partial(criteria=criteria, verdict=verdict)
+
+    def _evaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
+        return self._result(self._model.ask(self._request(**arguments), self._schema))
+
+    async def _aevaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
+        return self._result(await self._model.aask(self._request(**arguments), self._schema))
+
+    @property
+    def _schema(self) -> Any:
+        return SCHEMA if self.output_parser is None else None
+
+    def _request(
+        self,
+        *,
+        prediction: str,
+        prediction_b: str,
+        reference: str | None,
+        input: str,  # noqa: A002
+        **options: Any,
+    ) -> Request:
+        refuse("evaluate_string_pairs", options)
+        sides = {"prediction": prediction, "prediction_b": prediction_b, "input": input, "reference": reference}
+        texts = {name: fenced(as_text(side)) for name, side in sides.items() if side is not None}
+        return filled(self.prompt, texts | {"criteria": self._criteria})
+
+    def _result(self, answer: Answer) -> dict[str, Any]:
+        if self.output_parser is None:
+            return result_of_fields(answer.fields)
+        result: dict[str, Any] = self.output_parser.parse(answer.text)
+        return result
+
+
+class LabeledPairwiseStringEvalChain(PairwiseStringEvalChain):
+    """`PairwiseStringEvalChain` with a correct reference."""
+
+    requires_reference = True
+    _default = LABELLED
+
+
+_KINDS: Mapping[str, type[PairwiseStringEvalChain]] = {
+    EvaluatorType.PAIRWISE_STRING: PairwiseStringEvalChain,
+    EvaluatorType.LABELED_PAIRWISE_STRING: LabeledPairwiseStringEvalChain,
+}
+
+
+@overload
+def load_evaluator(
+    evaluator: Literal["pairwise_string", "labeled_pairwise_string"], *, llm: Any = None, **settings: Any
+) -> PairwiseStringEvalChain: ...
+
+
+@overload
+def load_evaluator(evaluator: EvaluatorType | str, *, llm: Any = None, **settings: Any) -> Any: ...
+
+
+def load_evaluator(evaluator: EvaluatorType | str, *, llm: Any = None, **settings: Any) -> Any:
+    """Load an evaluator of one text, or one that compares two; `labeled_…` ones use a reference.
+
+    `llm` is a connection's name (default `openai`), a `complete` function, or an object with `invoke`.
+    Settings of comparisons: `criteria` (a member of Criteria, a name, a mapping from names to texts, a principle, a
+    list of these), `prompt` (a text or a template), `output_parser` (an object with `parse`), `llm_kwargs` (parameters
+    of the model). Those of other evaluators are listed in docs/langchain.md.
+
+    Raises InputError for any other evaluator or an unusable model, ValueError for an invalid prompt or criteria.
+    """
+    if isinstance(evaluator, str) and evaluator in KINDS:
+        return load_string_evaluator(str(evaluator), llm, settings)
+    if not isinstance(evaluator, str) or evaluator not in _KINDS:
+        raise InputError(f"load_evaluator: got {short(evaluator)}, wanted one of {', '.join([*_KINDS, *KINDS])}")
+    return _KINDS[evaluator].from_llm(llm, **settings)
+
+
+def load_evaluators(
+    evaluators: Sequence[EvaluatorType | str],
+    *,
+    llm: Any = None,
+    config: Mapping[Any, Mapping[str, Any]] | None = None,
+    **settings: Any,
+) -> list[Any]:
+    """Load several evaluators. `config` holds settings per evaluator name, which take precedence over `settings`."""
+    own = config or {}
+    return [load_evaluator(name, llm=llm, **{**settings, **own.get(name, {})}) for name in evaluators]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PRINCIPLES":
+        raise ImportError(f"{__name__}.PRINCIPLES: not supported here: use {REMEDY}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

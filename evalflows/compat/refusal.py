@@ -1,11 +1,39 @@
-"""Reject options of another project that are not supported here, instead of ignoring them."""
+"""What other projects have and this one does not: options are refused instead of ignored, and absent names say what
+to use instead.
+"""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from evalflows.specs.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """What a project has and its counterpart here has not, each name with what to use instead."""
+
+    names: Mapping[str, str]  # of modules
+    methods: Mapping[str, str]
+    page: str  # the page that lists what is supported
+
+    def of_module(self, module: str) -> Callable[[str], Any]:
+        """Return the `__getattr__` of a module: it raises ImportError for a name of the project that is absent here."""
+
+        def absent(name: str) -> Any:
+            if name in self.names:
+                raise ImportError(f"{module}.{name}: not supported here: {self.names[name]}")
+            raise AttributeError(f"module {module!r} has no attribute {name!r}; {self.page} lists what is supported")
+
+        return absent
+
+    def method(self, owner: str, name: str) -> AttributeError:
+        """Return the error for a method that an object does not have."""
+        remedy = self.methods.get(name, f"{self.page} lists what is supported")
+        return AttributeError(f"{owner}.{name}: not supported here: {remedy}")
+
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")

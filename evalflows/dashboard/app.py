@@ -1,10 +1,18 @@
-"""The routes of the dashboard: an address for each page, and what people send."""
+"""The routes of the dashboard: an address for each page, who may use it, and what people give: labels, and
+acknowledgements of incidents.
 
+People may come by a link on another site's page. They are shown a page, and nothing else is done.
+"""
+
+import hmac
+import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
@@ -13,39 +21,172 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evalflows.dashboard.access import Access
-from evalflows.dashboard.given import Take, Taken, take_acknowledgement, take_label
+from evalflows.analysis.monitoring import acknowledge
+from evalflows.analysis.review import give_label, question_about
+from evalflows.dashboard.compare import compare_example_page, compare_page
+from evalflows.dashboard.decisions import decision_page, decisions_page, judge_page, judges_page
+from evalflows.dashboard.experiments import example_page, experiment_page, experiments_page, over_time_page
+from evalflows.dashboard.links import PROOF, Links, Proofs
 from evalflows.dashboard.making import BusyError, Making
-from evalflows.execution.server.addresses import prefect_ui
-from evalflows.pages.compare import compare_page
-from evalflows.pages.compare_example import compare_example_page
-from evalflows.pages.comparison import comparison_page
-from evalflows.pages.comparisons import comparisons_page
-from evalflows.pages.decision import decision_page
-from evalflows.pages.decisions import decisions_page
-from evalflows.pages.example import example_page
-from evalflows.pages.experiment import experiment_page
-from evalflows.pages.experiments import experiments_page
-from evalflows.pages.judge import judge_page
-from evalflows.pages.judges import judges_page
-from evalflows.pages.links import Links
-from evalflows.pages.over_time import over_time_page
-from evalflows.pages.page import Page, Site
-from evalflows.pages.pairs import pair_page
-from evalflows.pages.production import evaluation_page, incident_page, production_page
-from evalflows.pages.proofs import PROOF, Proofs
-from evalflows.pages.query import Query
-from evalflows.pages.rendering import STATIC, render, whole_page
-from evalflows.pages.review import review_page
-from evalflows.pages.review_start import review_start_page
-from evalflows.pages.traces import trace_page, traces_page
-from evalflows.serving.origin import is_followed_link
+from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
+from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
+from evalflows.dashboard.rendering import STATIC, Page, Query, Site, render, whole_page
+from evalflows.dashboard.review import ReviewSettings, review_page, review_start_page
+from evalflows.prefect_server import prefect_ui
+from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
-from evalflows.store.parquet import Store
+from evalflows.store.queries.windows import find_incident
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.stop import Stop, StoppedError
+from evalflows.store.store import Store
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Headers of every answer."""
+
+COOKIE = "evalflows"
+TOKEN = "token"  # the name of a query's parameter
+
+
+class Access:
+    """Middleware: refuses who may not use the dashboard, and adds the headers that restrict what a page can do."""
+
+    def __init__(self, application: ASGIApp, *, token: str | None) -> None:
+        self._application, self._token = application, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        answer = self._refusal(Request(scope)) or self._application
+        await answer(scope, receive, _with_headers(send))
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return the answer to a request that is not passed on; None for one that is."""
+        if (problem := refusal(request, any_host=self._token is not None, links=True)) is not None:
+            return _refused(403, problem)
+        return None if self._token is None else self._login(request, self._token)
+
+    def _login(self, request: Request, token: str) -> Response | None:
+        """Check the token; one in the address is kept as a cookie, so that it stands in no history or log."""
+        given = request.query_params.get(TOKEN)
+        if given is not None and is_same(given, token):
+            rest = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
+            answer = RedirectResponse(request.url.path + (f"?{urlencode(rest)}" if rest else ""), 303)
+            answer.set_cookie(COOKIE, _session(token), httponly=True, samesite="strict")
+            return answer
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        has_token = scheme.lower() == "bearer" and is_same(bearer.strip(), token)
+        if has_token or is_same(request.cookies.get(COOKIE, ""), _session(token)):
+            return None
+        return _refused(401, f"got no token or another one, wanted the dashboard's: the address with ?{TOKEN}=…")
+
+
+def _session(token: str) -> str:
+    return hmac.new(token.encode(errors="surrogatepass"), b"session", sha256).hexdigest()
+
+
+def _refused(status: int, message: str) -> Response:
+    return Response(f"evalflows: {message}\n", status, media_type="text/plain")
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [
+                *message["headers"],
+                *((name.encode(), value.encode()) for name, value in HEADERS.items()),
+            ]
+        await send(message)
+
+    return sending
+
+
+Fields = Mapping[str, str]
+"""The texts of a JSON object; a text that is empty, and null, are left out."""
+
+Take = Callable[[Store, Query, Fields], dict[str, Any]]
+"""Stores what was sent, and returns what the page is told. Raises InputError for wrong fields."""
+
+MOST_BYTES = 100_000
+"""Largest size of what is sent."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Answers to what a page sends, once it is stored; in JSON with `error` if it was not."""
+
+    store: Store
+    take: Take
+    making: Making
+
+    async def answer(self, request: Request) -> Response:
+        query = Query.of(request.query_params.multi_items(), request.path_params)
+        try:
+            fields = await _fields(request)
+            return JSONResponse(await self.making.run(lambda _: self.take(self.store, query, fields)))
+        except NotFoundError as error:
+            return JSONResponse({"error": str(error)}, 404)
+        except InputError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except (StorageError, BusyError, StoppedError) as error:
+            return JSONResponse({"error": str(error)}, 503)
+        except Exception:
+            _log.exception("%s", request.url.path)
+            return JSONResponse({"error": "internal error: standard error has the traceback"}, 500)
+
+
+def take_label(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
+    """Store a person's label of the item that a review's page has shown; its address says who labels what."""
+    settings = ReviewSettings.of(query)
+    review = settings.review(store)
+    question = question_about(review.reviewed, settings.asked)
+    item, answer = (_wanted(fields, name) for name in ("item", "answer"))
+    added = give_label(store, review, question, item, answer, fields.get("comment"))
+    return {"label_id": added.label.label_id, "is_new": added.is_new}
+
+
+def take_acknowledgement(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
+    """Store that a person acknowledges an incident or, with `close`, ends it, as `evalflows alerts ack` does."""
+    incident = find_incident(store, query.wanted("id"))
+    by, note, is_end = _wanted(fields, "by"), fields.get("note"), "close" in fields
+    row = acknowledge(store, incident, by=by, note=note, close=is_end)
+    return {"incident_id": incident.incident_id, "event": row.event}
+
+
+async def _fields(request: Request) -> Fields:
+    """Read a JSON object of texts. Raise InputError for anything else."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise InputError("got another content type, wanted application/json")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise InputError(f"got more than {MOST_BYTES} bytes, wanted less")
+    try:
+        content = json.loads(body)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not all(value is None or isinstance(value, str) for value in content.values()):
+        raise InputError("got no JSON object of texts, wanted one")
+    return {name: value.strip() for name, value in content.items() if value and value.strip()}
+
+
+def _wanted(fields: Fields, name: str) -> str:
+    if name not in fields:
+        raise InputError(f"{name}: got none, wanted a text")
+    return fields[name]
+
 
 PageOf = Callable[[Site, Query], Page]
 """Makes a page from the parameters of its address, path and query alike. Raises InputError for wrong ones."""
@@ -82,8 +223,6 @@ GIVEN: Mapping[str, Take] = {
 
 FRAGMENT = "fragment"
 """The parameter with which a page is sent without its frame, to be shown within another."""
-
-_log = logging.getLogger(__name__)
 
 
 def application(store: Store, token: str | None = None, making: Making | None = None) -> Starlette:

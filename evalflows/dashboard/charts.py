@@ -1,14 +1,127 @@
-"""A value over time with its intervals, and the same without axes for the cell of a table."""
+"""Charts as SVG, drawn on the server: no script, no style attribute, colours by class.
 
-from collections.abc import Sequence
+Intervals, values over time, shares and histograms.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from evalflows.pages.charts.svg import Scale, domain, drawing, element
-from evalflows.reports.figures import figure
-from evalflows.specs.safe_text import escaped
+from evalflows.reports.formats import figure
+from evalflows.specs.errors import escaped
+
+__all__ = ["Point", "domain", "histogram", "line_sample", "share_bar", "sparkline", "timeline", "whisker"]
+
+
+def element(tag: str, *content: str | Markup, **attributes: str | float) -> Markup:
+    """Return an element. `class_` is the attribute class, and `_` in names is `-`; numbers have at most two digits."""
+    text = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_number(value))}"' for name, value in attributes.items()
+    )
+    return Markup(f"<{tag}{text}>{''.join(map(_content, content))}</{tag}>")  # every part is escaped
+
+
+def drawing(
+    width: float,
+    height: float,
+    title: str,
+    *content: Markup,
+    class_: str = "chart",
+    has_links: bool = False,
+    is_alone: bool = False,
+) -> Markup:
+    """Return a drawing whose title says in words what it shows, for tooltips and for people who do not see it.
+
+    One that `has_links` is a group, as what is in an image cannot be reached; one that `is_alone` can be a file.
+    """
+    named = {
+        "role": "group" if has_links else "img",
+        "aria-label": escaped(title),
+        "viewBox": f"0 0 {_number(width)} {_number(height)}",
+    }
+    if is_alone:
+        named["xmlns"] = "http://www.w3.org/2000/svg"
+    return element("svg", element("title", title), *content, class_=class_, width=width, height=height, **named)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A linear scale: values from `low` to `high` are drawn from pixel `start` to pixel `end`; others at its ends."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        width = self.high - self.low
+        share = (value - self.low) / width if width else 0.5
+        return self.start + (self.end - self.start) * min(1.0, max(0.0, share))
+
+    def ticks(self, count: int = 4) -> list[float]:
+        """Return round values inside the scale, about `count` of them."""
+        width = self.high - self.low
+        if width <= 0 or not math.isfinite(width):
+            return [self.low]
+        rough = width / count
+        size = 10.0 ** math.floor(math.log10(rough))
+        step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+        first = math.ceil(self.low / step - 1e-9)
+        return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def domain(values: Iterable[float | None], *, pad: float = 0.05) -> tuple[float, float]:
+    """Return the range that holds all finite values, a little wider; (0, 1) if there are none."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        return 0.0, 1.0
+    low, high = min(known), max(known)
+    margin = pad * (high - low) or 0.5 * abs(high) or 0.5
+    return low - margin, high + margin
+
+
+def _content(content: str | Markup) -> str:
+    return str(content) if isinstance(content, Markup) else str(escape(escaped(content)))
+
+
+def _number(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def share_bar(parts: Sequence[tuple[str, float, str]], title: str, *, width: int = 160) -> Markup:
+    """Draw the parts of a whole side by side. A part has a name, a size, and the class of its colour."""
+    whole, x, height = sum(size for _, size, _ in parts), 0.0, 14
+    drawn = []
+    for name, size, colour in parts:
+        part = width * size / whole if whole else 0.0
+        if part:
+            label = element("title", f"{name}: {size:g}")
+            drawn.append(element("rect", label, class_=f"part {colour}", x=x, y=0, width=part, height=height))
+        x += part
+    return drawing(width, height, title, *drawn, class_="chart shares")
+
+
+def histogram(counts: Sequence[tuple[str, int]], title: str, *, width: int = 320, height: int = 96) -> Markup:
+    """Draw how many values there are of each kind, or in each interval: pairs of a label and a count, in order."""
+    most = max((count for _, count in counts), default=0)
+    y, step, foot = Scale(0, most or 1, 0, height - 28), width / max(len(counts), 1), height - 14
+    drawn = []
+    for place, (name, count) in enumerate(counts):
+        tall, middle = y(count), step * (place + 0.5)
+        label = element("title", f"{name}: {count:,}")
+        drawn.append(
+            element("rect", label, class_="bar", x=step * place + 1, y=foot - tall, width=max(step - 2, 1), height=tall)
+        )
+        if len(counts) <= 12:
+            drawn.append(element("text", name, class_="tick", x=middle, y=height - 2, text_anchor="middle"))
+            drawn.append(
+                element("text", f"{count:,}", class_="tick", x=middle, y=foot - tall - 2, text_anchor="middle")
+            )
+    return drawing(width, height, title, *drawn, class_="chart histogram")
+
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 22
 
@@ -125,3 +238,110 @@ def _point(point: Point, x: float, y: Scale) -> list[Markup]:
         parts.insert(1, element("line", class_="interval", x1=x, x2=x, y1=y(point.low), y2=y(point.high)))
     group = element("g", *parts, class_=f"point {point.kind}".strip())
     return [element("a", group, href=point.href, aria_label=escaped(point.title)) if point.href else group]
+
+
+WHISKER_WIDTH, HEIGHT = 150, 20
+INSET = 6
+
+
+def whisker(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    scale: tuple[float, float],
+    title: str,
+    *,
+    marks: Sequence[float | None] = (),
+    kind: str = "",
+    width: int = WHISKER_WIDTH,
+) -> Markup:
+    """Draw a dot for the value and a line for its interval.
+
+    Args:
+        value: The estimate; nothing is drawn for None.
+        low: The interval's low end; None without an interval.
+        high: Its high end.
+        scale: The lowest and the highest value of the column, see `domain`.
+        title: What it shows, in words.
+        marks: Values with a line of their own, such as 0 or a gate's bound.
+        kind: `better`, `worse` or empty: the colour.
+        width: Pixels.
+    """
+    x, middle = Scale(*scale, INSET, width - INSET), HEIGHT / 2
+    parts = [element("line", class_="axis", x1=INSET, x2=width - INSET, y1=middle, y2=middle)]
+    parts += [
+        element("line", class_="mark", x1=x(mark), x2=x(mark), y1=1, y2=HEIGHT - 1)
+        for mark in marks
+        if mark is not None
+    ]
+    if low is not None and high is not None:
+        parts.append(element("line", class_="interval", x1=x(low), x2=x(high), y1=middle, y2=middle))
+        parts += [
+            element("line", class_="interval", x1=x(end), x2=x(end), y1=middle - 4, y2=middle + 4)
+            for end in (low, high)
+        ]
+    if value is not None:
+        parts.append(element("circle", class_="dot", cx=x(value), cy=middle, r=4))
+    return drawing(width, HEIGHT, title, *parts, class_=f"chart whisker {kind}".strip())
+
+
+ROW, LETTER, GAP, FOREST_WIDTH = 26, 6.6, 14, 260
+"""Pixels: of a row's height, of a letter on average, between columns, and of a plot."""
+
+MOST_LETTERS = 40
+"""Letters of a label."""
+
+STYLE = """
+.forest { font: 12px system-ui, "Segoe UI", "Liberation Sans", sans-serif; }
+.forest .back { fill: #ffffff; }
+.forest text { fill: #1b1f26; }
+.forest .axis { stroke: #d5d9df; }
+.forest .mark { stroke: #596170; stroke-dasharray: 3 2; }
+.forest .interval { stroke: #24406e; stroke-width: 2; }
+.forest .dot { fill: #24406e; }
+.forest .better .interval { stroke: #11683a; } .forest .better .dot { fill: #11683a; }
+.forest .worse .interval { stroke: #a81c1c; } .forest .worse .dot { fill: #a81c1c; }
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value with its interval. Nothing is drawn for None."""
+
+    label: str
+    value: float | None
+    low: float | None
+    high: float | None
+    scale: tuple[float, float]
+    text: str  # the value and its interval
+    mark: float | None = None
+    kind: str = ""  # `better`, `worse` or empty: the colour
+
+
+def forest(estimates: Sequence[Estimate], title: str) -> Markup:
+    """Draw a row for each estimate: its label, a plot, and its text. The colours are in the drawing itself."""
+    labels = [one.label if len(one.label) <= MOST_LETTERS else f"{one.label[: MOST_LETTERS - 1]}…" for one in estimates]
+    left = GAP + LETTER * max(map(len, labels), default=0) + GAP
+    right = left + FOREST_WIDTH + GAP
+    width = right + LETTER * max((len(one.text) for one in estimates), default=0) + GAP
+    height = ROW * max(len(estimates), 1) + GAP
+    parts = [element("style", Markup(STYLE)), element("rect", class_="back", x=0, y=0, width=width, height=height)]
+    for place, (one, label) in enumerate(zip(estimates, labels, strict=True)):
+        top = GAP / 2 + ROW * place
+        middle = top + ROW / 2 + 4
+        drawn = whisker(
+            one.value,
+            one.low,
+            one.high,
+            one.scale,
+            f"{one.label}: {one.text}",
+            marks=[one.mark],
+            kind=one.kind,
+            width=FOREST_WIDTH,
+        )
+        parts += [
+            element("text", label, x=GAP, y=middle),
+            element("g", drawn, transform=f"translate({left:.0f} {top + (ROW - HEIGHT) / 2:.0f})"),
+            element("text", one.text, x=right, y=middle),
+        ]
+    return drawing(width, height, title, *parts, class_="chart forest", is_alone=True)

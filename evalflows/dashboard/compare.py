@@ -1,17 +1,109 @@
-"""The address of a comparison: which experiments, and which examples in which order."""
+"""Any experiments against a baseline: figures and verdicts, then the examples with all answers side by side, and
+everything of one example.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
 from typing import Any, Literal, get_args
 
-from evalflows.pages.links import Links
-from evalflows.pages.query import Query
-from evalflows.reports.change_queries import CHANGES, Change
-from evalflows.reports.side_by_side import RowFilter, RowSort
-from evalflows.specs.errors import InputError
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
+from evalflows.analysis.diff import KeptComparison, kept_comparisons
+from evalflows.dashboard.charts import Point, domain
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
+from evalflows.reports.diff import (
+    CHANGES,
+    Change,
+    ChangeCounts,
+    ExampleChange,
+    ExperimentsDiff,
+    WordDiff,
+    answers_apart,
+    heading,
+    no_examples,
+    remarks,
+    values_text,
+    word_diff,
+)
+from evalflows.reports.examples import PastValue, RunDetail, example_detail, past_values
+from evalflows.reports.failed_judges import failed_metrics
+from evalflows.reports.formats import figure
+from evalflows.reports.results import Result
+from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, side_by_side, wanted_examples
+from evalflows.specs.errors import MEASURES, InputError
 from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+IN_LIST = 200
+"""Experiments in a list to choose from, at most: the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparable:
+    """An experiment, as a list to choose from shows it."""
+
+    experiment_id: str
+    name: str
+    target: str
+    dataset: str  # its name, else the snapshot's id
+    state: str
+    n_examples: int
+    started_at: datetime
+    approved: str | None  # the names as whose baseline it is approved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfDataset:
+    dataset: str
+    experiments: Sequence[Comparable]
+
+
+def by_dataset(site: Site, search: str | None, beside: str | None) -> list[OfDataset]:
+    """Return the newest experiments by dataset, that with the newest first.
+
+    Args:
+        site: The site.
+        search: A text that their name or dataset has; None for any.
+        beside: The id of an experiment: only those on the same dataset are wanted.
+    """
+    found = _asked(site, _LISTED, search, beside, IN_LIST)
+    order = {dataset: place for place, dataset in enumerate(dict.fromkeys(one.dataset for one in found))}
+    ordered = sorted(found, key=lambda one: order[one.dataset])
+    return [
+        OfDataset(dataset=dataset, experiments=list(some))
+        for dataset, some in groupby(ordered, key=lambda one: one.dataset)
+    ]
+
+
+def beside(site: Site, experiment: str) -> list[Comparable]:
+    """Return the experiments on the same dataset: approved baselines first, then the newest."""
+    found = _asked(site, _LISTED, None, experiment, IN_LIST)
+    return sorted(found, key=lambda one: one.approved is None)
+
+
+def _asked(site: Site, query: str, *values: object) -> list[Comparable]:
+    (rows,) = ask(site.store, (query, values))
+    names: Any = Comparable.__slots__
+    return [Comparable(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+_LISTED = """
+with approved as (
+    select experiment_id, string_agg(name, ', ' order by name) as names from approvals where holds group by all
+), like_it as (
+    select dataset_name, snapshot_id from experiments where experiment_id = $2
+)
+select e.experiment_id, e.name, e.target, coalesce(e.dataset_name, e.snapshot_id), e.state, e.n_examples, e.started_at,
+       a.names
+from experiments e left join approved a using (experiment_id)
+where ($1 is null or contains(lower(e.name), lower($1)) or contains(lower(coalesce(e.dataset_name, '')), lower($1)))
+      and ($2 is null or exists (select 1 from like_it l
+                                 where e.dataset_name = l.dataset_name or e.snapshot_id = l.snapshot_id))
+order by e.started_at desc, e.experiment_id limit $3
+"""
+
 
 MOST_CANDIDATES = 8
 
@@ -143,3 +235,319 @@ def resolved(store: Store, references: Sequence[str]) -> dict[str, str]:
         one: one if one in known else find_experiments(store, one, just_one=True)[0]
         for one in dict.fromkeys(references)
     }
+
+
+LINKED: tuple[Change, ...] = ("improved", "regressed", "flipped", "changed", "missing")
+"""The changes that are counted, in the order of columns."""
+
+MINOR = ("tokens", "length")
+"""Measures that are shown below the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricTable:
+    """One metric of all systems, the baseline's result first if it has the metric."""
+
+    metric: str
+    results: Sequence[Result]
+    counts: Mapping[str, ChangeCounts]  # by candidate
+    means: tuple[float, float]  # the scale of the means, and that of the differences
+    differences: tuple[float, float]
+
+    @property
+    def is_minor(self) -> bool:
+        return self.metric in MINOR
+
+
+def metric_tables(diff: ExperimentsDiff) -> list[MetricTable]:
+    """Return each metric's results that are worth showing, measures last."""
+    metrics: dict[str, list[Result]] = {}
+    for result in diff.results:
+        if result.has_rows:
+            metrics.setdefault(result.metric, []).append(result)
+    counts = {(one.metric, one.candidate_experiment_id): one for one in diff.counts}
+    return [
+        MetricTable(
+            metric=metric,
+            results=results,
+            counts={owner: one for (of, owner), one in counts.items() if of == metric},
+            means=domain(each for one in results for each in (one.mean, one.ci_low, one.ci_high)),
+            differences=domain(
+                each for one in results for each in (one.difference, one.difference_low, one.difference_high, 0.0)
+            ),
+        )
+        for metric, results in metrics.items()
+    ]
+
+
+def counted(diff: ExperimentsDiff) -> list[Change]:
+    """Return the changes that have a column: those that there are, and the usual ones."""
+    usual = ("improved", "regressed", "missing")
+    return [change for change in LINKED if change in usual or any(getattr(one, change) for one in diff.counts)]
+
+
+def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[tuple[Change, int]]]:
+    """Return how many examples changed in which way by a metric, for each candidate; without counts of 0."""
+    return {
+        one.candidate_experiment_id: [(change, count) for change in LINKED if (count := getattr(one, change))]
+        for one in diff.counts
+        if one.metric == metric
+    }
+
+
+IN_PAGE = 50
+"""Examples of a page."""
+
+MOST_METRICS = 5
+"""Metrics whose values stand beside an answer."""
+
+REFRESH_S = 10
+"""Seconds after which a comparison of a running experiment is shown anew: it costs statistics."""
+
+
+def compare_page(site: Site, query: Query) -> Page:
+    """A comparison; without baseline or candidates, experiments to choose from."""
+    asked = CompareQuery.of_query(site.store, query)
+    return _picker(site, query) if asked is None else _comparison(site, asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A comparison and the examples of it that are wanted, in order."""
+
+    asked: CompareQuery
+    kept: KeptComparison
+    examples: Sequence[str]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metric that the examples are about, then others whose values are shown too."""
+        others = [one for one in self.kept.metrics if one not in MEASURES and one != self.asked.metric]
+        return [*filter(None, [self.asked.metric]), *others][:MOST_METRICS]
+
+    @property
+    def changes(self) -> list[Mapping[str, Sequence[ExampleChange]]]:
+        return self.kept.changes(self.metrics)
+
+
+def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
+    """Return the wanted examples. Raise InputError for a metric or a split that none of them has."""
+    kept = kept_comparisons.get(site.store, asked.baseline, asked.candidates, site.now.date())
+    metric = asked.metric or most_regressed(kept)
+    if metric is not None and metric not in kept.metrics:
+        raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(kept.metrics) or 'none'}")
+    asked = asked.with_metric(metric)
+    (changes,) = kept.changes([metric]) if metric else [{}]
+    found = found_examples(site.store, kept.compared, asked.q) if asked.q else None
+    if asked.change == WORSE_IN_ANY:
+        worse = worse_in_any(kept, asked.of)
+        found = worse if found is None else found & worse
+    return Wanted(asked=asked, kept=kept, examples=wanted_examples(kept.examples, changes, asked.filter, found))
+
+
+def most_regressed(kept: KeptComparison) -> str | None:
+    """Return the evaluators' metric in which most examples got worse, or flipped: what one looks at first.
+
+    None if the systems share no metric of an evaluator.
+    """
+    moved = {metric: 0 for metric in kept.metrics if metric not in MEASURES}
+    for one in kept.diff.counts:
+        if one.metric in moved:
+            moved[one.metric] += one.regressed + one.flipped
+    return max(moved, key=lambda metric: moved[metric], default=None)
+
+
+def worse_in_any(kept: KeptComparison, candidate: str | None) -> set[str]:
+    """Return the examples that got worse in any metric of an evaluator, in a candidate or in any."""
+    return {
+        example
+        for changes in kept.changes([metric for metric in kept.metrics if metric not in MEASURES])
+        for example, some in changes.items()
+        if any(one.change == "regressed" and candidate in (None, one.candidate_experiment_id) for one in some)
+    }
+
+
+def _comparison(site: Site, asked: CompareQuery) -> Page:
+    wanted = wanted_of(site, asked)
+    kept, asked = wanted.kept, wanted.asked
+    in_page = site.in_page(IN_PAGE)
+    last = max(1, -(-len(wanted.examples) // in_page))
+    if asked.page > last:
+        raise InputError(f"page: got {asked.page}, wanted at most {last}")
+    ids = wanted.examples[(asked.page - 1) * in_page : asked.page * in_page]
+    rows = side_by_side(site.store, kept.compared, ids, wanted.changes, repetitions=kept.repetitions)
+    body = render(
+        "compare.html",
+        site,
+        diff=kept.diff,
+        tables=metric_tables(kept.diff),
+        failed=failed_metrics(site.store, kept.diff.run_groups),
+        totals=change_totals(kept.diff, asked.metric),
+        asked=asked,
+        choices=beside(site, asked.baseline),
+        most_candidates=MOST_CANDIDATES,
+        rows=rows,
+        marked=marked(rows, asked.baseline) if asked.words else {},
+        wanted=wanted,
+        last=last,
+        splits=sorted({one.split for one in kept.examples if one.split}),
+        changes=[(WORSE_IN_ANY, "worse in any metric"), *((one, one.replace("_", " ")) for one in CHANGES)],
+        counted=counted,
+        examples=len(kept.examples),
+        shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},
+        is_alone=site.links.page("compare") is None,
+    )
+    return Page(title=title(kept), section="compare", body=body, refresh_s=REFRESH_S if kept.is_running else None)
+
+
+def title(kept: KeptComparison) -> str:
+    names = kept.diff.names
+    candidates = ", ".join(names[one.experiment_id] for one in kept.diff.candidates)
+    return f"{candidates} against {names[kept.diff.baseline.experiment_id]}"
+
+
+def _picker(site: Site, query: Query) -> Page:
+    baseline, candidates = chosen_sides(site.store, query)
+    given = next(iter([*filter(None, [baseline]), *candidates]), None)
+    groups = by_dataset(site, query.text("q"), given)
+    body = render(
+        "compare_picker.html",
+        site,
+        groups=groups,
+        baseline=baseline,
+        candidates=candidates,
+        given=given,
+        q=query.text("q"),
+        most_candidates=MOST_CANDIDATES,
+    )
+    return Page(title="Compare experiments", section="compare", body=body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """An example's place among the wanted ones, from 1; None if it is not among them."""
+
+    place: int | None
+    before: str | None
+    after: str | None
+
+
+def compare_example_page(site: Site, query: Query) -> Page:
+    """One example of a comparison, with links to the next and the previous one in the same filter and order."""
+    asked, example = CompareQuery.of_query(site.store, query), query.wanted("id")
+    if asked is None:
+        raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
+    wanted = wanted_of(site, asked)
+    kept, metrics = wanted.kept, _metrics(wanted)
+    ids = kept.compared.experiment_ids
+    detail = example_detail(site.store, ids, example)
+    body = render(
+        "compare_example.html",
+        site,
+        detail=detail,
+        diff=kept.diff,
+        asked=wanted.asked,
+        wanted=wanted,
+        in_page=IN_PAGE,
+        is_whole=query.text("fragment") is None,
+        neighbours=neighbours(wanted.examples, example),
+        runs={one: [run for run in detail.runs if run.experiment_id == one] for one in ids},
+        changes=_by_system(kept.changes(kept.metrics), example),
+        words=answers_in_words(detail.runs, asked.baseline),
+        steps={run.run_id: steps_of(run.steps) for run in detail.runs},
+        past=past_lines(site, past_values(site.store, ids, example, metrics), ids),
+    )
+    return Page(title=f"{example}: {title(kept)}", section="compare", body=body)
+
+
+def neighbours(examples: Sequence[str], example: str) -> Neighbours:
+    """Return an example's place among others, and those beside it."""
+    if example not in examples:
+        return Neighbours(place=None, before=None, after=None)
+    place = examples.index(example)
+    after = examples[place + 1] if place + 1 < len(examples) else None
+    return Neighbours(place=place + 1, before=examples[place - 1] if place else None, after=after)
+
+
+def answers_in_words(runs: Sequence[RunDetail], baseline: str) -> dict[str, WordDiff]:
+    """Return the words in which each run's answer differs from the baseline's in the same repetition, else the first.
+
+    Runs without an answer, and those of the baseline, are not among them.
+    """
+    old = {run.repetition: run.outputs for run in runs if run.experiment_id == baseline and run.outputs is not None}
+    first = next(iter(old.values()), None)
+    return {
+        run.run_id: word_diff(shown_text(before), shown_text(run.outputs))
+        for run in runs
+        if run.experiment_id != baseline
+        and run.outputs is not None
+        and (before := old.get(run.repetition, first)) is not None
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastLine:
+    """One metric of the example over experiments, as points of a chart and as values."""
+
+    metric: str
+    points: Sequence[Point]
+    values: Sequence[PastValue]
+
+
+def past_lines(site: Site, values: Sequence[PastValue], compared: Sequence[str]) -> list[PastLine]:
+    """Return a line for each metric, if the example was in other experiments than the compared ones."""
+    if not {value.experiment_id for value in values} - {*compared}:
+        return []
+    metrics: dict[str, list[PastValue]] = {}
+    for value in values:
+        metrics.setdefault(value.metric, []).append(value)
+    return [
+        PastLine(metric=metric, points=[_point(site, one) for one in some], values=some)
+        for metric, some in metrics.items()
+    ]
+
+
+def _point(site: Site, one: PastValue) -> Point:
+    said = figure(one.value, one.metric) if one.value is not None else one.labels or "missing"
+    return Point(
+        at=one.started_at,
+        value=one.value,
+        title=f"{one.name} ({one.started_at:%Y-%m-%d %H:%M}): {said}",
+        href=site.links.experiment(one.experiment_id),
+    )
+
+
+def _metrics(wanted: Wanted) -> list[str]:
+    """The metrics of which the past is shown: those beside the answers, without measures."""
+    return [metric for metric in wanted.metrics if metric not in MEASURES]
+
+
+def _by_system(
+    changes: Sequence[Mapping[str, Sequence[ExampleChange]]], example: str
+) -> dict[str, list[ExampleChange]]:
+    """Return an example's changes by candidate."""
+    found: dict[str, list[ExampleChange]] = {}
+    for metric in changes:
+        for one in metric.get(example, ()):
+            found.setdefault(one.candidate_experiment_id, []).append(one)
+    return found
+
+
+def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
+    """Return the page of a diff with the examples of its lists."""
+    body = render(
+        "diff.html",
+        site,
+        diff=diff,
+        tables=metric_tables(diff),
+        failed=failed_metrics(site.store, diff.run_groups),
+        counted=counted,
+        heading=heading,
+        no_examples=no_examples,
+        values_text=values_text,
+        answers_apart=answers_apart,
+        remarks=remarks,
+    )
+    names = ", ".join(diff.names[one.experiment_id] for one in diff.candidates)
+    title = f"{names} against {diff.names[diff.baseline.experiment_id]}"
+    return Page(title=title, section="compare", body=body)

@@ -1,26 +1,133 @@
-"""One judge: its known-answer controls, its agreement with people as of now, its biases, and its versions."""
+"""Gate decisions and judges: their lists, one decision with its rules against their bounds, and one judge with its
+controls and its agreement with people.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from evalflows.analysis.human_labels.current_agreement import current_report
-from evalflows.analysis.human_labels.standings import judge_standings
-from evalflows.pages.charts import domain
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
-from evalflows.pages.rendering import render
-from evalflows.reports.judge import JudgeReport
-from evalflows.reports.judge_records import (
+from evalflows.analysis.gates import StoredRule, stored_rules
+from evalflows.analysis.labels import current_report, judge_standings
+from evalflows.dashboard.charts import domain
+from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import (
+    Decision,
+    DecisionChoice,
+    decisions_on,
+    explained,
+    find_decision,
+    gate_names,
+    listed_decisions,
+)
+from evalflows.reports.formats import estimate
+from evalflows.reports.judges import (
     Disagreement,
     JudgeHealth,
+    JudgeReport,
     LabelledSubject,
     disagreements,
     judge_record,
     judges_health,
 )
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.store.queries.lookup import approvals
+from evalflows.store.records import DecisionConclusion
 
-IN_PAGE = 10
+COLOURS = {"met": "better", "broken": "worse", "open": ""}
+
+Scale = tuple[float, float]
+
+
+def decision_page(site: Site, query: Query) -> Page:
+    """One decision. Its address may also name a gate or a candidate: the newest decision counts."""
+    return site.store.steady(lambda: _decision_page(site, query))  # the store's files are listed once
+
+
+def _decision_page(site: Site, query: Query) -> Page:
+    (decision,) = with_limits(site.store, [find_decision(site.store, query.wanted("id"))])
+    rules = stored_rules(site.store, decision)
+    candidate = decision.candidate_experiment_id
+    body = render(
+        "decision.html",
+        site,
+        decision=decision,
+        rules=rules,
+        scales=_scales(rules),
+        colours=COLOURS,
+        figures_of=figures_of,
+        threshold_of=threshold_of,
+        others=[one for one in decisions_on(site.store, candidate) if one.decision_id != decision.decision_id],
+        approvals=approvals(site.store, [*filter(None, [decision.baseline_experiment_id, candidate])]),
+        compared=_compared(site, decision),
+        sections=list(explained(site.store, decision)),
+    )
+    return Page(title=f"{decision.title[0].upper()}{decision.title[1:]}", section="decisions", body=body)
+
+
+def figures_of(rule: StoredRule) -> str:
+    """Return a rule's estimate with its interval, as text."""
+    marks = (rule.threshold,)
+    texts = estimate(rule.value, rule.low, rule.high, rule.metric, signed=rule.is_difference, marks=marks)
+    return " ".join(filter(None, texts))
+
+
+def threshold_of(rule: StoredRule) -> str:
+    """Return where the estimate must lie, as text; a plain threshold may also be met exactly."""
+    sides = ("at least", "at most") if rule.kind == "threshold" else ("above", "below")
+    bound = f"{rule.threshold:+g}" if rule.is_difference and rule.threshold else f"{rule.threshold or 0:g}"
+    return f"{sides[not rule.higher_is_better]} {bound}"
+
+
+def _scales(rules: Sequence[StoredRule]) -> Mapping[tuple[str, bool], Scale]:
+    """Return the scale of each metric's differences, and of its means: rules on one metric share it."""
+    ends: dict[tuple[str, bool], list[float | None]] = {}
+    for rule in rules:
+        ends.setdefault((rule.metric, rule.is_difference), []).extend(
+            (rule.value, rule.low, rule.high, rule.worst_case_low, rule.worst_case_high, rule.threshold)
+        )
+    return {metric: domain([*values, 0.0 if metric[1] else None]) for metric, values in ends.items()}
+
+
+def _compared(site: Site, decision: Decision) -> str | None:
+    if decision.baseline_experiment_id is None:
+        return None
+    return site.links.compare(decision.baseline_experiment_id, decision.candidate_experiment_id)
+
+
+DECISIONS_IN_PAGE = 50
+
+CONCLUSIONS: Sequence[DecisionConclusion] = get_args(DecisionConclusion)
+
+
+def decisions_page(site: Site, query: Query) -> Page:
+    """The list of decisions."""
+    return site.store.steady(lambda: _decisions_page(site, query))  # the store's files are listed once
+
+
+def _decisions_page(site: Site, query: Query) -> Page:
+    gates, number = gate_names(site.store), query.number("page")
+    conclusion = query.choice("conclusion", CONCLUSIONS, "PASS") if query.text("conclusion") else None
+    choice = DecisionChoice(gate=query.text("gate"), conclusion=conclusion, text=query.text("q"))
+    decisions, total = listed_decisions(site.store, choice, page=number, in_page=DECISIONS_IN_PAGE)
+    body = render(
+        "decisions.html",
+        site,
+        decisions=decisions,
+        total=total,
+        gates=gates,
+        conclusions=CONCLUSIONS,
+        choice=choice,
+        approvals=approvals(site.store),
+        number=number,
+        last=-(-total // DECISIONS_IN_PAGE),
+        address=lambda page: site.links.page(
+            "decisions", gate=choice.gate, conclusion=choice.conclusion, q=choice.text, page=page
+        ),
+    )
+    return Page(title="Decisions", section="decisions", body=body)
+
+
+LABELS_IN_PAGE = 10
 
 Plot = tuple[float | None, float | None, float | None, tuple[float, float], float | None]
 """A value with the ends of its interval, its scale, and a mark."""
@@ -53,13 +160,13 @@ def _judge_page(site: Site, query: Query) -> Page:
         report=report,
         problem=problem,
         plots=_plots(report) if report else {},
-        disagreements=disagreements(site.store, subject, page=number, in_page=IN_PAGE) if subject else [],
+        disagreements=disagreements(site.store, subject, page=number, in_page=LABELS_IN_PAGE) if subject else [],
         said=said,
         answer_address=lambda one: _answer_address(site, subject, one),
         subject_address=lambda one: _address(site, evaluator, one),
         review=_review_address(site, subject, versions),
         number=number,
-        last=-(-subject.n_disagreements // IN_PAGE) if subject else 1,
+        last=-(-subject.n_disagreements // LABELS_IN_PAGE) if subject else 1,
         page_address=lambda page: _address(site, evaluator, subject, page=page),
     )
     return Page(title=f"Judge {evaluator}", section="judges", body=body)
@@ -146,3 +253,20 @@ def _review_address(site: Site, subject: LabelledSubject | None, versions: Seque
     if subject is not None:
         return site.links.page("review", subject=subject.subject_id, metric=subject.people_metric)
     return site.links.page("review", metric=versions[0].metrics[0]) if versions and versions[0].metrics else None
+
+
+def judges_page(site: Site, query: Query) -> Page:
+    """The list of judges, and their agreement with people."""
+    return site.store.steady(lambda: _judges_page(site, query))  # the store's files are listed once
+
+
+def _judges_page(site: Site, query: Query) -> Page:
+    text = query.text("q")
+    health = [one for one in judges_health(site.store) if _has(text, one.evaluator, one.judge_model, *one.metrics)]
+    standings = [one for one in judge_standings(site.store) if _has(text, one.evaluator, one.judge_model, one.metric)]
+    body = render("judges.html", site, judges=health, standings=standings, q=text)
+    return Page(title="Judges", section="judges", body=body)
+
+
+def _has(text: str | None, *names: str) -> bool:
+    return text is None or any(text.lower() in name.lower() for name in names)

@@ -1,31 +1,50 @@
-"""The page of one experiment: results, distributions, slices, failures, cost, and its examples."""
+"""The list of experiments, the page of one, the page of one of its examples, and a metric over time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import get_args
 
-from evalflows.pages.charts import domain
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
-from evalflows.pages.rendering import render
+from evalflows.dashboard.charts import Point, domain
+from evalflows.dashboard.links import Value
+from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steps_of
 from evalflows.reports.decisions import decisions_of
-from evalflows.reports.experiment_facts import costs_of, failure_kinds, related_experiments
-from evalflows.reports.experiment_items import ItemFilter, Items, Shown, items_of
-from evalflows.reports.experiments_report import experiments_report, overviews
+from evalflows.reports.examples import (
+    ItemFilter,
+    Items,
+    PastValue,
+    Shown,
+    distributions,
+    example_detail,
+    items_of,
+    labels_of,
+    past_values,
+    place_of,
+    repeats_of,
+)
+from evalflows.reports.experiments import (
+    ExperimentList,
+    Line,
+    LinePoint,
+    ListedExperiment,
+    ListFilter,
+    MetricLines,
+    listed_experiments,
+    metric_lines,
+)
 from evalflows.reports.failed_judges import failed_metrics
-from evalflows.reports.results import Result, results_of
-from evalflows.reports.slice_means import Slice, slice_means
-from evalflows.reports.value_distributions import distributions
-from evalflows.reports.worst_items import is_higher_better
-from evalflows.specs.errors import InputError
-from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k
-from evalflows.specs.safe_text import json_text
-from evalflows.store.parquet import Store
-from evalflows.store.queries.baselines import approvals
-from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.records import ExperimentRow, from_json
+from evalflows.reports.formats import figure
+from evalflows.reports.pages_as_text import costs_of, experiments_report, failure_kinds, overviews, related_experiments
+from evalflows.reports.results import Result, Slice, results_of, slice_means
+from evalflows.reports.worst import is_higher_better
+from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, json_text
+from evalflows.store.queries.lookup import approvals, find_experiments
+from evalflows.store.queries.progress import INTERRUPTED
+from evalflows.store.records import DecisionConclusion, ExperimentRow, ExperimentState, from_json
+from evalflows.store.sql import no_experiments
+from evalflows.store.store import Store
 
-IN_PAGE = 25
+ITEMS_IN_PAGE = 25
 """Examples in the table."""
 
 MOST_COLUMNS = 6
@@ -117,7 +136,7 @@ def _examples(site: Site, query: Query, row: ExperimentRow, metrics: Sequence[st
     shown = query.choice("show", get_args(Shown), "all")
     if metric is not None and metric not in metrics:
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(dict.fromkeys(metrics)) or 'none'}")
-    store, in_page = site.store, site.in_page(IN_PAGE)
+    store, in_page = site.store, site.in_page(ITEMS_IN_PAGE)
     higher = metric is None or is_higher_better(store, row.experiment_id, base_metric(metric))
     wanted = ItemFilter(metric=metric, higher_is_better=higher, shown=shown, text=text)
     offset = in_page * (number - 1)
@@ -147,3 +166,185 @@ def _by_field(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
     for one in slices:
         fields.setdefault(one.field, []).append(one)
     return fields
+
+
+def example_page(site: Site, query: Query) -> Page:
+    """One example (`example_id`, in the address `id`) of an experiment; with `repetition`, that one first."""
+    return site.store.steady(lambda: _example_page(site, query))
+
+
+def _example_page(site: Site, query: Query) -> Page:
+    store, example = site.store, query.wanted("id")
+    identity = experiments_meant(store, query.wanted("experiment"))[0]
+    row: ExperimentRow = store.read("experiments", identity)[0]
+    detail = example_detail(store, [identity], example)
+    chosen = query.text("repetition")
+    runs = sorted(detail.runs, key=lambda run: (str(run.repetition) != chosen, run.repetition))
+    metrics = {score.metric: None for run in runs for score in run.scores if score.metric not in MEASURES}
+    body = render(
+        "example.html",
+        site,
+        row=row,
+        detail=detail,
+        runs=runs,
+        most=ON_PAGE,
+        is_whole=query.text("fragment") is None,
+        place=place_of(store, row.snapshot_id, example),
+        steps={run.run_id: steps_of(run.steps) for run in runs},
+        repeats=repeats_of(store, identity, example),
+        labels=labels_of(store, identity, [run.run_id for run in runs]),
+        metrics=[*metrics],
+        past=_by_experiment(past_values(store, [identity], example, [*metrics])),
+    )
+    return Page(title=f"{example} in {row.name}", section="experiments", body=body)
+
+
+def _by_experiment(values: Sequence[PastValue]) -> list[dict[str, PastValue]]:
+    """Return an example's values by metric in each experiment, newest first."""
+    found: dict[str, dict[str, PastValue]] = {}
+    for one in reversed(values):
+        found.setdefault(one.experiment_id, {})[one.metric] = one
+    return [*found.values()]
+
+
+IN_PAGE = 50
+MOST_TAGS = 24
+"""Tags that are shown as chips."""
+
+STATES = (*get_args(ExperimentState), INTERRUPTED)
+CONCLUSIONS = get_args(DecisionConclusion)
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """The parameters of this page's address, and addresses that differ from it."""
+
+    site: Site
+    values: Mapping[str, Value]
+
+    def __call__(self, **changes: Value) -> str | None:
+        return self.site.links.page("experiments", **{**self.values, "page": None, **changes})
+
+
+def experiments_page(site: Site, query: Query) -> Page:
+    """The list of experiments."""
+    wanted, number, metric = _filter(query), query.number("page"), query.text("metric")
+    found = listed_experiments(site.store, wanted, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
+    if metric is not None and metric not in found.choices.metrics:
+        raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(found.choices.metrics) or 'none'}")
+    values = {name: query.text(name) for name in ("q", "dataset", "state", "conclusion", "since", "metric")}
+    address = _Address(site, {**values, "tag": wanted.tags})
+    body = render(
+        "experiments.html",
+        site,
+        found=found,
+        values=values,
+        tags=_tags(found, wanted.tags),
+        wanted=wanted,
+        metric=metric,
+        states=STATES,
+        conclusions=CONCLUSIONS,
+        address=address,
+        paged=lambda page: address(page=page),
+        number=number,
+        last=-(-found.count // IN_PAGE),
+        scale=_experiments_scale(found.experiments, metric),
+        failed=failed_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
+        how_to_begin=no_experiments(site.store.layout),
+        left_out=len(site.store.left_out()),
+    )
+    is_running = any(one.state == "running" for one in found.experiments)
+    return Page(title="Experiments", section="experiments", body=body, refresh_s=5 if is_running else None)
+
+
+def _filter(query: Query) -> ListFilter:
+    return ListFilter(
+        text=query.text("q"),
+        dataset=query.text("dataset"),
+        tags=query.all("tag"),
+        state=query.choice("state", STATES, "") or None,
+        conclusion=query.choice("conclusion", CONCLUSIONS, "") or None,
+        since=_since(query.text("since")),
+    )
+
+
+def _since(text: str | None) -> datetime | None:
+    try:
+        moment = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"since: got {text!r}, wanted a date such as 2026-01-31") from None
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int | None, list[str]]]:
+    """Return each tag to show, how many experiments have it, and the tags chosen after a click on it."""
+    counts: dict[str, int | None] = {**dict.fromkeys(chosen), **dict(found.choices.tags[:MOST_TAGS])}
+    return [
+        (tag, count, [one for one in chosen if one != tag] if tag in chosen else [*chosen, tag])
+        for tag, count in counts.items()
+    ]
+
+
+def _experiments_scale(experiments: Sequence[ListedExperiment], metric: str | None) -> tuple[float, float]:
+    """The range of the chosen metric's intervals."""
+    shown = [found for one in experiments if metric is not None and (found := one.metric(metric))]
+    return domain(value for one in shown for value in (one.mean, one.ci_low, one.ci_high))
+
+
+NEWEST = 100
+"""Runs of a line that are shown, at most."""
+
+Figure = Callable[[LinePoint], float | None]
+
+
+def over_time_page(site: Site, query: Query) -> Page:
+    """A metric, the cost and the latency over the runs of lines, which `name`, once or several times, and `target`
+    choose."""
+    names, target, metric = query.all("name"), query.text("target"), query.text("metric")
+    shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
+    first = shown.lines[0].line if shown.lines else None
+    groups = {point.experiment_id: point.run_group for one in shown.lines for point in one.points}
+    body = render(
+        "over_time.html",
+        site,
+        shown=shown,
+        first=first,
+        names=names,
+        targets=[one.target for one in shown.known if first and one.name == first.name],
+        points=_points(site, shown, shown.metric or "", lambda one: one.mean),
+        costs=_points(site, shown, "cost", lambda one: one.cost_usd),
+        latencies=_points(site, shown, "latency", lambda one: one.latency),
+        failed=failed_metrics(site.store, groups),
+        named=_named,
+        how_to_begin=no_experiments(site.store.layout),
+        newest=NEWEST,
+    )
+    return Page(title="Over time", section="over_time", body=body)
+
+
+def _named(line: Line) -> str:
+    return line.name if line.target in line.name else f"{line.name}, {line.target}"
+
+
+def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[Point]:
+    is_metric, is_one = metric == shown.metric, len(shown.lines) == 1
+    return [
+        Point(
+            at=one.started_at,
+            value=value(one),
+            low=one.ci_low if is_metric else None,
+            high=one.ci_high if is_metric else None,
+            title=f"{'' if is_one else f'{_named(of.line)}, '}{one.started_at:%Y-%m-%d %H:%M}: "
+            f"{figure(value(one), metric)}{_said(one)}",
+            is_break=bool(one.changes),
+            href=site.links.experiment(one.experiment_id),
+            series=number,
+        )
+        for number, of in enumerate(shown.lines)
+        for one in of.points
+    ]
+
+
+def _said(one: LinePoint) -> str:
+    commit = f", commit {one.git_commit[:8]}" if one.git_commit else ""
+    return f"{commit}{', another ' + ' and '.join(one.changes) if one.changes else ''}"

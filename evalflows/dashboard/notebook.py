@@ -5,17 +5,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from evalflows.pages.charts import domain
-from evalflows.pages.charts.forest import Estimate, forest
-from evalflows.pages.links import NoLinks
-from evalflows.pages.page import Site
-from evalflows.pages.rendering import render
+from evalflows.dashboard.charts import Estimate, domain, forest
+from evalflows.dashboard.links import NoLinks
+from evalflows.dashboard.rendering import Site, render
 from evalflows.reports.comparison import ComparisonReport
 from evalflows.reports.results import Result
-from evalflows.specs.errors import InputError, StorageError
-from evalflows.specs.metric_names import MEASURES
-from evalflows.specs.safe_text import escaped
-from evalflows.store.parquet import Store
+from evalflows.specs.errors import MEASURES, InputError, StorageError, escaped
+from evalflows.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

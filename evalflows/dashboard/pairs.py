@@ -1,30 +1,86 @@
-"""The pairs of a comparison: their list, and a page for each."""
+"""Pairwise comparisons: their list, the page of one, and its judged pairs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
-from evalflows.pages.rendering import render
-from evalflows.pages.texts import IN_TABLE, ON_PAGE, clipped, shown_text
-from evalflows.reports.names_apart import names_apart
-from evalflows.reports.pair_list import (
+from evalflows.dashboard.rendering import IN_TABLE, ON_PAGE, Page, Query, Site, clipped, render, shown_text
+from evalflows.reports.comparison import (
     KINDS,
+    ComparisonReport,
     JudgedPair,
     Kind,
     PairChoice,
+    WinRate,
+    comparison_overviews,
+    comparison_report,
     judged_pair,
+    overall_win_rates,
     pair_list,
     pair_metrics,
     pair_splits,
 )
-from evalflows.reports.word_diff import WordDiff, word_diff
+from evalflows.reports.diff import WordDiff, word_diff
+from evalflows.reports.results import names_apart
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.records import ComparisonSetRow
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
-IN_PAGE = 20
+COMPARISONS_IN_PAGE = 30
+
+STATES = ("running", "completed", "incomplete", "interrupted")
+
+MOST_RATES = 3
+"""Win rates that are shown in a comparison's row; of more pairs of systems, its own page tells."""
+
+
+def comparisons_page(site: Site, query: Query) -> Page:
+    """The list of comparisons."""
+    return site.store.steady(lambda: _comparisons_page(site, query))  # the store's files are listed once
+
+
+def _comparisons_page(site: Site, query: Query) -> Page:
+    text, number = query.text("q"), query.number("page")
+    state = query.choice("state", STATES, "") if query.text("state") else None
+    identities, total = _chosen(site.store, text, state, number)
+    places = ", ".join(f"${n}" for n in range(1, len(identities) + 1))
+    holds = f"comparison_id in ({places}) order by started_at desc, comparison_id desc"
+    shown = comparison_overviews(site.store, holds, identities) if identities else []
+    body = render(
+        "comparisons.html",
+        site,
+        comparisons=shown,
+        rates=overall_win_rates(site.store, identities) if identities else {},
+        most_rates=MOST_RATES,
+        states=STATES,
+        q=text,
+        state=state,
+        total=total,
+        number=number,
+        last=-(-total // COMPARISONS_IN_PAGE),
+        address=lambda page: site.links.page("pairwise", q=text, state=state, page=page),
+    )
+    is_running = any(one.state == "running" for one in shown)
+    return Page(title="Pairwise comparisons", section="pairwise", body=body, refresh_s=5 if is_running else None)
+
+
+def _chosen(store: Store, text: str | None, state: str | None, number: int) -> tuple[list[str], int]:
+    """Return the ids on a page of the list, newest first, and how many there are on all pages."""
+    (rows,) = ask(store, (_CHOSEN, [text, state, COMPARISONS_IN_PAGE, COMPARISONS_IN_PAGE * (number - 1)]))
+    return [identity for identity, _ in rows], rows[0][1] if rows else 0
+
+
+_CHOSEN = """
+select comparison_id, count(*) over () from comparison_sets
+where ($1::varchar is null or contains(lower(name), lower($1)) or len(list_intersect(experiments, (
+           select coalesce(list(experiment_id), []) from experiments where contains(lower(name), lower($1))))) > 0)
+  and ($2::varchar is null or state = $2)
+order by started_at desc, comparison_id desc limit $3 offset $4
+"""
+
+
+PAIRS_IN_PAGE = 20
 
 KIND_NAMES: Mapping[Kind, str] = {
     "left": "first better",
@@ -108,7 +164,7 @@ def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping
         text=query.text("q"),
     )
     number, address = query.number("page"), _address(site, row, choice)
-    listed = pair_list(site.store, row, choice, page=number, in_page=site.in_page(IN_PAGE))
+    listed = pair_list(site.store, row, choice, page=number, in_page=site.in_page(PAIRS_IN_PAGE))
     return {
         "metrics": metrics,
         "splits": splits,
@@ -116,7 +172,7 @@ def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping
         "pairs": listed,
         "kind_names": kind_names(names),
         "number": number,
-        "last": max(1, -(-listed.n_chosen // site.in_page(IN_PAGE))),
+        "last": max(1, -(-listed.n_chosen // site.in_page(PAIRS_IN_PAGE))),
         "chosen_systems": {"system": query.text("system"), "against": query.text("against")},
         "address": address,
         "page_address": lambda page: address(page=page),
@@ -150,4 +206,101 @@ def _address(site: Site, row: ComparisonSetRow, choice: PairChoice) -> Callable[
 def _pair_address(site: Site, row: ComparisonSetRow, pair: JudgedPair) -> str | None:
     return site.links.page(
         *("pairwise", row.comparison_id, "pair"), metric=pair.metric, left=pair.left_run_id, right=pair.right_run_id
+    )
+
+
+IN_MATRIX = 30
+"""Systems in the matrix of win rates, at most; the highest ranks come first."""
+
+
+def comparison_page(site: Site, query: Query) -> Page:
+    """A comparison, and one page of its pairs."""
+    return site.store.steady(lambda: _comparison_page(site, query))  # the store's files are listed once
+
+
+def _comparison_page(site: Site, query: Query) -> Page:
+    identity = find_comparison(site.store, query.wanted("id"))
+    (row,) = site.store.read("comparison_sets", identity)
+    report = comparison_report(site.store, identity)
+    names = system_names(site.store, row)
+    rates = _shown_rates(report, chosen_systems(query, names))
+    body = render(
+        "comparison.html",
+        site,
+        report=report,
+        over=report.overview,
+        row=row,
+        names=names,
+        rates=[rate for rate in rates if rate.slice == "all"],
+        sliced_rates=[rate for rate in rates if rate.slice != "all"],
+        matrices=_matrices(report, names),
+        rating_ends=[end for one in report.ranking for end in (one.rating, one.ci_low, one.ci_high)],
+        links_to=lambda system: None if row.n_votes is not None else site.links.experiment(system),
+        **listed_pairs(site, query, row, names),
+    )
+    refresh_s = 5 if report.overview.state == "running" else None
+    return Page(title=report.overview.name, section="pairwise", body=body, refresh_s=refresh_s)
+
+
+def _shown_rates(report: ComparisonReport, systems: Sequence[str]) -> list[WinRate]:
+    """Return the win rates that are listed: all, or those of the chosen systems; of many systems none by default."""
+    if report.has_many_pairs and not systems:
+        return []
+    return [
+        rate for rate in report.win_rates if {*systems} <= {rate.candidate_experiment_id, rate.baseline_experiment_id}
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """The win rates of systems against each other, by one metric: of the row's against the column's."""
+
+    metric: str
+    systems: Sequence[str]  # ids, the best first
+    n_left_out: int  # systems that are not shown
+    rates: Mapping[tuple[str, str], WinRate]
+
+
+def _matrices(report: ComparisonReport, names: Mapping[str, str]) -> list[Matrix]:
+    if not report.has_ranking:
+        return []
+    rates: dict[str, dict[tuple[str, str], WinRate]] = {}
+    for rate in report.win_rates:
+        if rate.is_overall:
+            cells = rates.setdefault(rate.metric, {})
+            cells[rate.candidate_experiment_id, rate.baseline_experiment_id] = rate
+            cells[rate.baseline_experiment_id, rate.candidate_experiment_id] = _from_other_side(rate)
+    ranked = {metric: [row.experiment_id for row in report.ranking if row.metric == metric] for metric in rates}
+    systems = {metric: list(dict.fromkeys([*ranked[metric], *names])) for metric in rates}
+    return [
+        Matrix(
+            metric=metric,
+            systems=systems[metric][:IN_MATRIX],
+            n_left_out=len(systems[metric][IN_MATRIX:]),
+            rates=cells,
+        )
+        for metric, cells in rates.items()
+    ]
+
+
+_OPPOSITE = {"better": "worse", "worse": "better"}
+
+
+def _from_other_side(rate: WinRate) -> WinRate:
+    """Return a win rate as that of the baseline against the candidate."""
+    low, value, high = (
+        None if share is None else 1 - share for share in (rate.win_rate_high, rate.win_rate, rate.win_rate_low)
+    )
+    return replace(
+        rate,
+        candidate_experiment_id=rate.baseline_experiment_id,
+        candidate=rate.baseline,
+        baseline_experiment_id=rate.candidate_experiment_id,
+        baseline=rate.candidate,
+        win_rate=value,
+        win_rate_low=low,
+        win_rate_high=high,
+        wins=rate.losses,
+        losses=rate.wins,
+        conclusion=_OPPOSITE.get(rate.conclusion, rate.conclusion),
     )

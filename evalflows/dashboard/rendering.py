@@ -1,26 +1,220 @@
-"""Jinja templates. Every text is escaped for HTML, and its control and bidi characters are shown as escapes."""
+"""What pages are made of: Jinja templates, links, the parameters of an address, and texts.
+
+Every text is escaped for HTML, and its control and bidi characters are shown as escapes.
+"""
 
 import base64
 import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from evalflows.pages.charts import domain, histogram, line_sample, share_bar, sparkline, timeline, whisker
-from evalflows.pages.page import Page, Site
-from evalflows.pages.texts import clipped, fields_of, shown_text
-from evalflows.reports.figures import estimate, figure, p_text
-from evalflows.reports.names_apart import when
-from evalflows.reports.results import conclusion_text
-from evalflows.specs.safe_text import escaped
+from evalflows.dashboard.charts import domain, histogram, line_sample, share_bar, sparkline, timeline, whisker
+from evalflows.dashboard.links import Links
+from evalflows.reports.diff import WordDiff, word_diff
+from evalflows.reports.formats import estimate, figure, p_text
+from evalflows.reports.results import conclusion_text, when
+from evalflows.reports.side_by_side import Answer, ComparedRow
+from evalflows.specs.errors import InputError, escaped, json_text
+from evalflows.store.query_process import QueryProcesses
+from evalflows.store.records import now
+from evalflows.store.stop import Stop
+from evalflows.store.store import Store
+
+Section = Literal[
+    "experiments", "compare", "pairwise", "decisions", "over_time", "judges", "production", "review", "none"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What every page is made from: a store, and where links lead."""
+
+    store: Store
+    links: Links
+    now: datetime = field(default_factory=now)
+    stop: Stop = field(default_factory=Stop)  # set when nobody waits for the page any more
+    queries: QueryProcesses | None = None  # run the SQL of others; a report of one file has none
+    most_rows: int | None = None  # of each list in a report of one file, which has no pager
+
+    def in_page(self, rows: int) -> int:
+        """Return how many rows of a list a page shows, which are `rows` in the dashboard."""
+        return self.most_rows or rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page, without the frame around it."""
+
+    title: str
+    section: Section = "none"
+    body: Markup
+    refresh_s: int | None = None  # seconds after which its content may have changed; None: it is final
+
+
+Choice = TypeVar("Choice", bound=str)
+
+MOST_PAGES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Names and values; a name may have several values."""
+
+    values: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]] = (), path: Mapping[str, Any] | None = None) -> "Query":
+        values: dict[str, list[str]] = {}
+        for name, value in [*pairs, *(path or {}).items()]:
+            values.setdefault(name, []).append(str(value))
+        return cls(values)
+
+    def all(self, name: str) -> list[str]:
+        """Return every value of a name that is not empty."""
+        return [value for value in self.values.get(name, ()) if value]
+
+    def text(self, name: str) -> str | None:
+        """Return the last value of a name; None if there is none, or if it is empty."""
+        return next(reversed(self.all(name)), None)
+
+    def wanted(self, name: str) -> str:
+        """Return the value of a name that must be there. Raise InputError if it is not."""
+        if (value := self.text(name)) is None:
+            raise InputError(f"{name}: got none, wanted a value")
+        return value
+
+    def choice(self, name: str, choices: Sequence[Choice], default: Choice) -> Choice:
+        """Return one of the choices. Raise InputError for another value."""
+        value = self.text(name)
+        if value is None:
+            return default
+        for choice in choices:
+            if choice == value:
+                return choice
+        raise InputError(f"{name}: got {value!r}, wanted one of {', '.join(choices)}")
+
+    def number(self, name: str, default: int = 1, most: int = MOST_PAGES) -> int:
+        """Return a whole number from 1 to `most`. Raise InputError for another value."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= most:
+            raise InputError(f"{name}: got {value!r}, wanted a whole number from 1 to {most}")
+        return int(value)
+
+
+_IN_HEAD = ("id", "parent", "kind", "name", "started_at", "latency_s", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step; a child stands below its parent."""
+
+    depth: int
+    kind: str
+    name: str
+    latency_s: float | None
+    error: str | None
+    contents: list[tuple[str, str]]  # names and JSON of inputs, outputs and whatever else was noted
+
+
+def steps_of(content: str | None) -> list[Step]:
+    """Return the steps of a run, given as JSON, in order; users' targets may note anything in them."""
+    notes = json.loads(content) if content else []
+    notes = [note for note in notes if isinstance(note, dict)] if isinstance(notes, list) else []
+    depths: dict[Any, int] = {}
+    steps = []
+    for note in notes:
+        depth = depths.get(str(note.get("parent")), -1) + 1
+        depths[str(note.get("id"))] = depth
+        steps.append(_step(note, depth))
+    return steps
+
+
+def _step(note: Mapping[str, Any], depth: int) -> Step:
+    latency, error = note.get("latency_s"), note.get("error")
+    return Step(
+        depth=min(depth, 4),
+        kind=str(note.get("kind") or "step"),
+        name=str(note.get("name") or ""),
+        latency_s=latency if isinstance(latency, int | float) else None,
+        error=None if error is None else str(error),
+        contents=[
+            (name, json_text(value)) for name, value in note.items() if name not in _IN_HEAD and value is not None
+        ],
+    )
+
+
+IN_TABLE = 400
+"""Characters of a text in a table of many."""
+
+ON_PAGE = 100_000
+"""Characters of a text on a page of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """The begin of a text, and how many characters of it are not shown."""
+
+    text: str
+    left_out: int
+
+
+def clipped(text: str, most: int = IN_TABLE) -> Clipped:
+    return Clipped(text[:most], max(0, len(text) - most))
+
+
+def fields_of(content: str | None) -> list[tuple[str | None, str]]:
+    """Return the fields of a JSON object as names and texts; a single field, or another value, has no name.
+
+    Empty for None: there is no such content.
+    """
+    if content is None:
+        return []
+    value = json.loads(content)
+    if not isinstance(value, dict):
+        return [(None, _text(value))]
+    names = [None] if len(value) == 1 else list(value)
+    return [(name, _text(part)) for name, part in zip(names, value.values(), strict=True)]
+
+
+def shown_text(content: str | None) -> str:
+    """Return JSON as one text: a single field as its text, several with their names."""
+    fields = fields_of(content)
+    return "\n".join(text if name is None else f"{name}: {text}" for name, text in fields)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value, indent=1 if isinstance(value, dict | list) else None)
+
+
+def marked(rows: Sequence[ComparedRow], baseline: str) -> dict[tuple[str, str], WordDiff]:
+    """Return the words of each answer that is not the baseline's, by example and experiment."""
+    return {
+        (row.example_id, owner): words
+        for row in rows
+        for owner, side in row.sides.items()
+        if owner != baseline and (words := _words(row.sides[baseline].answer, side.answer)) is not None
+    }
+
+
+def _words(old: Answer | None, new: Answer | None) -> WordDiff | None:
+    """The difference of two answers; None unless both are there."""
+    if old is None or new is None or old.outputs is None or new.outputs is None:
+        return None
+    return word_diff(shown_text(old.outputs), shown_text(new.outputs), IN_TABLE)
+
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"

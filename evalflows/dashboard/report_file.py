@@ -3,18 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from evalflows.pages.compare import compare_page
-from evalflows.pages.comparison import comparison_page
-from evalflows.pages.decision import decision_page
-from evalflows.pages.experiment import experiment_page
-from evalflows.pages.links import FileLinks, Links
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
-from evalflows.pages.rendering import anchor_of, one_file
+from evalflows.dashboard.compare import compare_page
+from evalflows.dashboard.decisions import decision_page
+from evalflows.dashboard.experiments import experiment_page
+from evalflows.dashboard.links import FileLinks, Links
+from evalflows.dashboard.pairs import comparison_page
+from evalflows.dashboard.rendering import Page, Query, Site, anchor_of, one_file
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import results_of
 from evalflows.reports.sendable import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 MOST_ROWS = 500
 """Rows of each list in a report."""

@@ -1,23 +1,132 @@
-"""One answer, or two, for a person to label: nothing on the page tells which system gave it, or what a judge said."""
+"""One answer, or two, for a person to label: nothing on the page tells which system gave it, or what a judge said.
 
-from collections.abc import Sequence
+Where a review starts, and what its address says.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from evalflows.analysis.human_labels.questions import Question, question_about
-from evalflows.analysis.human_labels.review import Review
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
-from evalflows.pages.rendering import render
-from evalflows.pages.review_settings import ReviewSettings
+from evalflows.analysis.review import (
+    ORDERS,
+    OTHERS,
+    Asked,
+    Disagreement,
+    Order,
+    Others,
+    Question,
+    QuestionKind,
+    Review,
+    disagreements,
+    people_agreement,
+    question_about,
+)
+from evalflows.dashboard.links import Value, query_text
+from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.reports.formats import estimate
+from evalflows.reports.judges import label_text
+from evalflows.reports.results import names_apart
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.review_items import (
+from evalflows.store.labels import finite_number
+from evalflows.store.queries.labels import (
     GivenLabel,
     ItemTexts,
+    Reviewed,
     ReviewItem,
     item_texts,
+    labelled_subjects,
     review_metrics,
     review_subject,
+    reviewable,
+    reviewed,
 )
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+KINDS: tuple[QuestionKind, ...] = ("yes_no", "numbers", "labels")
+LONGEST_NAME = 100
+MOST_SKIPPED = 50
+"""The last skipped items that the address has; earlier ones are shown again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewSettings:
+    """The parameters of a review."""
+
+    subject: str
+    metric: str
+    labeller: str
+    order: Order
+    others: Others
+    shows_reference: bool
+    asked: Asked
+    skipped: Sequence[str]
+
+    @classmethod
+    def of(cls, query: Query) -> "ReviewSettings":
+        """Read the parameters. Raise InputError if one is wrong or lacks."""
+        kind = query.text("kind")
+        labels = [label.strip() for text in query.all("labels") for label in text.split(",")]
+        return cls(
+            subject=query.wanted("subject"),
+            metric=query.wanted("metric").strip(),
+            labeller=_name(query),
+            order=query.choice("order", ORDERS, "next"),
+            others=query.choice("others", OTHERS, "too"),
+            shows_reference=query.text("reference") is not None,
+            asked=Asked(
+                text=query.text("question"),
+                kind=query.choice("kind", KINDS, "yes_no") if kind else None,
+                low=_number(query, "low"),
+                high=_number(query, "high"),
+                labels=[label for label in labels if label],
+            ),
+            skipped=query.all("skip")[-MOST_SKIPPED:],
+        )
+
+    def review(self, store: Store) -> Review:
+        """Return the review that they mean. Raise InputError if the store does not have it."""
+        return Review(
+            reviewed=store.steady(lambda: reviewed(store, self.subject, self.metric)),
+            labeller=self.labeller,
+            order=self.order,
+            others=self.others,
+            skipped=self.skipped,
+        )
+
+    def link(self, *, skip: str | None = None, item: str | None = None, restart: bool = False) -> str:
+        """Return the address of another item, relative to the page, so that the page does not name the experiment."""
+        skipped = [] if restart else [one for one in self.skipped if one != skip] + ([skip] if skip else [])
+        return f"?{query_text(**self._values(), skip=skipped[-MOST_SKIPPED:], item=item)}"
+
+    def _values(self) -> dict[str, Value]:
+        asked = self.asked
+        return {
+            "metric": self.metric,
+            "by": self.labeller,
+            "order": self.order,
+            "others": self.others,
+            "reference": "yes" if self.shows_reference else None,
+            "kind": asked.kind,
+            "low": None if asked.low is None else f"{asked.low:g}",
+            "high": None if asked.high is None else f"{asked.high:g}",
+            "labels": list(asked.labels),
+            "question": asked.text,
+        }
+
+
+def _name(query: Query) -> str:
+    name = (query.text("by") or "").strip()
+    if not name or len(name) > LONGEST_NAME:
+        got = f"{len(name)} characters" if name else "none"
+        raise InputError(f"by: got {got}, wanted your name, of at most {LONGEST_NAME} characters")
+    return name
+
+
+def _number(query: Query, name: str) -> float | None:
+    text = query.text(name)
+    return None if text is None else finite_number(name, text)
+
 
 MOST_NAMED = 10
 """Metrics in a message."""
@@ -95,3 +204,66 @@ def _answered(question: Question, given: GivenLabel, first: str) -> str | None:
     if given.value is None:
         return None
     return ("no", "yes")[given.value == 1] if question.kind == "yes_no" else f"{given.value:g}"
+
+
+MOST_DISAGREEMENTS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Metric:
+    """What people have said of one metric."""
+
+    metric: str
+    n_items: int
+    sides: Mapping[str, str]  # names of the experiments, to tell the sides of pairs
+    agreement: tuple[str, str] | None  # alpha, and its interval or why it has none; None with one labeller only
+    differing: Sequence[Disagreement]
+
+
+def review_start_page(site: Site, query: Query) -> Page:
+    """The forms that start a review: of one experiment or comparison if the address names it."""
+    reference, metric = query.text("subject"), query.text("metric")
+    subject = None if reference is None else review_subject(site.store, reference)[0]
+    body = render(
+        "review_start.html",
+        site,
+        subjects=reviewable(site.store),
+        subject=subject,
+        metrics=[] if subject is None else review_metrics(site.store, subject),
+        labelled=labelled_subjects(site.store, subject),
+        shown=None if subject is None or metric is None else _metric(site.store, subject, metric),
+        metric=metric,
+        most=MOST_DISAGREEMENTS,
+        by=query.text("by"),
+        label_text=label_text,
+    )
+    return Page(title="Review", section="review", body=body)
+
+
+def _metric(store: Store, subject: str, metric: str) -> _Metric:
+    found = reviewed(store, subject, metric)
+    kind = question_about(found, Asked(kind=None if found.judged or found.labels else "yes_no")).kind
+    return _Metric(
+        metric=metric,
+        n_items=len(found.items),
+        sides=_sides(store, found) if found.is_pairs else {},
+        agreement=_alpha(people_agreement(found, kind)),
+        differing=disagreements(found),
+    )
+
+
+def _sides(store: Store, found: Reviewed) -> Mapping[str, str]:
+    both = {side for item in found.items for side in (item.experiment_id, item.other_experiment_id) if side}
+    (rows,) = ask(store, (_NAMES, [sorted(both)]))
+    return names_apart(store, dict(rows))
+
+
+_NAMES = "select experiment_id, name from experiments where is_one_of(experiment_id, $1)"
+
+
+def _alpha(alpha: dict[str, Any] | None) -> tuple[str, str] | None:
+    """Return alpha and its interval, or the reason why it has none."""
+    if alpha is None:
+        return None
+    value, interval = estimate(alpha["alpha"], alpha["low"], alpha["high"], "", marks=(0,))
+    return value, interval or f"no interval: {alpha['reason']}"

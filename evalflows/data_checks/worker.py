@@ -9,11 +9,11 @@ import sys
 import threading
 from dataclasses import fields
 
-from evalflows.execution.data_checks.request import CheckRequest, PageRequest, ResultRequest, from_json
+from evalflows.data_checks.process import CheckRequest, PageRequest, ResultRequest, from_json
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow
 from evalflows.store.snapshots import load_snapshot
+from evalflows.store.store import Store
 
 OF_THE_RUN = ("flow_run_id", "recorded_at")
 """Columns that the process of the run sets."""
@@ -50,13 +50,13 @@ def answer(request: str) -> str:
 
 
 def _of_snapshot(wanted: CheckRequest) -> list[CheckRow]:
-    from evalflows.execution.data_checks.expectations import run_expectations
+    from evalflows.data_checks.checks import run_expectations
 
     return run_expectations(load_snapshot(Store(wanted.root), wanted.snapshot), wanted.own, wanted.batch)
 
 
 def _of_results(wanted: ResultRequest) -> list[CheckRow]:
-    from evalflows.execution.data_checks.result_checks import run_result_checks
+    from evalflows.data_checks.checks import run_result_checks
 
     store, checks = Store(wanted.root), []
     for identity, batch in wanted.batches.items():
@@ -66,7 +66,7 @@ def _of_results(wanted: ResultRequest) -> list[CheckRow]:
 
 
 def _pages(wanted: PageRequest) -> dict[str, str]:
-    from evalflows.execution.data_checks.data_docs import page_of
+    from evalflows.data_checks.checks import page_of
 
     store = Store(wanted.root)
     return {batch: page_of(title, store.read("checks", batch)) for batch, title in wanted.titles.items()}

@@ -1,18 +1,296 @@
-"""Chunks of a comparison: which runs are compared, which is shown first, and the share of one Prefect task run."""
+"""Chunks of experiments and comparisons: what one Prefect task run handles, which examples an evaluator samples,
+what a chunk brings along to another process, and progress.
+
+The budget is divided by the number of items, so that all processes together cannot overspend it, and none has to ask
+another before a call. What some chunks leave over goes to those whose part was too small, when all have ended.
+"""
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from typing import Literal, TypeVar
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import combinations, product
+from random import Random
+from typing import Literal, Protocol, TypeVar
 
-from evalflows.execution.chunks import MIN_CHUNK_SIZE, Dispatch
-from evalflows.execution.progress import Planned
+import numpy as np
+
+from evalflows.llm.budget import Budget
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.records import ComparisonSetRow, ExampleRow, Winner, derived_id
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec, as_key
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.queries.example_slices import value_at
+from evalflows.store.queries.progress import SpentParts, spent_on_part
+from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, Winner, derived_id
 from evalflows.store.row_specs import comparison_spec
+from evalflows.store.snapshots import Examples
+from evalflows.store.store import Store
 
-MAX_CHUNKS = 200
+T = TypeVar("T")
+
+CHUNKS_AT_ONCE = 4
+"""Chunks that a flow run handles at the same time."""
+
+MAX_CHUNKS = 40
+"""Chunks per experiment: each is two task runs, and Prefect's server handles a few hundred task runs per flow run."""
+
+MIN_CHUNK_SIZE = 250
+"""Fewest examples per chunk."""
+
+QUICK_CHUNKS, QUICK_CHUNK_SIZES = 8, (5_000, 25_000)
+"""Chunks of an experiment that calls no model, within these sizes: a task run takes as long as a rule for a thousand
+examples, each process should have several chunks, and a process has the results of a chunk in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """What a chunk brings along to another process, and back."""
+
+    attempt: datetime  # `recorded_at` of its experiment or comparison: another for each start and resumption
+    usd: float | None = None  # what the chunk may have spent in all, in USD and in calls
+    calls: int | None = None
+    costs: tuple[float | None, ...] = ()  # of the model calls that were made, when it comes back
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Runs of one experiment: the examples from `start` up to `stop` (exclusive), in one repetition."""
+
+    experiment_id: str
+    repetition: int
+    start: int
+    stop: int
+    dispatch: Dispatch | None = None  # of a chunk that is sent to another process
+
+    @property
+    def chunks(self) -> "tuple[Chunk]":
+        return (self,)
+
+    @property
+    def owner(self) -> str:
+        return self.experiment_id
+
+    @property
+    def part(self) -> str:
+        """The name of the chunk's parts in the store."""
+        return f"r{self.repetition}-{self.start}-{self.stop}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Chunks with the same examples of all experiments of a run: in each round, every target answers one example.
+
+    The answers of a round are made one right after another, so that load, warm-up and time of day are the same for all
+    targets. Else their latencies could not be compared.
+    """
+
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def part(self) -> str:
+        return self.chunks[0].part
+
+
+def in_drawn_order(targets: Sequence[T], *drawn_by: object) -> list[T]:
+    """Return the targets in the random order of one round, which depends only on `drawn_by`."""
+    return Random(repr(drawn_by)).sample(targets, len(targets))
+
+
+def chunk_size(n_examples: int, repetitions: int, *, is_quick: bool = False) -> int:
+    """Return the number of examples per chunk, so that an experiment has at most about MAX_CHUNKS chunks.
+
+    It is larger for an experiment that `is_quick`, which calls no model.
+    """
+    least, runs = MIN_CHUNK_SIZE, n_examples * repetitions
+    if is_quick:
+        fewest, most = QUICK_CHUNK_SIZES
+        least = min(most, max(fewest, -(-runs // QUICK_CHUNKS)))
+    return max(least, -(-runs // MAX_CHUNKS))
+
+
+def n_chunks(row: ExperimentRow) -> int:
+    """Return the number of chunks of an experiment."""
+    return row.repetitions * -(-row.n_examples // row.chunk_size)
+
+
+def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
+    """Yield all chunks of the running experiments; finished ones have none."""
+    for row in experiments:
+        starts = range(0, row.n_examples, row.chunk_size) if row.state == "running" else ()
+        for repetition, start in product(range(row.repetitions), starts):
+            yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
+
+
+def waves_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Iterator[list[Rounds]]:
+    """Yield the chunks in running order: all at once, or batch by batch if a gate has interim analyses.
+
+    A batch holds the same examples of every experiment.
+    """
+    rounds = _rounds_of(experiments)
+    if spec.batch is None or not rounds:
+        yield rounds
+        return
+    for start in sorted({each.chunks[0].start for each in rounds}):
+        yield [each for each in rounds if each.chunks[0].start == start]
+
+
+def _rounds_of(experiments: Iterable[ExperimentRow]) -> list[Rounds]:
+    """Return the chunks of all experiments, those with the same runs together."""
+    together: dict[tuple[str, int | None], list[Chunk]] = {}
+    for row in experiments:
+        for chunk in chunks_of([row]):
+            together.setdefault((chunk.part, row.seed), []).append(chunk)
+    return [Rounds(tuple(chunks)) for chunks in together.values()]
+
+
+def in_running_order(row: ExperimentRow, examples: Examples) -> Examples:
+    """Return the examples in running order: that of the snapshot, or whole clusters in random order by the experiment's
+    seed, so that each batch is a random sample.
+    """
+    if row.seed is None:
+        return examples
+    by_cluster: dict[str, list[int]] = {}
+    for number, (identity, cluster) in enumerate(zip(examples.ids, examples.clusters, strict=True)):
+        by_cluster.setdefault(cluster or f"alone {identity}", []).append(number)
+    order = np.random.default_rng(row.seed).permutation(len(by_cluster))
+    clusters = list(by_cluster.values())
+    return examples.select(number for index in order for number in clusters[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The ids of the sampled examples, and the sampling rate of every example: its stratum's, above 0, at most 1."""
+
+    drawn: frozenset[str]
+    rates: Mapping[str, float]
+
+
+def draw(spec: EvaluatorSpec, examples: Sequence[ExampleRow]) -> Sample | None:
+    """Return the sample of an evaluator; None for one that judges all examples.
+
+    Each value of `sample_by` in `sample_rates` is a stratum with its own rate; all other examples, also those without
+    the field, form one stratum with `sample_rate`. Sizes are rounded, and at least 1. Examples are drawn by a hash of
+    seed and id, so that the sample is the same for every target, evaluator and resumption, and smaller samples are
+    part of larger ones. Raise InputError if no example has any of the values.
+    """
+    if not spec.is_sampled:
+        return None
+    strata: defaultdict[str | None, list[str]] = defaultdict(list)
+    values = [_value(spec, example) for example in examples]
+    if spec.sample_rates and not {*values} & {*spec.sample_rates}:
+        got = ", ".join(sorted({value for value in values if value is not None})[:10]) or "no such field"
+        wanted = ", ".join(spec.sample_rates)
+        where = f"evaluator {spec.metric!r}: sample_rates"
+        raise InputError(f"{where}: no example has {wanted} as its {spec.sample_by}, got {got}")
+    for value, example in zip(values, examples, strict=True):
+        strata[value if value in spec.sample_rates else None].append(example.example_id)
+    drawn: set[str] = set()
+    rates: dict[str, float] = {}
+    for value, members in strata.items():
+        rate = (spec.sample_rate or 1.0) if value is None else spec.sample_rates[value]
+        chosen = sorted(members, key=lambda identity: _draw_key(spec.sample_seed, identity))[
+            : _sample_size(rate, len(members))
+        ]
+        drawn.update(chosen)
+        rates.update(dict.fromkeys(members, len(chosen) / len(members)))
+    return Sample(frozenset(drawn), rates)
+
+
+def _sample_size(rate: float, n: int) -> int:
+    return max(1, math.floor(rate * n + 0.5))
+
+
+def _draw_key(seed: int, identity: str) -> bytes:
+    return hashlib.sha256(f"{seed} {identity}".encode()).digest()
+
+
+def _value(spec: EvaluatorSpec, example: ExampleRow) -> str | None:
+    """Return the example's value of `sample_by` as a key; None if it has no such field."""
+    if spec.sample_by is None:
+        return None
+    try:
+        return as_key(value_at(example, spec.sample_by))
+    except InputError:
+        return None
+
+
+Stage = Literal["answers", "judgements"]
+
+
+class Part(Protocol):
+    """A chunk: the experiment or comparison that owns it, and the name of its parts in the store."""
+
+    @property
+    def owner(self) -> str: ...
+
+    @property
+    def part(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The work planned, and the experiments or comparisons that own it; no owners if there is none."""
+
+    owners: frozenset[str]
+    answers: int = 0
+    judgements: int = 0
+    stage: str = "answering and judging"
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Items done per chunk and stage. A retried chunk counts from its start.
+
+    Appending is atomic, so no lock is needed; threads of quick work would spend most of their time waiting for it.
+    """
+
+    done: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
+    postponed: dict[tuple[str, str, Stage], tuple[int, float]] = field(default_factory=dict)
+
+    def begin(self, chunk: Part, stage: Stage, count: int) -> Callable[[int], None]:
+        """Return a function that adds to the chunk's items."""
+        done = self.done[chunk.owner, chunk.part, stage] = [count]
+        self.postponed.pop((chunk.owner, chunk.part, stage), None)
+        return done.append
+
+    def postpone(self, chunk: Part, stage: Stage, count: int, seconds: float) -> None:
+        """Note that so many items of a chunk failed, and are tried again in so many seconds."""
+        self.add(chunk, stage, -count)
+        self.postponed[chunk.owner, chunk.part, stage] = (count, time.monotonic() + seconds)
+
+    def extend(self, chunk: Part, stage: Stage, seconds: float) -> None:
+        """Note that the items of a chunk that failed are tried again later than planned."""
+        count, _ = self.postponed.get((chunk.owner, chunk.part, stage), (0, 0.0))
+        self.postponed[chunk.owner, chunk.part, stage] = (count, time.monotonic() + seconds)
+
+    def waiting(self, owners: frozenset[str]) -> tuple[int, float] | None:
+        """Return how many items failed and are tried again, and the seconds until the first of them is; else None."""
+        waits = [wait for (owner, _, _), wait in self.postponed.copy().items() if owner in owners]
+        if not waits:
+            return None
+        return sum(count for count, _ in waits), max(0.0, min(until for _, until in waits) - time.monotonic())
+
+    def add(self, chunk: Part, stage: Stage, count: int = 1) -> None:
+        self.done.setdefault((chunk.owner, chunk.part, stage), []).append(count)
+
+    def of(self, owners: frozenset[str], stage: Stage) -> int:
+        done = [counts for (owner, _, at), counts in self.done.copy().items() if owner in owners and at == stage]
+        return sum(map(sum, done))
+
+    def forget(self, owners: frozenset[str]) -> None:
+        for kept in (self.done, self.postponed):
+            for key in [key for key in kept.copy() if key[0] in owners]:
+                del kept[key]
+
+
+tally = _Tally()
+
+
+MAX_PAIR_CHUNKS = 200
 """Chunks per comparison: each is one task run."""
 
 MAX_CHUNK_SIZE = 2000
@@ -83,9 +361,9 @@ def orders(spec: ComparisonSpec) -> int:
     return 2 if spec.both_orders else 1
 
 
-def chunk_size(n_shared: int, repetitions: int, pairs: int) -> int:
+def pair_chunk_size(n_shared: int, repetitions: int, pairs: int) -> int:
     """Return the number of examples per chunk, so that a comparison has at most about MAX_CHUNKS chunks."""
-    return max(MIN_CHUNK_SIZE, min(MAX_CHUNK_SIZE, -(-n_shared * repetitions * pairs // MAX_CHUNKS)))
+    return max(MIN_CHUNK_SIZE, min(MAX_CHUNK_SIZE, -(-n_shared * repetitions * pairs // MAX_PAIR_CHUNKS)))
 
 
 def pair_chunks(row: ComparisonSetRow) -> Iterator[PairChunk]:
@@ -149,3 +427,74 @@ def winning_side(place: str | None, shown_first: Side) -> Winner | None:
     """Return the side shown in a position; a tie for a tie."""
     by_place: dict[str | None, Winner] = {"first": shown_first, "second": OTHER[shown_first], "tie": "tie"}
     return by_place.get(place)
+
+
+Sent = TypeVar("Sent", Chunk, PairChunk)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What is left of a budget."""
+
+    usd: float | None
+    calls: int | None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.usd is not None or self.calls is not None
+
+    @property
+    def is_spent(self) -> bool:
+        return (self.usd is not None and self.usd <= 0.0) or (self.calls is not None and self.calls <= 0)
+
+    def part(self, before: int, until: int, of: int) -> "Left":
+        """Return the part for the items from `before` up to `until` of so many; all parts add up to the whole."""
+        usd = None if self.usd is None else max(0.0, self.usd) * (until - before) / of
+        whole = None if self.calls is None else max(0, self.calls)
+        return Left(usd=usd, calls=None if whole is None else whole * until // of - whole * before // of)
+
+
+def left_of(usd: float | None, calls: int | None, spent: SpentParts) -> Left:
+    """Return what is left of the limits of a spec."""
+    return Left(
+        usd=None if usd is None else max(0.0, usd - spent.usd),
+        calls=None if calls is None else max(0, calls - spent.calls),
+    )
+
+
+def dispatched(
+    store: Store, chunks: Sequence[Sent], attempts: dict[str, datetime], left: Left, items: int
+) -> list[Sent]:
+    """Return the chunks with what they bring along.
+
+    Args:
+        store: Where what they have already spent is recorded.
+        chunks: Chunks of one run.
+        attempts: `recorded_at` of each experiment or comparison.
+        left: What is left of the budget for these and later chunks.
+        items: Number of items that it is for, at least those of the chunks.
+    """
+    sent, before = [], 0
+    for chunk in chunks:
+        until = before + chunk.stop - chunk.start
+        part = left.part(before, until, items)
+        already = spent_on_part(store, chunk.owner, chunk.part) if left.is_limited else SpentParts(0, 0.0)
+        dispatch = Dispatch(
+            attempt=attempts[chunk.owner],
+            usd=None if part.usd is None else already.usd + part.usd,
+            calls=None if part.calls is None else already.calls + part.calls,
+        )
+        sent.append(replace(chunk, dispatch=dispatch))
+        before = until
+    return sent
+
+
+def budget_of_part(store: Store, chunk: Chunk | PairChunk) -> Budget:
+    """Return the budget of a chunk that was sent to this process, with what it has spent in any process."""
+    dispatch = chunk.dispatch
+    if dispatch is None:
+        raise ValueError(f"{chunk.part}: got a chunk that was not sent")
+    if dispatch.usd is None and dispatch.calls is None:
+        return Budget()
+    spent = spent_on_part(store, chunk.owner, chunk.part)
+    return Budget(usd=dispatch.usd, calls=dispatch.calls, spent_usd=spent.usd, spent_calls=spent.calls)

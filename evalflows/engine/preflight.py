@@ -1,39 +1,122 @@
-"""Check a spec against its examples before anything is written or paid."""
+"""Checks before a run: find mistakes in a spec, in the settings of evaluators and in the engine before anything is
+written or paid.
+"""
 
-from collections.abc import Collection, Iterable, Sequence
+import asyncio
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from inspect import isawaitable
 from typing import Any
 
-from evalflows.execution.evaluator_sample import draw
-from evalflows.execution.isolation.process import check_picklable
-from evalflows.execution.preflight.check_engine import check_engine
-from evalflows.execution.preflight.check_settings import check_settings
-from evalflows.execution.preflight.loaded_code import check_loaded
-from evalflows.execution.prepared import PreparedExperiment
-from evalflows.execution.prepared_evaluator import PreparedEvaluator
-from evalflows.execution.resolve import is_ours, make_target
-from evalflows.execution.secret_blocks import key_for
-from evalflows.execution.views import example_view
-from evalflows.llm import minilm
+from evalflows.engine.chunks import draw
+from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, is_ours, make_target
+from evalflows.engine.secret_blocks import key_for
+from evalflows.engine.views import example_view
+from evalflows.engine.workers import check_picklable
+from evalflows.evaluators.binding import Bound, offer_pair, offer_run
+from evalflows.evaluators.score import RunView
+from evalflows.llm import local
+from evalflows.llm.budget import price_of
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import gguf_of
-from evalflows.llm.prices import price_of
+from evalflows.specs.code import check_loaded
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.connection import ConnectionSpec, LocalConnection
-from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
+from evalflows.specs.errors import MEASURES, Completion, InputError, base_metric, describe, kept_apart, metric_of
+from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import CompositeSpec
-from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
-from evalflows.specs.metric_slices import metric_of
-from evalflows.specs.protocols import Completion
 from evalflows.specs.reference import load
+from evalflows.specs.running import ConnectionSpec, LocalConnection, TaskRunnerSpec, check_task_runner
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.examples import Examples
-from evalflows.store.parquet import Store
+from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.example_slices import check_slices, has_value
 from evalflows.store.records import ExampleRow, from_json
+from evalflows.store.snapshots import Examples
+from evalflows.store.store import Store
 from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
+
+
+def check_engine(
+    runner: TaskRunnerSpec,
+    targets: Iterable[TargetSpec],
+    evaluators: Iterable[PreparedEvaluator[FallbackSpec]],
+) -> None:
+    """Raise InputError for an engine that is not installed, and for a function that only this process has."""
+    check_task_runner(runner)
+    if not runner.imports_code:
+        return
+    for who, reference in _functions(targets, evaluators):
+        if reference.startswith("live:"):
+            raise InputError(
+                f"{who}: got a function that only this process has; with task_runner {runner.kind} wanted "
+                "'module:name', which its processes can import"
+            )
+
+
+def _functions(
+    targets: Iterable[TargetSpec], evaluators: Iterable[PreparedEvaluator[FallbackSpec]]
+) -> Iterator[tuple[str, str]]:
+    """Yield the references to functions that chunks call, each with who calls it."""
+    for target in targets:
+        if isinstance(target, PythonTarget):
+            yield f"target {target.name!r}", target.function
+    for evaluator in evaluators:
+        for judge in evaluator.all:
+            yield f"evaluator {evaluator.name!r}", judge.spec.use
+
+
+MAX_EXAMPLES = 3
+"""Examples to try: some settings are only read if an example has the field that they concern."""
+
+_OF_A_RUN = ("inputs.", "outputs.", "reference_outputs.", "metadata.")
+
+
+class _ModelCalledError(Exception):
+    """The evaluator got as far as calling a model."""
+
+
+def check_settings(bound: Bound, examples: Sequence[ExampleRow]) -> None:
+    """Raise InputError if an evaluator rejects one of its settings.
+
+    The evaluator is called on the first examples with the reference as the answer, and with a model that never answers.
+    Its scores are ignored, and so are errors about paths into the answer.
+    """
+    for example in examples[:MAX_EXAMPLES]:
+        try:
+            with ThreadPoolExecutor(1) as thread:  # the caller may already run an event loop
+                thread.submit(lambda row: asyncio.run(_call(bound, row)), example).result()
+        except (ValueError, re.error, TypeError) as error:
+            if problem := _setting_error(bound, error):
+                raise InputError(f"evaluator {bound.name!r}: {problem}") from error
+        except Exception:
+            continue
+
+
+async def _call(bound: Bound, example: ExampleRow) -> None:
+    view = example_view(example)
+    answer = view.reference_outputs or {"output": "."}
+    run = RunView(id="", inputs=view.inputs, outputs=json.loads(json.dumps(answer)))
+    available = offer_pair(view, run, run) if bound.scope == "pair" else offer_run(view, run)
+    returned = bound.call({**available, "complete": _never, "embed": _never})
+    if isawaitable(returned):
+        await returned
+
+
+async def _never(*args: Any, **kwargs: Any) -> Any:
+    raise _ModelCalledError
+
+
+def _setting_error(bound: Bound, error: Exception) -> str | None:
+    """Return what is wrong with a setting; None if the error is not about a setting, whose name it would start with."""
+    text = str(error)
+    name = re.split(r"[:.\s]", text, maxsplit=1)[0]
+    if isinstance(error, re.error) and "pattern" in bound.settings:
+        name, text = "pattern", f"pattern: {describe(error)}"
+    value = bound.settings.get(name)
+    is_path = isinstance(value, str) and value.startswith(_OF_A_RUN)
+    return text if name in bound.settings and not is_path else None
+
 
 Spec = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
 
@@ -125,7 +208,7 @@ def _check_target(
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
-    made = make_target(target, _never, examples, store)
+    made = make_target(target, _never_met, examples, store)
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
@@ -186,7 +269,7 @@ def _check_connection(name: str, model: str | None, who: str, spec: Spec) -> Non
 def _check_embedding(name: str, model: str | None, who: str, spec: Spec) -> None:
     connection = resolve(name, spec.connections)
     if isinstance(connection, LocalConnection):
-        minilm.require_installed()
+        local.require_installed()
         return
     _check_key(name, connection, who)
     if not model and not connection.embedding_model:
@@ -277,5 +360,5 @@ def _check_composite(composite: CompositeSpec, prepared: PreparedExperiment) -> 
         raise InputError(f"composite {name!r}: the samples of {names} are drawn in different ways, wanted {wanted}")
 
 
-async def _never(*args: object, **kwargs: object) -> Completion:
+async def _never_met(*args: object, **kwargs: object) -> Completion:
     raise AssertionError("no model is called while a spec is checked")

@@ -1,17 +1,17 @@
-"""The process that launches those of `quick_processes.py`: it imports what they need once, and forks them."""
+"""The process that launches those of `workers.py`: it imports what they need once, and forks them."""
 
 import os
 import signal
 import sys
 from collections.abc import Sequence
 
-from evalflows.execution.rare_collection import collect_rarely, search_rarely
+from evalflows.engine.rare_collection import collect_rarely, search_rarely
 
 
 def main(pipes: Sequence[int]) -> None:
     """Launch a process for each pipe, which works until that is closed, and wait for all."""
     search_rarely()
-    from evalflows.execution.quick_worker import work  # late: a second of imports
+    from evalflows.engine.quick_worker import work  # late: a second of imports
 
     collect_rarely()
     sys.stdout = sys.stderr  # what user code prints is there at once, and is not lost when its process is ended

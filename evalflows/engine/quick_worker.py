@@ -1,4 +1,4 @@
-"""The worker side of `quick_processes.py`: a process that works on chunks until its pipe is closed."""
+"""The worker side of `workers.py`: a process that works on chunks until its pipe is closed."""
 
 import os
 from contextlib import suppress
@@ -8,11 +8,10 @@ from typing import IO, Any
 import numpy as np
 
 # What the first chunk needs, while the run's process still prepares.
-from evalflows.execution import recorded_answers  # noqa: F401
-from evalflows.execution.chunks import Chunk, Rounds
-from evalflows.execution.isolation.messages import receive, send
-from evalflows.execution.running_experiment import running_experiment
-from evalflows.execution.same_code import check_code_of_experiment
+from evalflows.engine import answer  # noqa: F401
+from evalflows.engine.child import receive, send
+from evalflows.engine.chunks import Chunk, Rounds
+from evalflows.engine.running import check_code_of_experiment, running_experiment
 from evalflows.specs.errors import describe
 from evalflows.store import first_columns  # noqa: F401
 

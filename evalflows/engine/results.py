@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from evalflows.evaluators.preference import Place, Preference
-from evalflows.evaluators.score import Judgement
+from evalflows.evaluators.score import Judgement, Place, Preference
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
-from evalflows.llm.usage import NO_USAGE, Usage
+from evalflows.llm.ledger import NO_USAGE, Usage
+from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import NOT_ATTEMPTED, ErrorKind
-from evalflows.specs.votes import OrderStatus
 from evalflows.store.records import DataType, Json, OutputRow, ScoreRow, ScoreStatus, derived_id, now, to_json
 
 

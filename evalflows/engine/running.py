@@ -1,50 +1,200 @@
-"""Running experiments: a prepared experiment with what its calls need, made once per process and shared by its chunks.
+"""Running experiments and comparisons: what is prepared with what its calls need, made once per process and shared
+by the chunks of a run group; and how a run is interrupted.
 
-That is the examples, the target, runnable evaluators, clients, limits, budget and ledger. `prepared.py` holds what a
-run needs to know beforehand; `running_comparison.py` is the same for comparisons.
+That is the examples, the target, runnable evaluators, clients, limits, budget and ledger. `prepare.py` holds what a
+run needs to know beforehand.
+
+Python raises KeyboardInterrupt in whatever the main thread is doing. Inside a finalizer, or in a library that catches
+everything, the exception is lost and the run would continue. So the interrupt is also recorded, and checked before the
+first call and later.
 """
 
+import os
+import signal
+import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import FrameType
 
-from evalflows.evaluators.call import Bound
-from evalflows.execution import quick_processes
-from evalflows.execution.chunks import in_running_order
-from evalflows.execution.evaluation_result import EvaluationResult
-from evalflows.execution.evaluator_sample import Sample, draw
-from evalflows.execution.isolation.process import IsolatedEvaluator
-from evalflows.execution.prepared import connections_of, prepared_experiments
-from evalflows.execution.prepared_evaluator import PreparedEvaluator, evaluator_version
-from evalflows.execution.quick_processes import QuickProcesses
-from evalflows.execution.resolve import make_target
-from evalflows.execution.run_group import answering_workers, budget_of, forget_group, judging_workers, ledger_of
-from evalflows.execution.secret_blocks import key_for
-from evalflows.execution.unrecorded_calls import evaluator_may_call_unrecorded, target_may_call_unrecorded
-from evalflows.execution.workers import Workers
-from evalflows.llm.breaker import Breaker
-from evalflows.llm.budget import Budget
-from evalflows.llm.caller import Endpoint
-from evalflows.llm.complete import Completer
+from evalflows.engine import workers
+from evalflows.engine.chunks import Sample, draw, in_running_order
+from evalflows.engine.prepare import (
+    PreparedEvaluator,
+    connections_of,
+    evaluator_version,
+    make_target,
+    prepared_comparisons,
+    prepared_experiments,
+    target_version,
+)
+from evalflows.engine.results import EvaluationResult
+from evalflows.engine.secret_blocks import key_for
+from evalflows.engine.unrecorded_calls import evaluator_may_call_unrecorded, target_may_call_unrecorded
+from evalflows.engine.workers import IsolatedEvaluator, QuickProcesses, Workers
+from evalflows.evaluators.binding import Bound
+from evalflows.llm import loop
+from evalflows.llm.budget import Budget, DividedBudget, is_divided
+from evalflows.llm.calls import Completer, Embedder, Endpoint
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import resolve
-from evalflows.llm.embed import Embedder
 from evalflows.llm.ledger import Ledger
+from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
+from evalflows.specs.errors import Complete, Embed, InputError
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import MetricSpec
-from evalflows.specs.protocols import Complete, Embed
-from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.specs.running import ScoreConfigSpec
 from evalflows.specs.target import ChatTarget
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.examples import Examples
-from evalflows.store.parquet import Store
-from evalflows.store.records import ExampleRow, ExperimentRow, now
-from evalflows.store.row_specs import experiment_spec
-from evalflows.store.snapshots import load_snapshot
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.queries.progress import item_metrics, paid, spent_by_group
+from evalflows.store.queries.values import shared_examples
+from evalflows.store.records import (
+    ComparisonSetRow,
+    ExampleRow,
+    ExperimentRow,
+    LimitRow,
+    OutputRow,
+    derived_id,
+    now,
+    to_json,
+)
+from evalflows.store.row_specs import comparison_spec, experiment_spec
+from evalflows.store.snapshots import Examples, load_snapshot
+from evalflows.store.spilled import SpilledRows
+from evalflows.store.store import Store
 from evalflows.targets import Target
+
+_pressed = threading.Event()
+
+
+def note_interrupt() -> None:
+    """Record an interrupt. A handler that raises KeyboardInterrupt calls this first."""
+    _pressed.set()
+
+
+def forget_interrupts() -> None:
+    """Drop a recorded interrupt: what it was meant for has ended."""
+    _pressed.clear()
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[None]:
+    """Record Ctrl-C during the block, in addition to its usual handling. Raise KeyboardInterrupt if one was recorded
+    before.
+    """
+    raise_if_pressed()
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        note_interrupt()
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+        raise_if_pressed()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        forget_interrupts()
+
+
+def raise_if_pressed() -> None:
+    """Raise KeyboardInterrupt if an interrupt was recorded."""
+    if _pressed.is_set():
+        raise KeyboardInterrupt
+
+
+def limit_rows(experiment_id: str, endpoints: list[Endpoint], since: datetime) -> list[LimitRow]:
+    """Return the width of each endpoint's limiter: the state at `since`, and every change after it."""
+    unique = {endpoint.name: endpoint for endpoint in endpoints}.values()
+    return [row for endpoint in unique for row in _of_endpoint(experiment_id, endpoint, since)]
+
+
+def _of_endpoint(experiment_id: str, endpoint: Endpoint, since: datetime) -> list[LimitRow]:
+    process = f"{socket.gethostname()}:{os.getpid()}"
+    changes = loop.call(endpoint.limiter.changes)
+    before = [change for change in changes if change.at < since][-1:]
+    return [
+        LimitRow(
+            limit_id=derived_id(experiment_id, endpoint.name, process, change.at.isoformat(), number),
+            experiment_id=experiment_id,
+            connection=endpoint.name,
+            process=process,
+            width=change.width,
+            in_flight=change.in_flight,
+            reason=change.reason,
+            retry_after_s=change.retry_after_s,
+            changed_at=change.at,
+        )
+        for number, change in enumerate([*before, *(change for change in changes if change.at >= since)])
+    ]
+
+
+MIN_WORKERS = 16
+
+_budgets: dict[str, Budget] = {}  # by run group
+_ledgers: dict[str, Ledger] = {}
+_answering: dict[str, Workers] = {}  # by run group: its targets take turns
+
+
+def forget_group(run_group: str) -> None:
+    """Drop what the experiments of a run group share."""
+    for shared in (_budgets, _ledgers, _answering):
+        shared.pop(run_group, None)
+
+
+def ledger_of(store: Store, row: ExperimentRow, spec: ExperimentSpec, *, are_made: bool) -> Ledger:
+    """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each.
+
+    If no calls are made, it is empty: reading the index of all calls takes longer than most rules.
+    """
+    if not spec.use_cache or not are_made:
+        return Ledger(store, row.experiment_id, fresh=True, are_made=are_made)
+    if row.run_group not in _ledgers:
+        _ledgers[row.run_group] = Ledger(store, row.experiment_id)
+    return _ledgers[row.run_group]
+
+
+def budget_of(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
+    """Return the budget of the run group; one with limits knows what its experiments have already spent.
+
+    In a process that chunks are sent to, it is divided: each chunk has its part.
+    """
+    if is_divided():
+        return DividedBudget(row.experiment_id)
+    if row.run_group not in _budgets:
+        is_limited = spec.budget_usd is not None or spec.max_calls is not None
+        calls, usd, unpriced = spent_by_group(store, row.run_group) if is_limited else (0, 0.0, 0)
+        _budgets[row.run_group] = Budget(
+            usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced
+        )
+    return _budgets[row.run_group]
+
+
+def answering_workers(row: ExperimentRow, spec: ExperimentSpec) -> Workers:
+    """Return the workers of the run group: as many as keep each connection full, and some per other target."""
+    if row.run_group not in _answering:
+        chats = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}
+        others = sum(not isinstance(target, ChatTarget) for target in spec.targets)
+        width = sum(_width(name, spec) for name in chats) + others * MIN_WORKERS
+        _answering[row.run_group] = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
+    return _answering[row.run_group]
+
+
+def judging_workers(spec: ExperimentSpec | TraceEvaluationSpec, connections: set[str]) -> Workers:
+    """Return as many workers as keep the widest connection full."""
+    return Workers(spec.max_concurrency or max([MIN_WORKERS, *(_width(name, spec) for name in connections)]))
+
+
+def _width(connection: str, spec: ExperimentSpec | TraceEvaluationSpec) -> int:
+    """Return a quarter more than a connection's limit: some already wait for a slot while others process answers."""
+    return -(-5 * resolve(connection, spec.connections).max_in_flight // 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +329,7 @@ def _make(experiment_id: str) -> RunningExperiment:
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     prepared = prepared_experiments.of(experiment_spec(row))
     spec = prepared.spec
-    is_quick = quick_processes.is_quick(prepared)
+    is_quick = workers.is_quick(prepared)
     ledger = ledger_of(store, row, spec, are_made=not is_quick or bool(prepared.summary_evaluators))
     factory = EvaluatorFactory(spec, ledger, budget_of(store, row, spec))
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
@@ -206,7 +356,7 @@ def _make(experiment_id: str) -> RunningExperiment:
         ledger=factory.ledger,
         made_at=now(),
         is_quick=is_quick and not spec.task_runner.is_elsewhere,
-        processes=quick_processes.current() if quick_processes.pays(prepared, row.n_examples) else None,
+        processes=workers.current() if workers.pays(prepared, row.n_examples) else None,
     )
 
 
@@ -276,3 +426,118 @@ class EvaluatorFactory:
 
     def breaker(self) -> Breaker:
         return Breaker(self.spec.breaker_window, self.spec.breaker_pause_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningComparison:
+    """What the chunks of one comparison share."""
+
+    row: ComparisonSetRow
+    store: Store
+    spec: ComparisonSpec
+    experiments: Mapping[str, ExperimentRow]
+    examples: Sequence[ExampleRow]  # shared by all experiments
+    outputs: SpilledRows[str, OutputRow]  # by run
+    evaluators: Sequence[RunnableEvaluator]
+    item_metrics: frozenset[str]  # names that no preference may have
+    judging: Workers
+    judging_on: Sequence[Endpoint]
+    ledger: Ledger
+    made_at: datetime
+
+
+_running_comparison: dict[str, RunningComparison] = {}
+
+
+def running_comparison(comparison_id: str) -> RunningComparison:
+    """Return the running comparison, made on first use in this process."""
+    with _lock:
+        if comparison_id not in _running_comparison:
+            _running_comparison[comparison_id] = _make_comparison(comparison_id)
+        return _running_comparison[comparison_id]
+
+
+def forget_comparison(comparison_id: str) -> RunningComparison | None:
+    """Drop a comparison, after it has ended and before it starts. Return it if this process has worked on it."""
+    with _lock:
+        ended = _running_comparison.pop(comparison_id, None)
+    close(ended.evaluators if ended else ())
+    return ended
+
+
+def forget_earlier_comparison(comparison_id: str, attempt: datetime) -> None:
+    """Drop a comparison that was made before it was resumed."""
+    earlier = _running_comparison.get(comparison_id)
+    if earlier is not None and earlier.row.recorded_at != attempt:
+        forget_comparison(comparison_id)
+
+
+def experiments_of(store: Store, identities: Sequence[str]) -> list[ExperimentRow]:
+    """Return the rows of experiments, in the given order."""
+    return [store.read("experiments", identity)[0] for identity in identities]
+
+
+def _make_comparison(comparison_id: str) -> RunningComparison:
+    store = Store()
+    row: ComparisonSetRow = store.read("comparison_sets", comparison_id)[0]
+    prepared = prepared_comparisons.of(comparison_spec(row))
+    spec = prepared.spec
+    experiments = experiments_of(store, row.experiments)
+    ledger = Ledger(store, comparison_id, fresh=not spec.use_cache)
+    factory = EvaluatorFactory(spec, ledger, _budget(store, row, spec))
+    evaluators = [factory.judge(evaluator) for evaluator in prepared.evaluators]
+    return RunningComparison(
+        row=row,
+        store=store,
+        spec=spec,
+        experiments={experiment.experiment_id: experiment for experiment in experiments},
+        examples=shared_examples(store, experiments).examples,
+        outputs=_outputs(store, row.experiments),
+        evaluators=evaluators,
+        item_metrics=frozenset(item_metrics(store, row.experiments)),
+        judging=Workers(spec.max_concurrency),
+        judging_on=endpoints_of(evaluators),
+        ledger=ledger,
+        made_at=now(),
+    )
+
+
+def _outputs(store: Store, experiments: Sequence[str]) -> SpilledRows[str, OutputRow]:
+    outputs = SpilledRows[str, OutputRow]()
+    for identity in experiments:
+        for output in store.rows("outputs", identity):
+            outputs[output.run_id] = output
+    return outputs
+
+
+def _budget(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:
+    """Return the budget, with what the comparison has already spent; in a process that chunks are sent to, divided."""
+    if is_divided():
+        return DividedBudget(row.comparison_id)
+    calls, usd, unpriced = paid(store, row.comparison_id)
+    return Budget(usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced)
+
+
+def check_code_of_experiment(experiment: RunningExperiment, *, in_cluster: bool = True) -> None:
+    """Raise InputError if the target or an evaluator differs here from the run's.
+
+    The error says what to do about a process of a cluster, or of the run's machine.
+    """
+    spec, row = experiment.spec, experiment.row
+    target = next(target for target in spec.targets if target.name == row.target)
+    here = target_version(target, spec.connections)
+    check_code(row.experiment_id, f"target {target.name!r}", row.target_version, here, in_cluster=in_cluster)
+    described = to_json([*prepared_experiments.of(spec).described.values()])
+    check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
+
+
+def check_code(owner: str, what: str, of_run: str, here: str, *, in_cluster: bool = True) -> None:
+    """Raise InputError if the version of something differs here from the run's."""
+    if of_run != here:
+        place = socket.gethostname() if in_cluster else f"process {os.getpid()} of this machine"
+        remedy = (
+            "the same files and packages; restart the processes of the cluster after a change"
+            if in_cluster
+            else "the same files; start the run again after a change, or with task_runner: threads"
+        )
+        raise InputError(f"{place}: {what} of {owner}: got other code than that of the run, wanted {remedy}")

@@ -1,43 +1,308 @@
-"""Running trace evaluations: a spec with what its calls need, made once per process and shared by its chunks."""
+"""Trace evaluations: production items read from the store, mapped to inputs and outputs with their secrets masked,
+and judged in chunks.
+"""
 
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from inspect import isawaitable, signature
+from typing import Any, Literal
 
-from evalflows.execution.preflight.check_spec import check_judge
-from evalflows.execution.preflight.connections import with_shared
-from evalflows.execution.preflight.declared_metrics import with_metrics
-from evalflows.execution.preflight.loaded_code import check_loaded
-from evalflows.execution.preflight.prompt_files import with_all_prompts
-from evalflows.execution.prepared import SAMPLE, connections_of, described_evaluator
-from evalflows.execution.prepared_evaluator import PreparedEvaluator, prepare_evaluator
-from evalflows.execution.resolve import composite_version
-from evalflows.execution.run_group import judging_workers
-from evalflows.execution.running_experiment import (
-    EvaluatorFactory,
-    RunnableEvaluator,
-    close,
-    endpoints_of,
+from evalflows.engine.judge import Judging, Run, composite_results
+from evalflows.engine.preflight import check_judge
+from evalflows.engine.prepare import (
+    SAMPLE,
+    PreparedEvaluator,
+    composite_version,
+    connections_of,
+    described_evaluator,
+    prepare_evaluator,
+    with_all_prompts,
+    with_metrics,
+    with_shared,
 )
-from evalflows.execution.trace_runs import Mapper, load_mapper, mapper_version
-from evalflows.execution.workers import Workers
+from evalflows.engine.results import EvaluationResult, one_score
+from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, close, endpoints_of, judging_workers
+from evalflows.engine.workers import Workers
+from evalflows.llm import loop
 from evalflows.llm.budget import Budget
-from evalflows.llm.caller import Endpoint
-from evalflows.llm.ledger import Ledger
+from evalflows.llm.calls import Endpoint
+from evalflows.llm.ledger import NO_USAGE, Ledger, Usage
+from evalflows.llm.wrapped import plain
+from evalflows.specs.code import check_loaded
+from evalflows.specs.code_versions import fault_text
+from evalflows.specs.dataset import TraceSelection
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.specs.reference import load, parts_of
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.specs.watching import MEASURED, TRACES
-from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_filter import condition
-from evalflows.store.queries.trace_items import JudgedBy
-from evalflows.store.records import now
+from evalflows.specs.evaluator import EvaluatorSpec, as_key
+from evalflows.specs.reference import load, name_of, parts_of, version_of
+from evalflows.specs.traces import MAPPED, MEASURED, TRACES, TraceEvaluationSpec, TraceScope
+from evalflows.store.conversations import conversation_rows
+from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, observations_of
+from evalflows.store.records import ExampleRow, Json, OutputRow, ScoreRow, SubjectKind, derived_id, now, to_json
+from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
+from evalflows.targets import as_fields, length_of
+from evalflows.telemetry.masking import Masking, SecretPattern, patterns_with
+from evalflows.telemetry.views import (
+    ObservationView,
+    SessionView,
+    ToolCall,
+    TraceView,
+    at_path,
+    observation_view,
+    parsed_path,
+    session_view,
+    trace_view,
+)
+
+KEYS_AT_ONCE = 50_000
+"""Most keys of items in memory at a time."""
+CHUNKS_AT_ONCE = 3
+"""Chunks in work at a time: while one is judged, the next ones are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceChunk:
+    """Items of one day that are judged together."""
+
+    batch: WatermarkRow
+    day: str
+    number: int
+    keys: Sequence[ItemKey]
+    scored: frozenset[str] = frozenset()  # the ids of those that had a score of the same version before
+
+    @property
+    def owner(self) -> str:
+        """The owner of the scores of an evaluation's items that began on one day."""
+        return f"{self.batch.evaluation_id}-{self.day}"
+
+    @property
+    def part(self) -> str:
+        return f"{self.batch.batch_id}-{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What became of the items of a chunk."""
+
+    fetched: int = 0
+    processed: int = 0
+    failed: int = 0
+    scores: int = 0
+    composites: int = 0
+    unreached: int = 0  # judgements whose model could not be reached
+    over_budget: int = 0  # judgements that were not made, since the budget was used up
+    usage: Usage = NO_USAGE
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            fetched=self.fetched + other.fetched,
+            processed=self.processed + other.processed,
+            failed=self.failed + other.failed,
+            scores=self.scores + other.scores,
+            composites=self.composites + other.composites,
+            unreached=self.unreached + other.unreached,
+            over_budget=self.over_budget + other.over_budget,
+            usage=self.usage + other.usage,
+        )
+
+
+def trace_chunks(
+    batch: WatermarkRow, keys: Sequence[ItemKey], scored: frozenset[str], size: int, first: int
+) -> list[TraceChunk]:
+    """Divide items into chunks of a day and at most `size` items, numbered from `first`."""
+    of_day: defaultdict[str, list[ItemKey]] = defaultdict(list)
+    for key in keys:
+        of_day[key.day].append(key)
+    parts = [(day, of_day[day][i : i + size]) for day in sorted(of_day) for i in range(0, len(of_day[day]), size)]
+    return [
+        TraceChunk(batch=batch, day=day, number=number, keys=part, scored=scored & {key.id for key in part})
+        for number, (day, part) in enumerate(parts, start=first)
+    ]
+
+
+Item = TraceView | ObservationView | SessionView
+
+NOT_CAPTURED = "its output was not captured"
+"""Why an item cannot be judged if its instrumentation leaves content out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EvaluatorInputs:
+    """What a mapper returns: what the evaluators of an item get. The name and the fields are Langfuse's."""
+
+    input: Any
+    output: Any
+    expected_output: Any = None
+    metadata: dict[str, Any] | None = None
+
+
+Mapper = Callable[[Item], Any]
+"""A function of an item that returns EvaluatorInputs, a mapping with its fields, or an awaitable of either."""
+
+
+def load_mapper(given: str | dict[str, str] | None) -> Mapper:
+    """Return the mapper that a spec names; by default one that takes an item's own input and output.
+
+    Raise InputError for a function that does not exist, and for a path that cannot be read.
+    """
+    if given is None:
+        return _as_it_is
+    if isinstance(given, str):
+        return _by_argument(load(given))
+    for path in given.values():
+        parsed_path(path)
+    paths = {"input": "input", "output": "output", **given}
+    return lambda item: EvaluatorInputs(
+        **{name: at_path(item, paths[name]) if name in paths else None for name in MAPPED}
+    )
+
+
+def mapper_version(given: str | dict[str, str] | None) -> str | None:
+    """Return the version of a mapper, which is that of its code or its paths; None for the default.
+
+    The same evaluator judges an item again if it sees it through another mapper.
+    """
+    if given is None:
+        return None
+    return version_of(load(given)) if isinstance(given, str) else version_of(at_path, sorted(given.items()))
+
+
+def _by_argument(function: Callable[..., Any]) -> Mapper:
+    """Call a user's mapper with the item as `item`, Langfuse's name, or as its first argument."""
+    if _accepts(function, item=None):
+        return lambda item: function(item=item)
+    if not _accepts(function, None):
+        raise InputError(f"mapper {name_of(function)!r}: got other parameters, wanted one item, as `item` or the first")
+    return function
+
+
+def _accepts(function: Callable[..., Any], *arguments: object, **named: object) -> bool:
+    try:
+        signature(function).bind(*arguments, **named)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _as_it_is(item: Item) -> EvaluatorInputs:
+    """Map an item to its own input and output; of a session, to the whole conversation if it was captured."""
+    session = item.id if isinstance(item, SessionView) else item.session_id
+    others = {name: getattr(item, name) for name in ("user_id", "tags", "version", "environment")}
+    metadata = {"session_id": session, **others}
+    if isinstance(item, SessionView):
+        messages = [message for trace in item.traces for message in _new_messages(trace)]
+        return EvaluatorInputs(input={}, output={"messages": messages} if messages else None, metadata=metadata)
+    return EvaluatorInputs(input=item.input, output=item.output, metadata=metadata)
+
+
+def _new_messages(trace: TraceView) -> list[dict[str, Any]]:
+    """Return what a trace adds to its session: the user's input and the application's output."""
+    if isinstance(trace.input, str) or isinstance(trace.output, str):
+        spoken = (("user", trace.input), ("assistant", trace.output))
+        return [{"role": role, "content": content} for role, content in spoken if isinstance(content, str)]
+    messages = trace.messages or []
+    latest = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
+    return [dict(message) for message in messages[latest:]]
+
+
+async def run_of(item: Item, mapper: Mapper, owner: str) -> Run:
+    """Return an item as evaluators judge it. If it cannot be mapped, its answer has failed, with the reason."""
+    try:
+        example, output = await mapped(item, mapper)
+        return example, _output(item, output, owner)
+    except Exception as error:  # whatever the user's mapper raises
+        failed = f"mapper: {fault_text(error)}"
+        return _example(item, dict.fromkeys(MAPPED)), _answer(item, owner, status="failed", error=failed)
+
+
+async def mapped(item: Item, mapper: Mapper) -> tuple[ExampleRow, Any]:
+    """Return an item as an example, and its output; None if it was not captured. Raise what the mapper raises."""
+    given = mapper(item)
+    fields = _fields(await given if isinstance(given, Awaitable) or isawaitable(given) else given)
+    return _example(item, fields), fields["output"]
+
+
+def _fields(given: Any) -> dict[str, Any]:
+    fields: dict[str, Any]
+    if isinstance(given, Mapping):
+        fields = {name: given[name] for name in MAPPED if name in given}
+    else:
+        fields = {name: getattr(given, name) for name in MAPPED if hasattr(given, name)}
+    if not fields:
+        raise InputError(f"got {type(given).__name__}, wanted EvaluatorInputs, or a mapping with {', '.join(MAPPED)}")
+    return dict.fromkeys(MAPPED) | fields
+
+
+def _example(item: Item, fields: Mapping[str, Any]) -> ExampleRow:
+    expected = fields["expected_output"]
+    return ExampleRow(
+        snapshot_id="",
+        example_id=item_id(item),
+        position=0,
+        inputs=_json(_as_mapping(fields["input"], "input")),
+        reference_outputs=None if expected is None else _json(_as_mapping(expected, "output")),
+        metadata=_json(fields["metadata"] or {}),
+        cluster=item.id if isinstance(item, SessionView) else item.session_id,
+    )
+
+
+def _output(item: Item, output: Any, owner: str) -> OutputRow:
+    """Return the answer that is judged. What was not captured is no blank: the item has failed, with that reason."""
+    if output is None:
+        error = NOT_CAPTURED
+        if not isinstance(item, SessionView) and item.status == "error":
+            error = "the application failed"
+        return _answer(item, owner, status="failed", error=error)
+    outputs = _as_mapping(output, "output")
+    return _answer(item, owner, status="ok", outputs=_json(outputs), length=length_of(plain(outputs)))
+
+
+def _answer(item: Item, owner: str, **fields: Any) -> OutputRow:
+    measured = {} if isinstance(item, SessionView) else _measured(item)
+    return OutputRow(
+        run_id=item_id(item),
+        experiment_id=owner,
+        example_id=item_id(item),
+        repetition=0,
+        steps=_json(_steps(item)),
+        started_at=item.started_at,
+        **measured,
+        **fields,
+    )
+
+
+def _measured(item: TraceView | ObservationView) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in ("latency_s", "tokens_in", "tokens_out", "cost_usd")}
+
+
+def _steps(item: Item) -> list[dict[str, Any]]:
+    """Return the tool calls of an item as steps of a run, which evaluators of agents read."""
+    traces = item.traces if isinstance(item, SessionView) else [item]
+    return [_step(call) for trace in traces for call in trace.tool_calls]
+
+
+def _step(call: ToolCall) -> dict[str, Any]:
+    return {"kind": "tool", "name": call.name, "inputs": call.arguments, "outputs": call.result, "error": call.error}
+
+
+def item_id(item: Item) -> str:
+    """Return the id under which an item is judged: an observation's begins with that of its trace."""
+    return f"{item.trace_id}/{item.id}" if isinstance(item, ObservationView) else item.id
+
+
+def _as_mapping(value: Any, only: str) -> dict[str, Any]:
+    simple = plain(as_fields(value))
+    return simple if isinstance(simple, dict) else {} if simple is None else {only: simple}
+
+
+def _json(value: Any) -> str:
+    return to_json(plain(value), mend=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,3 +459,288 @@ def _check_watch(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEvaluator
         wanted = {*known, TRACES} if rule.kind == "failure_share" else known
         if rule.metric not in wanted:
             raise InputError(f"watch: no evaluator gives {rule.metric!r}, wanted one of {', '.join(sorted(wanted))}")
+
+
+def items_of(store: Store, scope: TraceScope, keys: Sequence[ItemKey]) -> list[Item]:
+    """Return the items as mappers get them, in the order of their keys."""
+    by_trace = observations_of(store, keys)
+    traces = {identity: rows for identity, rows in by_trace.items() if rows}
+    match scope:
+        case "observations":
+            spans = {f"{row.trace_id}/{row.span_id}": row for rows in traces.values() for row in rows}
+            return [observation_view(spans[key.id]) for key in keys if key.id in spans]
+        case "sessions":
+            of_session = [[trace_view(traces[one]) for one in key.trace_ids if one in traces] for key in keys]
+            return [session_view(found) for found in of_session if found]
+        case "traces":
+            return [trace_view(traces[key.id]) for key in keys if key.id in traces]
+
+
+AT_ONCE = 200
+"""Items in memory at a time."""
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class ExampleCounts:
+    """What became of the selected items, and what was masked in the new examples."""
+
+    added: int = 0
+    known: int = 0  # in the dataset already
+    duplicates: int = 0  # with the input of another one of this selection
+    not_captured: int = 0  # the instrumentation left the content out
+    failed: int = 0  # the mapper raised, or the conversation could not be divided
+    unscored: int = 0  # without a score of the metric that orders them
+    masked: Counter[str] = field(default_factory=Counter)
+    first_failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The examples of the dataset, by id and by input."""
+
+    ids: set[str]
+    inputs: set[bytes]
+
+
+class TraceExamples:
+    """The new examples of a selection, for a dataset that may have examples already."""
+
+    def __init__(self, store: Store, selection: TraceSelection, known: Iterable[ExampleRow]) -> None:
+        self._store, self._selection = store, selection
+        self._mapper = _mapper(selection)
+        self._patterns = patterns_with(selection.mask)
+        before = [(example.example_id, input_key(example.inputs)) for example in known]
+        self._known = _Known({identity for identity, _ in before}, {key for _, key in before})
+        self.counts = ExampleCounts()
+
+    def rows(self, keys: Sequence[ItemKey]) -> Iterator[Row]:
+        """Yield the rows of the new examples, of items in this order, until the limit is reached."""
+        seen: set[bytes] = set()
+        for first in range(0, len(keys), AT_ONCE):
+            for item in items_of(self._store, self._selection.scope, keys[first : first + AT_ONCE]):
+                for row, masking in self._rows_of(item):
+                    if self._selection.limit is not None and len(seen) >= self._selection.limit:
+                        return
+                    if self._is_new(row, seen):
+                        self.counts.added += 1
+                        self.counts.masked += masking.counts
+                        yield row
+
+    def _rows_of(self, item: Item) -> Iterator[tuple[Row, Masking]]:
+        """Yield the rows of an item, each with its masking; count the item if it has none."""
+        try:
+            rows = list(self._mapped(item))
+        except Exception as error:  # whatever the user's mapper raises
+            self.counts.failed += 1
+            self.counts.first_failure = self.counts.first_failure or f"{item_id(item)}: {fault_text(error)}"
+            return
+        if not rows:
+            self.counts.not_captured += 1
+        for row in rows:
+            masking = Masking(self._patterns)
+            yield _masked(row, masking, self._patterns), masking
+
+    def _mapped(self, item: Item) -> Iterator[Row]:
+        """Yield the rows of an item, secrets and all; none if its input was not captured."""
+        example, output = loop.run(mapped(item, self._mapper))
+        row: Row = {
+            "id": example.example_id,
+            "inputs": json.loads(example.inputs),
+            "reference_outputs": json.loads(example.reference_outputs or "null"),
+            "metadata": json.loads(example.metadata or "{}"),
+            "cluster": example.cluster,
+            "origin": _origin(item),
+        }
+        keeps = self._selection.keep_output_as_reference
+        if isinstance(item, SessionView) and self._selection.mapper is None:
+            if output:
+                yield from _turns(row | {"inputs": output}, self._selection.turns or "whole", keeps=keeps)
+        elif row["inputs"]:
+            if keeps and row["reference_outputs"] is None and output is not None:
+                row["reference_outputs"] = plain(output)
+            yield row
+
+    def _is_new(self, row: Row, seen: set[bytes]) -> bool:
+        """Whether no example has this input yet; count the row if one has."""
+        key = input_key(to_json(row["inputs"], mend=True))
+        is_repeated = key in seen
+        seen.add(key)
+        if key in self._known.inputs or row["id"] in self._known.ids:
+            self.counts.known += 1
+            return False
+        self.counts.duplicates += is_repeated
+        return not is_repeated
+
+
+def check_selection(selection: TraceSelection) -> None:
+    """Raise InputError for a mapper that does not exist, or a path that cannot be read."""
+    _mapper(selection)
+
+
+def _mapper(selection: TraceSelection) -> Mapper:
+    """Return the selection's mapper; by default the conversation of a session, or only the input and the output."""
+    if selection.mapper is None:
+        return load_mapper(None if selection.scope == "sessions" else {})
+    return load_mapper(selection.mapper)
+
+
+def input_key(inputs: Json) -> bytes:
+    """Return a hash of inputs that is equal for those that differ only in case, spaces or forms of characters."""
+    return hashlib.blake2b(to_json(_normalised(json.loads(inputs))).encode(), digest_size=16).digest()
+
+
+def _normalised(value: Any) -> Any:
+    if isinstance(value, str):
+        return " ".join(unicodedata.normalize("NFKC", value).casefold().split())
+    if isinstance(value, dict):
+        return {name: _normalised(value[name]) for name in sorted(value)}
+    return [_normalised(element) for element in value] if isinstance(value, list) else value
+
+
+def _origin(item: Item) -> Row:
+    """Return where an example comes from. The user's id is left out: it is personal, and says nothing of quality."""
+    if isinstance(item, SessionView):
+        source: Row = {"trace_ids": [trace.id for trace in item.traces]}
+    else:
+        source = {"trace_id": getattr(item, "trace_id", item.id)}
+    return source | {"version": item.version, "started_at": item.started_at.isoformat()}
+
+
+def _turns(row: Row, turns: Literal["whole", "next"], *, keeps: bool) -> Iterator[Row]:
+    """Yield the examples of a conversation, with what the application said as the reference only if it is kept."""
+    origin = row.pop("origin")
+    for one in conversation_rows(row, turns):
+        yield one | {"origin": origin} | ({} if keeps else {"reference_outputs": None})
+
+
+def _masked(row: Row, masking: Masking, patterns: Sequence[SecretPattern]) -> Row:
+    """Return a row without its secrets. An id with a secret becomes a hash of it, so that others stay apart from it."""
+    return {
+        "id": _safe_id(row["id"], patterns),
+        "inputs": masking.value(row["inputs"]),
+        "reference_outputs": masking.value(row["reference_outputs"]),
+        "metadata": masking.value(row["metadata"]) | row["origin"],
+        "cluster": _safe_id(row["cluster"], patterns),
+    }
+
+
+def _safe_id(identity: str | None, patterns: Sequence[SecretPattern]) -> str | None:
+    if identity is None or Masking(patterns).text(identity) == identity:
+        return identity
+    return f"masked-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+class TraceJudging(Judging):
+    """The judgements of one chunk of a trace evaluation."""
+
+    keeps_rows = True
+
+    def __init__(self, evaluation: RunningTraceEvaluation, items: Sequence[Item], *args: Any) -> None:
+        super().__init__(evaluation.evaluators, evaluation.judging, *args)
+        self._evaluation_id = evaluation.batch.evaluation_id
+        self._kind = SUBJECT_KINDS[evaluation.spec.scope]
+        self._mapper_version = evaluation.mapper_version
+        self._items = {item_id(item): item for item in items}
+
+    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run], numbers: list[int]) -> list[int]:
+        """Return the runs in the evaluator's sample. Others get no row: the same items are drawn whenever asked."""
+        drawn = [number for number in numbers if is_drawn(evaluator.spec, self._items[runs[number][1].run_id])]
+        self._count(len(numbers) - len(drawn))
+        return drawn
+
+    def _score(self, evaluator: RunnableEvaluator, output: OutputRow, result: EvaluationResult) -> ScoreRow:
+        rate = sampling_rate(evaluator.spec, self._items[output.run_id])
+        return item_score(
+            output,
+            result,
+            evaluation_id=self._evaluation_id,
+            kind=self._kind,
+            mapper_version=self._mapper_version,
+            evaluator=evaluator.bound.name,
+            version=evaluator.version,
+            declared_version=evaluator.spec.version,
+            sampling_rate=None if rate == 1.0 else rate,
+        )
+
+
+def item_score(
+    output: OutputRow,
+    result: EvaluationResult,
+    *,
+    evaluation_id: str,
+    kind: SubjectKind,
+    mapper_version: str | None,
+    evaluator: str,
+    version: str,
+    declared_version: str | None = None,
+    sampling_rate: float | None = None,
+) -> ScoreRow:
+    """Return the score row of one item."""
+    return ScoreRow(
+        score_id=derived_id(evaluation_id, kind, output.run_id, result.turn, result.metric, version, mapper_version),
+        subject_kind=kind,
+        subject_id=output.run_id,
+        subject_at=output.started_at,
+        experiment_id=output.experiment_id,
+        evaluator=evaluator,
+        evaluator_version=version,
+        declared_version=declared_version,
+        sampling_rate=sampling_rate,
+        mapper_version=mapper_version,
+        **one_score(result),
+    )
+
+
+def composite_scores(
+    evaluation: RunningTraceEvaluation,
+    outputs: Sequence[OutputRow],
+    judging: TraceJudging,
+    before: Collection[tuple[str, str]],
+) -> list[ScoreRow]:
+    """Return the composite scores of items, from all their judgements, except those `before`: of an item, by a name."""
+    spec, rows = evaluation.spec, []
+    of_run = {output.run_id: judging.scores_of(output.run_id) for output in outputs}
+    for composite in spec.composites:
+        version = evaluation.composite_versions[composite.name]
+        metrics = {metric: spec.direction(metric) for metric in composite.metrics}
+        left = [output for output in outputs if (output.run_id, composite.name) not in before]
+        for output, result, rate in composite_results(composite, metrics, left, of_run):
+            row = item_score(
+                output,
+                result,
+                evaluation_id=evaluation.batch.evaluation_id,
+                kind=SUBJECT_KINDS[spec.scope],
+                mapper_version=evaluation.mapper_version,
+                evaluator=composite.name,
+                version=version,
+                sampling_rate=rate,
+            )
+            rows.append(row)
+    return rows
+
+
+def is_drawn(spec: Any, item: Item) -> bool:
+    """Whether an item is in an evaluator's sample: its trace's hash, from 0 to 1, is below the rate.
+
+    So the same traces are drawn on every day and machine, and smaller samples are part of larger ones.
+    """
+    return _draw(spec.sample_seed, getattr(item, "trace_id", item.id)) < sampling_rate(spec, item)
+
+
+def sampling_rate(spec: Any, item: Item) -> float:
+    """Return the rate at which an evaluator judges items like this one: that of its stratum, else `sample_rate`."""
+    if not isinstance(spec, EvaluatorSpec) or not spec.is_sampled:
+        return 1.0
+    if spec.sample_by is not None:
+        value = at_path(item, spec.sample_by)
+        values = value if isinstance(value, list) else [value]
+        if rates := [spec.sample_rates[key] for key in map(as_key, values) if key in spec.sample_rates]:
+            return max(rates)
+    return spec.sample_rate or 1.0
+
+
+def _draw(seed: int, identity: str) -> float:
+    digest = hashlib.sha256(f"{seed} {identity}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2.0**64

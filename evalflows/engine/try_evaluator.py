@@ -3,25 +3,27 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalflows.evaluators.call import Scope, offer_experiment, offer_run
-from evalflows.evaluators.subject import Evaluations, ExampleView, ItemResult, RunView
-from evalflows.execution.evaluation_result import EvaluationResult
-from evalflows.execution.preflight.check_spec import check_spec
-from evalflows.execution.prepared import prepare_experiment
-from evalflows.execution.run_evaluator import judge_with
-from evalflows.execution.running_experiment import EvaluatorFactory, RunnableEvaluator
-from evalflows.execution.views import example_view
-from evalflows.execution.workers import Workers
+from evalflows.engine.judge import judge_with
+from evalflows.engine.preflight import check_spec
+from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.results import EvaluationResult
+from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator
+from evalflows.engine.views import example_view
+from evalflows.engine.workers import Workers
+from evalflows.evaluators.binding import Scope, offer_experiment, offer_run
+from evalflows.evaluators.score import Evaluations, ExampleView, ItemResult, RunView
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow, new_id
 from evalflows.store.snapshots import to_examples
 from evalflows.store.spool import Spool
+from evalflows.store.store import Store
 from evalflows.targets import as_outputs
+
+__all__ = ["try_evaluator"]
 
 
 def try_evaluator(spec: ExperimentSpec, row: Mapping[str, Any], where: str, number: int = 1) -> list[EvaluationResult]:
@@ -73,6 +75,3 @@ def _judge(
 
     loop.run(Workers(1).run(work, [arguments], is_async=evaluator.bound.is_async))
     return results
-
-
-__all__ = ["EvaluationResult", "try_evaluator"]

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from evalflows.execution.prepared_evaluator import PreparedEvaluator
-from evalflows.execution.resolve import is_ours
-from evalflows.specs.code_parts import imports_used
+from evalflows.engine.prepare import PreparedEvaluator, is_ours
+from evalflows.specs.code_versions import imports_used
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.reference import load
 from evalflows.specs.target import HttpTarget, PythonTarget, TargetSpec

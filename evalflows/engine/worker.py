@@ -6,12 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-from evalflows.evaluators.call import Bound
-from evalflows.evaluators.returned import read_returned
-from evalflows.execution.isolation.child import message_pipes
-from evalflows.execution.isolation.messages import receive, send
+from evalflows.engine.child import message_pipes, receive, send
+from evalflows.evaluators.binding import Bound, read_returned
+from evalflows.specs.code_versions import fault_text, trace_of
 from evalflows.specs.errors import CallError, ErrorKind, describe
-from evalflows.specs.user_frames import fault_text, trace_of
 
 Fault = tuple[ErrorKind, str, str | None]
 """Kind, text and trace of an error."""

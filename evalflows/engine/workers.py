@@ -1,26 +1,39 @@
-"""Processes that look up recorded answers and judge them by rules, so that each core has one.
+"""Run user code over many items: sync and async functions, in processes of their own where a time limit or a crash
+must cost one judgement only.
 
 Rules hold the GIL, so that threads would take turns. A process gets chunks, which are ids, and reads and writes the
 store itself. Rules of the user are judged so only if the spec says so: they may depend on what their process has done
 before.
 """
 
+import asyncio
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import copy_context
+from heapq import heappop, heappush
+from inspect import isawaitable
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import IO, Any, TypeVar, cast
 
-from evalflows.execution.chunks import CHUNKS_AT_ONCE
-from evalflows.execution.isolation.child import start_child
-from evalflows.execution.isolation.messages import receive, send
-from evalflows.execution.prepared import PreparedExperiment
-from evalflows.specs.errors import InputError
+import cloudpickle
+
+from evalflows.engine.child import receive, send, start_child
+from evalflows.engine.chunks import CHUNKS_AT_ONCE
+from evalflows.engine.prepare import PreparedExperiment
+from evalflows.evaluators.binding import Bound
+from evalflows.evaluators.score import Judgement, Preference
+from evalflows.llm.faults import fault_of
+from evalflows.specs.errors import CallError, ErrorKind, InputError, describe
 
 Result = TypeVar("Result")
 
@@ -127,7 +140,7 @@ class QuickProcesses:
 def _start(processes: Sequence[_Process]) -> subprocess.Popen[bytes]:
     """Start processes together: one imports what they need, and the others are forked from it."""
     pipes = [process.other_end.fileno() for process in processes]
-    started = start_child("evalflows.execution.quick_launcher", pipes, KEEP_MEMORY)
+    started = start_child("evalflows.engine.quick_launcher", pipes, KEEP_MEMORY)
     for process in processes:
         process.other_end.close()
     return started
@@ -176,3 +189,372 @@ def ended_by_errors() -> Iterator[None]:
     except BaseException:
         end()
         raise
+
+
+Item = TypeVar("Item")
+
+Work = Callable[[Item], Coroutine[Any, Any, None]]
+"""Handles one item and stores its result itself. For a sync function it never awaits."""
+
+
+QUICK_S = 0.002
+"""If an item takes less, a single thread is enough."""
+
+WORKER_CHECK_INTERVAL_S, MAX_CHECK_INTERVAL_S = 0.01, 0.1
+"""Intervals at which the speed of the first thread is checked: ever longer, since each check interrupts it."""
+
+
+QUICK_CHUNKS_AT_ONCE = 2
+"""Chunks without model calls that are worked on at a time: more would only wait for the GIL, with rows in memory."""
+_quick_chunks = threading.BoundedSemaphore(QUICK_CHUNKS_AT_ONCE)
+
+
+@contextmanager
+def in_turn(*, is_quick: bool) -> Iterator[None]:
+    """Wait until few enough other quick chunks are worked on; one that calls models does not wait."""
+    with _quick_chunks if is_quick else nullcontext():
+        yield
+
+
+class Workers:
+    """`width` workers for one stage of experiments, shared by all their chunks in this process.
+
+    Chunks are served in order of arrival. With equal shares all chunks would end at the same time, and nothing would be
+    in flight while the next stage starts.
+
+    Async work is awaited on the event loop; sync work runs on threads that take items from one queue. A slow function
+    keeps `width` threads busy. A quick one gets a single thread: because of the GIL, more would only wait for each
+    other.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._threads = ThreadPoolExecutor(width, thread_name_prefix="evalflows-items")
+        self._places = _Places(width)
+        self._turns = count()
+
+    async def run(self, work: Work[Item], items: Iterable[Item], *, is_async: bool) -> None:
+        """Handle every item. Raise the first exception of `work`, after all workers have ended."""
+        queue: SimpleQueue[Item] = SimpleQueue()
+        for item in items:
+            queue.put(item)
+        n_workers = min(self._width, queue.qsize())
+        if is_async:
+            turn = next(self._turns)
+            jobs: list[Any] = [self._draw_async(work, queue, turn) for _ in range(n_workers)]
+        else:
+            jobs = await self._on_threads(work, queue, n_workers)
+        try:
+            results = await asyncio.gather(*jobs, return_exceptions=True)
+        except asyncio.CancelledError:
+            with suppress(Empty):  # threads go on with the item they are at
+                while True:
+                    queue.get_nowait()
+            raise
+        for error in results:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def call_on_thread(self, function: Callable[[Item], Result], argument: Item) -> Result:
+        """Call a sync function from async work, on one of the threads. Raise what it raises."""
+
+        def call() -> tuple[Result | None, BaseException | None]:
+            try:
+                return function(argument), None
+            except BaseException as error:  # as a value: a StopIteration in a future would never be delivered
+                return None, error
+
+        running = asyncio.get_running_loop()
+        result, error = await running.run_in_executor(self._threads, copy_context().run, call)
+        if error is not None:
+            raise error
+        return cast("Result", result)
+
+    async def _on_threads(
+        self, work: Work[Item], queue: "SimpleQueue[Item]", n_workers: int
+    ) -> list["asyncio.Future[None]"]:
+        """Start one worker thread, and the others once the first proves slow."""
+        running, items = asyncio.get_running_loop(), queue.qsize()
+
+        def start() -> "asyncio.Future[None]":
+            return running.run_in_executor(self._threads, copy_context().run, _draw, work, queue)
+
+        if not n_workers:
+            return []
+        first, began, interval = start(), running.time(), WORKER_CHECK_INTERVAL_S
+        while n_workers > 1 and not first.done():
+            await asyncio.wait([first], timeout=interval)
+            interval = min(2 * interval, MAX_CHECK_INTERVAL_S)
+            handled = items - queue.qsize() - 1  # without the current one
+            if (running.time() - began) > handled * QUICK_S and not queue.empty():
+                return [first, *(start() for _ in range(n_workers - 1))]
+        return [first]
+
+    async def _draw_async(self, work: Work[Item], queue: "SimpleQueue[Item]", turn: int) -> None:
+        while not queue.empty():
+            await self._places.take(turn)
+            try:
+                await work(queue.get_nowait())
+            except Empty:
+                return
+            finally:
+                self._places.give()
+
+
+class _Places:
+    """A semaphore that serves the lowest turn first."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = count()
+
+    async def take(self, turn: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (turn, next(self._arrivals), place))
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        while self._waiting:
+            _, _, place = heappop(self._waiting)
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
+
+
+def _draw(work: Work[Item], queue: "SimpleQueue[Item]") -> None:
+    while True:
+        try:
+            item = queue.get_nowait()
+        except Empty:
+            return
+        run_sync(work(item))
+
+
+def run_sync(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that never waits, without an event loop, and return its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    coroutine.close()
+    raise RuntimeError("sync work must not await")
+
+
+GRACE_S = 1.0
+"""Seconds that cancelled code has to end; after that it is abandoned, and its result is ignored."""
+
+TIMEOUT_CHECK_INTERVAL_S = 0.1
+"""Seconds between two checks of a judgement that waits for a model."""
+
+
+async def call_within(timeout_s: float, bound: Bound, available: Mapping[str, Any]) -> Any:
+    """Call an async evaluator. Raise CallError `too_slow` if it takes longer than `timeout_s` seconds.
+
+    The clock is paused during model calls, which may queue behind others. A result or error after the cancellation is
+    ignored.
+    """
+    clock = _Clock(timeout_s)
+    calls = {name: clock.pausing(available[name]) for name in ("complete", "embed") if available.get(name)}
+    task = asyncio.ensure_future(_returned(bound, {**available, **calls}))
+    task.add_done_callback(
+        lambda ended: ended.cancelled() or ended.exception()
+    )  # retrieve the exception, or asyncio complains
+    try:
+        while not task.done() and (left := clock.left()) > 0:
+            await asyncio.wait({task}, timeout=TIMEOUT_CHECK_INTERVAL_S if clock.is_paused else left)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_S)
+        raise CallError("too_slow", f"took longer than {timeout_s:g} s and was stopped")
+    finally:
+        task.cancel()
+
+
+async def _returned(bound: Bound, available: Mapping[str, Any]) -> Any:
+    returned = bound.call(available)
+    return await returned if isawaitable(returned) else returned
+
+
+class _Clock:
+    """Counts down the seconds left; paused while at least one model call is in flight."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._since, self._in_flight = seconds, time.monotonic(), 0
+
+    @property
+    def is_paused(self) -> bool:
+        return self._in_flight > 0
+
+    def left(self) -> float:
+        return self._left if self.is_paused else self._left - (time.monotonic() - self._since)
+
+    def pausing(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """Wrap `complete` or `embed` so that the clock is paused during a call."""
+
+        async def paused(*args: Any, **kwargs: Any) -> Any:
+            self._left = self.left()
+            self._in_flight += 1
+            try:
+                return await call(*args, **kwargs)
+            finally:
+                self._in_flight -= 1
+                self._since = time.monotonic()
+
+        return paused
+
+
+MAX_PROCESSES = max(2, os.cpu_count() or 2)
+
+STARTUP_TIMEOUT_S = 60.0
+"""Seconds that a new process has to import what it needs."""
+
+ModelCalls = Mapping[str, Callable[..., Any] | None]
+
+
+def check_picklable(bound: Bound) -> None:
+    """Raise InputError for an evaluator that cannot be sent to another process."""
+    try:
+        cloudpickle.dumps(bound)
+    except Exception as error:
+        problem = f"timeout_s: it cannot be sent to another process ({describe(error)})"
+        raise InputError(
+            f"evaluator {bound.name!r}: {problem}; wanted an async function, or one that holds only data"
+        ) from error
+
+
+class IsolatedEvaluator:
+    """An evaluator that judges in other processes, each judgement within `timeout_s` seconds.
+
+    Model calls are made by this process on its behalf, and their time does not count.
+    """
+
+    def __init__(self, bound: Bound, timeout_s: float) -> None:
+        self._bound, self._timeout_s = bound, timeout_s
+        self._idle: SimpleQueue[_IsolatedProcess] = SimpleQueue()
+        self._places = threading.BoundedSemaphore(MAX_PROCESSES)
+
+    def judge(self, available: Mapping[str, Any], calls: ModelCalls) -> list[Judgement | Preference]:
+        """Judge in another process, and return its scores or preferences.
+
+        Raise CallError: `too_slow` if the time is up, otherwise the error reported by the other process.
+        """
+        needed = ("runs",) if self._bound.scope == "pair" else ()  # to read what was returned
+        requested = {name: available[name] for name in {*self._bound.asked, *needed} if name in available}
+        with self._places:
+            process = self._take()
+            try:
+                result = process.judge({name: value for name, value in requested.items() if name not in calls}, calls)
+            except BaseException:
+                process.end()
+                raise
+            self._idle.put(process)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _take(self) -> "_IsolatedProcess":
+        with contextlib.suppress(Empty):
+            while True:
+                process = self._idle.get_nowait()
+                if process.is_alive:
+                    return process
+                process.end()
+        return _IsolatedProcess(self._bound, self._timeout_s)
+
+    def close(self) -> None:
+        """End the idle processes."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._idle.get_nowait().end()
+
+
+class _IsolatedProcess:
+    """One process that holds the evaluator, and judges one subject at a time.
+
+    It leads its own process group, so that killing it also kills what the evaluator has started.
+    """
+
+    def __init__(self, bound: Bound, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._popen = start_child("evalflows.engine.worker")
+        self._in, self._out = _pipe(self._popen.stdin), _pipe(self._popen.stdout)
+        try:
+            send(self._in, (bound, timeout_s))
+            kind, content = self._receive(
+                time.monotonic() + STARTUP_TIMEOUT_S, f"took longer than {STARTUP_TIMEOUT_S:g} s to start"
+            )
+            if kind == "raised":
+                raise _fault(*content)
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._popen.poll() is None
+
+    def judge(self, available: Mapping[str, Any], calls: ModelCalls) -> list[Judgement | Preference] | BaseException:
+        """Return the judgements, or the exception raised by the evaluator or by a model call."""
+        left = self._timeout_s
+        failed: list[BaseException] = []
+        send(self._in, dict(available))
+        while True:
+            began = time.monotonic()
+            kind, content = self._receive(began + left, f"took longer than {self._timeout_s:g} s and was stopped")
+            left -= time.monotonic() - began
+            if kind == "returned":
+                return list(content)
+            if kind == "raised":  # None: the error is that of a model call
+                return failed[-1] if content is None else _fault(*content)
+            send(self._in, _reply(calls, content, failed))
+
+    def _receive(self, until: float, late: str) -> Any:
+        message = receive(self._out, until)
+        if message is not None:
+            return message
+        if time.monotonic() >= until:
+            raise CallError("too_slow", late)
+        raise CallError("raised", f"its process exited with {self._popen.wait(timeout=5)}")
+
+    def end(self) -> None:
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            self._popen.wait()
+        for pipe in (self._in, self._out):
+            with contextlib.suppress(OSError):  # the data still buffered has no reader
+                pipe.close()
+
+
+def _fault(kind: ErrorKind, text: str, trace: str | None) -> CallError:
+    return CallError(kind, text, trace=trace)
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+def _reply(calls: ModelCalls, content: tuple[str, Any, Any], failed: list[BaseException]) -> tuple[str, Any]:
+    """Call `complete` or `embed` for the other process, and return the answer or the error."""
+    name, args, kwargs = content
+    try:
+        call = calls[name]
+        assert call is not None
+        return "answer", call(*args, **kwargs)
+    except Exception as error:
+        failed.append(error)
+        fault = fault_of(error)
+        return "error", (fault.kind, str(fault))

@@ -5,11 +5,20 @@ The two are imported on first use: the SDK is slow to import, and listing connec
 
 from typing import TYPE_CHECKING
 
-from evalflows.specs.lazy_names import lazy_names
+from evalflows.specs.errors import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.llm.wrapped import step, wrap
 
 __all__ = ["step", "wrap"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"wrapped": ("step", "wrap")})
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "wrapped": (
+            "step",
+            "wrap",
+        ),
+    },
+)

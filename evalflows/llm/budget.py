@@ -1,11 +1,17 @@
-"""The budget of a run group: money and calls."""
+"""The budget of a run group, in money and calls, its parts for chunks in other processes, and what calls cost."""
 
 import asyncio
 import math
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 from evalflows.specs.errors import CallError
+from evalflows.specs.running import ConnectionSpec, LocalConnection
 
 
 @dataclass(slots=True)
@@ -99,3 +105,133 @@ class Budget:
 def _wake(changed: "asyncio.Future[None]") -> None:
     if not changed.done():
         changed.set_result(None)
+
+
+_parts: ContextVar[Mapping[str, Budget] | None] = ContextVar("evalflows_parts_of_budget", default=None)
+
+
+@contextmanager
+def divided(parts: Mapping[str, Budget]) -> Iterator[None]:
+    """In this block, and in the tasks and threads that it starts, let each experiment or comparison spend its part.
+
+    `parts` are budgets by the id of the experiment or comparison.
+    """
+    token = _parts.set(parts)
+    try:
+        yield
+    finally:
+        _parts.reset(token)
+
+
+def is_divided() -> bool:
+    """Whether the current chunk was sent to this process, with a part of the budget."""
+    return _parts.get() is not None
+
+
+class DividedBudget(Budget):
+    """The budget of an experiment or a comparison, whose chunks each have a part: the current one's is charged."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: str) -> None:
+        super().__init__()
+        self._owner = owner
+
+    async def reserve(self, estimate_usd: float | None) -> int:
+        return await self._part.reserve(estimate_usd)
+
+    def reserve_now(self) -> int:
+        return self._part.reserve_now()
+
+    def set_aside(self, number: int, usd: float) -> None:
+        self._part.set_aside(number, usd)
+
+    def settle(self, number: int, cost_usd: float | None, *, paid: bool = True, tokens_out: int | None = None) -> None:
+        self._part.settle(number, cost_usd, paid=paid, tokens_out=tokens_out)
+        self.most_tokens_out = max(self.most_tokens_out, tokens_out or 0)
+
+    @property
+    def _part(self) -> Budget:
+        parts = _parts.get()
+        if parts is None:
+            raise RuntimeError("a divided budget is spent outside of its chunks")
+        return parts[self._owner]
+
+
+MAX_COUNT = 1 << 40
+"""No call has as many tokens: a larger count is an error of the endpoint, and unknown."""
+
+
+def token_count(value: object) -> int | None:
+    """Return a count of tokens as reported; None for anything that is no count."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of a call, as far as the provider reported them."""
+
+    into: int | None = None
+    cached: int | None = None  # those of `into` that the provider had in its cache
+    out: int | None = None
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(_sum(self.into, other.into), _sum(self.cached, other.cached), _sum(self.out, other.out))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A model's price. `listed` is its entry in the price list, which also prices cached tokens and long prompts."""
+
+    usd_per_million_input_tokens: float
+    usd_per_million_output_tokens: float
+    listed: Any = None
+
+    def cost(self, tokens: Tokens) -> float | None:
+        """Return the cost in USD; None if the provider did not report tokens. Embeddings have no output tokens."""
+        if tokens.into is None:
+            return None
+        if self.listed is not None:
+            from genai_prices import Usage
+
+            cached = min(tokens.cached or 0, tokens.into)  # some providers do not count cached tokens as input
+            usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
+            return float(self.listed.calc_price(usage)["total_price"])
+        out = (tokens.out or 0) * self.usd_per_million_output_tokens
+        return (tokens.into * self.usd_per_million_input_tokens + out) / 1e6
+
+
+@cache
+def price_of(connection: ConnectionSpec, model: str) -> Price | None:
+    """Return the price of a model on a connection; None if it is not known."""
+    own = connection.usd_per_million_input_tokens, connection.usd_per_million_output_tokens
+    if own[0] is not None:
+        return Price(own[0], own[1] or 0.0)
+    if isinstance(connection, LocalConnection):
+        return Price(0.0, 0.0)
+    return listed_price(model, connection.base_url, connection.price_list)
+
+
+@cache
+def listed_price(model: str, base_url: str, provider: str | None = None) -> Price | None:
+    """Return the listed price of a model, for the named provider or else the one with this address."""
+    from genai_prices import Usage, calc_price  # late: few processes ask for a price
+
+    one_token = Usage(input_tokens=1)
+    try:
+        if provider:
+            listed = calc_price(one_token, model, provider_id=provider).model_price
+        else:
+            listed = calc_price(one_token, model, provider_api_url=base_url).model_price
+    except LookupError:
+        return None
+    return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed)
+
+
+def _base_price(price: Any) -> float:
+    """Return the price per million tokens; that of short prompts if long ones cost more."""
+    return float(getattr(price, "base", price) or 0.0)
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left + (right or 0)

@@ -1,25 +1,88 @@
-"""The path of every model call: ledger, budget, limiter, attempts, reading the answer, recording cost and time."""
+"""The path of every model call: ledger, budget, limiter, attempts, reading the answer, recording cost and time.
+
+`complete` gives chat completions, `embed` embeddings; each text is paid once.
+"""
 
 import asyncio
+import base64
 import json
+import random
 import time
-from collections.abc import Callable, Mapping
+from array import array
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from evalflows.llm.attempts import retry
-from evalflows.llm.budget import Budget
-from evalflows.llm.ledger import Ledger, key_of_text
-from evalflows.llm.limiter import Limiter, outcome_of
-from evalflows.llm.prices import Price, Tokens, price_of, token_count
-from evalflows.llm.rate_limit_headers import RateLimit, read_rate_limit
-from evalflows.llm.recorder import AnsweredCall, current
-from evalflows.specs.connection import ConnectionSpec
-from evalflows.specs.errors import CallError
+from evalflows.llm import structured_output
+from evalflows.llm.budget import Budget, Price, Tokens, price_of, token_count
+from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
+from evalflows.llm.rate_limits import Limiter, RateLimit, outcome_of, read_rate_limit
+from evalflows.specs.errors import TRANSIENT, CallError, Completion, ErrorKind, Message
+from evalflows.specs.running import ConnectionSpec
 from evalflows.store.records import CallRow, new_id, now, to_json
 
 if TYPE_CHECKING:
     from evalflows.llm.client import Client, Response
+
+
+Result = TypeVar("Result")
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+LONGEST_WAIT_S = 600.0
+"""Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
+
+RETRYABLE: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
+"""A retry in place may give a shorter answer than a truncated one; if it does not, a later run will not help either."""
+
+
+async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int) -> tuple[Result, int]:
+    """Return the result of the first successful attempt, and that attempt's number (from 1).
+
+    Raises CallError, with the number of attempts made, after the first error that is not retryable or after the last
+    attempt.
+    """
+    for attempt in range(1, max_attempts + 1):
+        try:
+            return await call(), attempt
+        except CallError as error:
+            error.attempts = attempt
+            if error.kind not in RETRYABLE or attempt == max_attempts:
+                raise
+            with _noted(seconds := pause_s(attempt, error.retry_after_s)):
+                await asyncio.sleep(seconds)
+    raise AssertionError(f"max_attempts: got {max_attempts}, wanted at least 1")
+
+
+_waiting: dict[int, float] = {}  # until when, by an id of the wait
+_ids = count()
+
+
+@contextmanager
+def _noted(seconds: float) -> Iterator[None]:
+    """Note during a block that a call waits for its next attempt."""
+    number = next(_ids)
+    _waiting[number] = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        del _waiting[number]
+
+
+def calls_waiting() -> tuple[int, float]:
+    """Return how many calls of this process wait for their next attempt, and the seconds until the first of them."""
+    ends = [*_waiting.copy().values()]
+    return len(ends), max(0.0, min(ends) - time.monotonic()) if ends else 0.0
+
+
+def pause_s(attempt: int, retry_after_s: float | None) -> float:
+    """Return the seconds to wait after an attempt (from 1): as the provider asks, else exponential; with jitter."""
+    if retry_after_s is not None:
+        return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
+
 
 Kind = Literal["chat", "embedding"]
 Read = Callable[["Response"], dict[str, Any]]
@@ -230,3 +293,158 @@ def tokens_of(body: Mapping[str, Any]) -> Tokens:
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
     return Tokens(*map(token_count, (usage.get("prompt_tokens"), cached, usage.get("completion_tokens"))))
+
+
+MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+"""The parameters of a request that limit the length of its answer."""
+
+
+class Completer:
+    """`complete` for one connection and one experiment."""
+
+    def __init__(self, caller: Caller, model: str | None) -> None:
+        self.endpoint, self._caller, self._model = caller.endpoint, caller, model
+
+    async def __call__(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        schema: dict[str, Any] | None = None,
+        model: str | None = None,
+        repeat: int = 0,
+        **parameters: Any,
+    ) -> Completion:
+        request = self._request(messages, schema, model, parameters)
+
+        def read(response: "Response") -> dict[str, Any]:
+            fields = completion_fields(response.body)
+            limited = schema is None and any(request.get(name) is not None for name in MAX_TOKENS)
+            fields["reusable"] = limited or fields["finish_reason"] != "length"  # else another try may be complete
+            self._parsed(json.loads(fields["response"])["message"], schema, fields["finish_reason"])
+            return fields
+
+        row, cached = await self._caller.call("chat", request, read, repeat)
+        message = json.loads(row.response or "{}").get("message", {})
+        return _completion(row, message, self._parsed(message, schema, row.finish_reason), cached)
+
+    def _parsed(self, message: Mapping[str, Any], schema: dict[str, Any] | None, finish_reason: str | None) -> Any:
+        """Return the answer as JSON; None without a schema, or if the model called one of the request's own tools."""
+        form = self.endpoint.connection.answer_form
+        if schema is None or (form == "json_schema" and message.get("tool_calls")):
+            return None
+        return structured_output.read_answer(message, schema, form, finish_reason)
+
+    def _request(
+        self,
+        messages: str | Sequence[Message],
+        schema: dict[str, Any] | None,
+        model: str | None,
+        parameters: dict[str, Any],
+    ) -> dict[str, Any]:
+        model = model or self._model
+        if not model:
+            name = self.endpoint.name
+            raise CallError("bad_request", f"connection {name!r}: no model, wanted one in the spec")
+        content = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        request = {"model": model, "messages": content} | parameters
+        connection = self.endpoint.connection
+        if schema is not None:
+            request = structured_output.with_response_format(request, schema, connection.answer_form)
+        if connection.kind == "local":
+            # For reproducible answers: earlier requests must not decide which tokens are recomputed.
+            request = {"temperature": 0.0, "cache_prompt": False} | request
+        return request
+
+
+def completion_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row fields of a chat completion. Raises CallError for an unusable answer or a refusal."""
+    choice = _first(body.get("choices"))
+    message, finish = choice.get("message"), choice.get("finish_reason")
+    if not isinstance(message, Mapping):
+        raise CallError("bad_answer", "the answer's first choice has no message")
+    message = {name: value for name, value in message.items() if value is not None}
+    if finish == "content_filter" or message.get("refusal"):
+        refusal = " ".join(str(message.get("refusal") or "").split())
+        raise CallError("refused", refusal or "stopped by the provider's content filter")
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not isinstance(content, str | None) or not isinstance(calls, list | None):
+        got = type(calls if isinstance(content, str | None) else content).__name__
+        raise CallError("bad_answer", f"the answer's content or tool calls: got {got}, wanted text and a list")
+    return {
+        "response": to_json({"message": message}, mend=True),
+        "finish_reason": finish if isinstance(finish, str) else None,
+        "answered_by": body["model"] if isinstance(body.get("model"), str) else None,
+    }
+
+
+def _first(choices: object) -> Mapping[str, Any]:
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+        raise CallError("bad_answer", "the answer has no choices")
+    return choices[0]
+
+
+def _completion(row: CallRow, message: Mapping[str, Any], parsed: Any, cached: bool) -> Completion:
+    return Completion(
+        text=message.get("content") or "",
+        parsed=parsed,
+        tool_calls=message.get("tool_calls") or [],
+        finish_reason=row.finish_reason,
+        model=row.answered_by or row.model,
+        call_id=row.call_id,
+        cached=cached,
+        attempts=row.attempts,
+        tokens_in=row.tokens_in,
+        tokens_out=row.tokens_out,
+        cost_usd=0.0 if cached else row.cost_usd,
+        latency_s=row.latency_s,
+    )
+
+
+LARGEST = 3.4028234663852886e38
+"""The largest 32-bit float."""
+
+
+class Embedder:
+    """`embed` for one connection and one experiment. It makes one call per text, so that each text is cached."""
+
+    def __init__(self, caller: Caller, model: str | None) -> None:
+        self.endpoint, self._caller, self._model = caller.endpoint, caller, model
+
+    async def __call__(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
+        model = model or self._model
+        if not model:
+            name = self.endpoint.name
+            raise CallError("bad_request", f"connection {name!r}: no embedding_model, wanted one in the spec")
+        # Raise only when all calls have ended, so that every paid one is recorded for this item.
+        results = await asyncio.gather(*(self._embed(text, model) for text in texts), return_exceptions=True)
+        return [_vector(result) for result in results]
+
+    async def _embed(self, text: str, model: str) -> list[float]:
+        row, _ = await self._caller.call("embedding", {"model": model, "input": text}, _read)
+        return list(array("f", base64.b64decode(json.loads(row.response or "{}")["vector"])))
+
+
+def _read(response: "Response") -> dict[str, Any]:
+    """Return the row fields, with the vector as 32-bit floats in base64: a quarter of its size as text."""
+    data = response.body.get("data")
+    vector = data[0].get("embedding") if isinstance(data, list) and data and isinstance(data[0], dict) else None
+    if not isinstance(vector, list) or not vector or not all(_is_number(part) for part in vector):
+        raise CallError("bad_answer", "the answer has no vector of numbers")
+    packed = base64.b64encode(array("f", vector).tobytes()).decode()
+    model = response.body.get("model")
+    return {
+        "reusable": True,
+        "response": to_json({"vector": packed}),
+        "answered_by": model if isinstance(model, str) else None,
+    }
+
+
+def _vector(result: list[float] | BaseException) -> list[float]:
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number that fits a 32-bit float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST

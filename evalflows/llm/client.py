@@ -13,9 +13,9 @@ import openai
 from evalflows.llm.capped_client import MEGABYTE, CappedClient
 from evalflows.llm.connections import SENT_BY_SDK, without_key
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
-from evalflows.specs.connection import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError, describe
-from evalflows.specs.permitted_environment import may_receive, variable
+from evalflows.specs.permitted import may_receive, variable
+from evalflows.specs.running import ConnectionSpec, EndpointConnection
 
 LONGEST_MESSAGE = 200
 """Most characters of what is said about a malformed response."""

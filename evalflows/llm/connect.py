@@ -4,19 +4,15 @@ import asyncio
 from collections.abc import Sequence
 from functools import cache
 
-from evalflows.llm import loop, minilm
+from evalflows.llm import local, loop
 from evalflows.llm.budget import Budget
-from evalflows.llm.caller import Caller, Endpoint
-from evalflows.llm.complete import Completer
+from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint
 from evalflows.llm.connections import address, key_of
-from evalflows.llm.embed import Embedder
 from evalflows.llm.ledger import Ledger
-from evalflows.llm.limiter import Limiter
-from evalflows.llm.local import MODEL as LOCAL_MODEL
-from evalflows.llm.local import identity_of, serve
-from evalflows.specs.connection import ConnectionSpec, EndpointConnection, LocalConnection
-from evalflows.specs.errors import CallError
-from evalflows.specs.protocols import Embed
+from evalflows.llm.local import LOCAL_MODEL, identity_of, serve
+from evalflows.llm.rate_limits import Limiter
+from evalflows.specs.errors import CallError, Embed
+from evalflows.specs.running import ConnectionSpec, EndpointConnection, LocalConnection
 
 
 def completer(
@@ -56,7 +52,7 @@ def embedder(
 ) -> Embed:
     """Build `embed` for an experiment, like `completer`. The local model needs neither a server nor the ledger."""
     if isinstance(connection, LocalConnection):
-        minilm.require_installed()
+        local.require_installed()
         return _embed_here
     identity = address(connection).rstrip("/")
     endpoint = _endpoint(name, connection, connection.base_url, identity, key or key_of(name, connection))
@@ -64,9 +60,11 @@ def embedder(
 
 
 async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
-    if model not in (None, minilm.MODEL):
-        raise CallError("bad_request", f"connection 'local': got embedding model {model!r}, wanted {minilm.MODEL}")
-    return await asyncio.to_thread(minilm.embed, texts)
+    if model not in (None, local.MINILM_MODEL):
+        raise CallError(
+            "bad_request", f"connection 'local': got embedding model {model!r}, wanted {local.MINILM_MODEL}"
+        )
+    return await asyncio.to_thread(local.embed, texts)
 
 
 @cache

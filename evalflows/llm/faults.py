@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from evalflows.llm.capped_client import redirect
 from evalflows.llm.connections import SHORTEST_KEY, without_key
-from evalflows.llm.rate_limit_headers import read_rate_limit
+from evalflows.llm.rate_limits import read_rate_limit
+from evalflows.specs.code_versions import fault_text, trace_of
 from evalflows.specs.errors import UNREACHABLE, CallError, ErrorKind, describe
-from evalflows.specs.user_frames import fault_text, trace_of
 
 if TYPE_CHECKING:
     import openai
+
 
 _TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
 """Messages of servers that have no error code for it."""

@@ -1,4 +1,7 @@
-"""POST requests to the user's application, with limiter, timeout and retries; faults become CallErrors."""
+"""POST requests to the user's application, with limiter, timeout and retries; faults become CallErrors.
+
+Its version is asked before a run.
+"""
 
 import asyncio
 import hashlib
@@ -13,16 +16,14 @@ from typing import Any
 
 import httpx2
 
-from evalflows.llm.attempts import retry
+from evalflows.llm.calls import retry
 from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect
 from evalflows.llm.faults import http_status_kind, remember_key
-from evalflows.llm.limiter import Limiter, outcome_of
-from evalflows.llm.rate_limit_headers import RateLimit, read_rate_limit
-from evalflows.llm.recorder import current
-from evalflows.specs.errors import CallError, InputError, describe
-from evalflows.specs.paths import filled
-from evalflows.specs.permitted_environment import check_sent, variable, variables_in
-from evalflows.specs.protocols import Post, Posted
+from evalflows.llm.ledger import current
+from evalflows.llm.rate_limits import Limiter, RateLimit, outcome_of, read_rate_limit
+from evalflows.specs.errors import CallError, InputError, Post, Posted, describe
+from evalflows.specs.files import filled, origin_of
+from evalflows.specs.permitted import check_sent, variable, variables_in
 from evalflows.specs.target import HttpTarget
 
 LONGEST_MESSAGE = 500
@@ -146,3 +147,32 @@ def as_version(text: str) -> str:
         line = text
     line = " ".join(line.split())
     return line if len(line) <= LONGEST_VERSION else hashlib.sha256(line.encode()).hexdigest()[:16]
+
+
+TIMEOUT_S = 10.0
+MAX_BYTES = 1 << 16
+
+
+def application_version(spec: HttpTarget) -> str | None:
+    """Return the spec's `version`, else what `version_url` answers; None if the spec has neither.
+
+    The target's headers are sent only to its own origin. Raise InputError if the address does not answer with a
+    version.
+    """
+    if spec.version is not None or spec.version_url is None:
+        return spec.version
+    where = f"target {spec.name!r}: version_url: {spec.version_url}"
+    headers = headers_of(spec, spec.version_url) if origin_of(spec.version_url) == origin_of(spec.url) else {}
+    try:
+        with (
+            httpx2.Client(timeout=TIMEOUT_S) as client,
+            client.stream("GET", spec.version_url, headers=headers) as response,
+        ):
+            body = next(response.iter_bytes(MAX_BYTES), b"")
+    except httpx2.HTTPError as error:
+        raise InputError(f"{where}: {describe(error)}") from error
+    if response.status_code != 200:
+        raise InputError(f"{where}: got HTTP {response.status_code}, wanted the application's version")
+    if not (version := as_version(body.decode("utf-8", "replace"))):
+        raise InputError(f"{where}: got an empty answer, wanted the application's version")
+    return version

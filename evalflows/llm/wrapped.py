@@ -12,11 +12,9 @@ from typing import Any, TypeVar
 
 import openai
 
-from evalflows.llm.budget import Budget
+from evalflows.llm.budget import Budget, Tokens, listed_price, token_count
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
-from evalflows.llm.ledger import call_key
-from evalflows.llm.prices import Tokens, listed_price, token_count
-from evalflows.llm.recorder import AnsweredCall, Recorder, current
+from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
 from evalflows.specs.errors import InputError, describe
 from evalflows.store.records import CallRow, mended, new_id, now, to_json
 

@@ -1,19 +1,91 @@
-"""Assertions about experiments. The rest of evalflows is imported with the first assertion."""
+"""Assertions about experiments, and which test ran which.
+
+The rest of evalflows is imported with the first assertion.
+
+It follows pytest through hooks: an experiment run during a fixture's setup belongs to the fixture, any other to the
+test.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from evalflows.pytest_plugin.ran import ACTIVE
+import pytest
 
 if TYPE_CHECKING:
     from evalflows import ExperimentResult
     from evalflows.store.records import DecisionRow
 
+
+ACTIVE: list[Ran] = []
+"""The last belongs to the test that is running: a test may run pytest itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    experiment: str
+    node: str  # id of the node that it belongs to: a test, a class, a module, …
+    fixture: str | None  # None: run by the test itself
+
+
+class Ran:
+    """The experiments run in one pytest session."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._setting_up: list[tuple[str, str]] = []
+        self._item: pytest.Item | None = None
+
+    def add(self, experiment: str) -> None:
+        """Record an experiment that has just been run."""
+        fixture, node = self._setting_up[-1] if self._setting_up else (None, self._item.nodeid if self._item else "")
+        self._entries.append(_Entry(experiment=experiment, node=node, fixture=fixture))
+
+    def default_experiments(self) -> list[str]:
+        """Return the last experiment that the current test ran itself, else all that its fixtures ran."""
+        if self._item is None:
+            return []
+        nodeid = self._item.nodeid
+        own = [entry.experiment for entry in self._entries if entry.fixture is None and entry.node == nodeid]
+        return own[-1:] or list(self._of_fixtures(self._item))
+
+    def _of_fixtures(self, item: pytest.Item) -> Generator[str]:
+        nodes, fixtures = {node.nodeid for node in item.listchain()}, {*getattr(item, "fixturenames", ())}
+        for entry in self._entries:
+            if entry.fixture in fixtures and entry.node in nodes:
+                yield entry.experiment
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        __tracebackhide__ = True
+        self._item = item
+        ACTIVE.append(self)
+        try:
+            return (yield)
+        finally:
+            ACTIVE.pop()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, Any, Any]:
+        __tracebackhide__ = True
+        fixture = (fixturedef.argname, request.node.nodeid)
+        # If it is set up again with another parameter, its earlier experiments no longer count.
+        self._entries = [entry for entry in self._entries if (entry.fixture, entry.node) != fixture]
+        self._setting_up.append(fixture)
+        try:
+            return (yield)
+        finally:
+            self._setting_up.pop()
+
+
+if TYPE_CHECKING:
     Compared = str | ExperimentResult
+
 
 APPROVED = "approved:"
 
@@ -138,8 +210,7 @@ class _Claim:
 def _hold(claim: _Claim, candidate: Compared | None, baseline: Compared | None, confidence_level: float) -> DecisionRow:
     """Return the decision if the claim holds; raise otherwise."""
     __tracebackhide__ = True
-    from evalflows.specs.errors import InputError
-    from evalflows.specs.safe_text import one_line
+    from evalflows.specs.errors import InputError, one_line
 
     try:
         decision = _decide(claim, candidate, baseline, confidence_level)
@@ -202,7 +273,7 @@ def _resolve_baseline(baseline: Compared | None) -> Compared | None:
     """Return an approved baseline's experiment id; any other baseline unchanged."""
     from evalflows.specs.errors import InputError
     from evalflows.store import Store
-    from evalflows.store.queries.baselines import approved
+    from evalflows.store.queries.lookup import approved
 
     if not isinstance(baseline, str) or not baseline.startswith(APPROVED):
         return baseline
@@ -216,9 +287,8 @@ def _resolve_baseline(baseline: Compared | None) -> Compared | None:
 def _check(claim: _Claim, experiment: str) -> None:
     """Raise InputError for an unknown metric, or one with the opposite direction, before a decision is stored."""
     from evalflows.reports.results import results_of
-    from evalflows.reports.worst_items import is_higher_better
-    from evalflows.specs.errors import InputError
-    from evalflows.specs.metric_slices import metric_of
+    from evalflows.reports.worst import is_higher_better
+    from evalflows.specs.errors import InputError, metric_of
     from evalflows.store import Store
 
     store = Store()

@@ -20,7 +20,8 @@ import pytest
 from evalflows.pytest_plugin.quiet import quiet
 
 if TYPE_CHECKING:
-    from evalflows.compat.langsmith.cases import Case
+    from evalflows.compat.langsmith.datasets import Case
+
 
 MARK = "langsmith"
 THEIRS = "langsmith.pytest_plugin"
@@ -65,7 +66,7 @@ class Marked:
         __tracebackhide__ = True
         if SETTINGS not in item.stash:
             return (yield)
-        from evalflows.compat.langsmith.cases import running
+        from evalflows.compat.langsmith.datasets import running
 
         case = _case_of(item, item.stash[SETTINGS])
         try:
@@ -103,9 +104,8 @@ class Marked:
             self._record(session, suite, cases)
 
     def _record(self, session: pytest.Session, suite: str, cases: list[Case]) -> None:
-        from evalflows.compat.langsmith.suites import record
-        from evalflows.specs.errors import IncompleteError, InputError, StorageError
-        from evalflows.specs.safe_text import one_line
+        from evalflows.compat.langsmith.testing import record
+        from evalflows.specs.errors import IncompleteError, InputError, StorageError, one_line
 
         try:
             with quiet():
@@ -154,7 +154,7 @@ def _checked(item: pytest.Item, settings: Mapping[str, Any]) -> Mapping[str, Any
 
 def _case_of(item: pytest.Item, settings: Mapping[str, Any]) -> Case:
     """Return the case of a test that is about to run."""
-    from evalflows.compat.langsmith.cases import Case, given
+    from evalflows.compat.langsmith.datasets import Case, given
     from evalflows.specs.errors import InputError
     from evalflows.specs.reference import version_of
     from evalflows.store.records import derived_id

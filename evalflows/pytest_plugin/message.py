@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from evalflows.reports.item_lines import item_lines
 from evalflows.reports.results import results_of
-from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
-from evalflows.specs.metric_slices import metric_of
-from evalflows.specs.safe_text import one_line
+from evalflows.reports.worst import WorstItem, is_higher_better, item_lines, worst_items
+from evalflows.specs.errors import metric_of, one_line
 from evalflows.store import Store
 from evalflows.store.records import DecisionRow, from_json
 from evalflows.store.row_specs import gate_spec

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from evalflows.pytest_plugin import asserts
+from evalflows.pytest_plugin.asserts import Ran
 from evalflows.pytest_plugin.marked import Marked
 from evalflows.pytest_plugin.quiet import quiet
-from evalflows.pytest_plugin.ran import Ran
 
 if TYPE_CHECKING:
     from evalflows import ExperimentResult
     from evalflows.store import Store
     from evalflows.store.records import DecisionRow
+
 
 STORE = "EVALFLOWS_STORE"
 RAN = pytest.StashKey[Ran]()
@@ -135,7 +136,7 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
 
 def _shown(error: Exception) -> Exception:
     """The same error for pytest to print: with control characters escaped, since the message may repeat data."""
-    from evalflows.specs.safe_text import one_line
+    from evalflows.specs.errors import one_line
 
     return type(error)(one_line(str(error)))
 

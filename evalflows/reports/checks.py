@@ -1,11 +1,14 @@
-"""The report of a backtest: what a gate would have decided on past experiments, and how often it errs."""
+"""Checks in words: of data, of a gate by a backtest, and of how robust composites are to their weights."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from evalflows.store.records import DecisionConclusion
+from evalflows.reports.formats import code, escaped
+from evalflows.store.records import CheckRow, DecisionConclusion, derived_id, from_json
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 Relation = Literal["baseline", "earlier", "halves"]
 """What a candidate is compared with: the gate's baseline at that time, another earlier experiment, or the other half of
@@ -192,3 +195,179 @@ def _planted(fall: PlantedFall) -> str:
 
 def _pairs(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+MARKS = {True: "ok", False: "**failed**", None: "**not checked**"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedExperiment:
+    """An experiment with the checks of its results."""
+
+    experiment_id: str
+    name: str
+    checks: Sequence[CheckRow]
+
+    @property
+    def findings(self) -> list[CheckRow]:
+        """The checks that do not hold, or could not be made."""
+        return [check for check in self.checks if not check.passed]
+
+    @property
+    def errors(self) -> list[CheckRow]:
+        """Those of them on which figures depend."""
+        return failed(self.checks)
+
+    @property
+    def summary(self) -> str:
+        """How many of the expectations hold."""
+        held = len(self.checks) - len(self.findings)
+        return f"{self.name} ({self.experiment_id}): {held} of {len(self.checks)} expectations hold"
+
+    def lines(self) -> list[str]:
+        """A line for each finding."""
+        return [f"{check.severity}: {check.message}" for check in self.findings]
+
+    def document(self) -> dict[str, Any]:
+        """All checks as values of JSON."""
+        return {
+            "experiment_id": self.experiment_id,
+            "name": self.name,
+            "n_expectations": len(self.checks),
+            "n_findings": len(self.findings),
+            "checks": [_document(check) for check in self.checks],
+        }
+
+
+def failed(checks: Sequence[CheckRow]) -> list[CheckRow]:
+    """Return the checks of severity error that did not pass."""
+    return [check for check in checks if check.severity == "error" and not check.passed]
+
+
+def first_of(checks: Sequence[CheckRow]) -> str:
+    """Return the first check's message, and how many more there are."""
+    more = f" (and {len(checks) - 1} more)" if len(checks) > 1 else ""
+    return f"{checks[0].message}{more}"
+
+
+def checks_page(what: str, identity: str, checks: Sequence[CheckRow]) -> str:
+    """Return a table of checks in Markdown, below what they are of."""
+    lines = [f"| {MARKS[row.passed]} | {row.severity} | {escaped(row.message or '')} |" for row in checks]
+    return "\n".join([f"{what} {code(identity)}", "", "| | severity | check |", "|---|---|---|", *lines])
+
+
+def _document(check: CheckRow) -> dict[str, Any]:
+    fields = asdict(check)
+    names = ("check_id", "name", "column_name", "passed", "severity", "n_checked", "n_unexpected", "message")
+    values = {name: from_json(fields[name]) for name in ("observed", "expected")}
+    return {name: fields[name] for name in names} | values
+
+
+WEIGHTS, PARETO = "weights", "pareto"
+"""Names of the checks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsReport:
+    """One composite: which system wins with the declared weights, with each weight changed, and over all weights."""
+
+    composite: str
+    passed: bool | None  # whether no small change of a single weight changes the winner
+    observed: dict[str, Any]
+
+    @property
+    def sentences(self) -> list[str]:
+        return list(self.observed["sentences"])
+
+    @property
+    def systems(self) -> list[tuple[str, str, str, str]]:
+        """Each system, its mean composite, the share of weights under which it wins, and the share's standard error."""
+        scores: dict[str, float | None] = self.observed["scores"] or {}
+        shares, errors = self.observed["shares"] or {}, self.observed["standard_errors"] or {}
+        return [
+            (system, _figure(score), _share(shares.get(system)), _share(errors.get(system)))
+            for system, score in scores.items()
+        ]
+
+    @property
+    def changes(self) -> list[tuple[str, str, str, str]]:
+        """Each changed weight: the metric, its old and new weight, and the leading systems."""
+        weights = self.observed["weights"]
+        return [
+            (
+                change["part"],
+                _figure(weights[change["part"]]),
+                _figure(change["weight"]),
+                " and ".join(change["leaders"]),
+            )
+            for change in self.observed["changes"]
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoReport:
+    """The Pareto front: systems that no other system dominates."""
+
+    observed: dict[str, Any]
+
+    @property
+    def sentences(self) -> list[str]:
+        return list(self.observed["sentences"])
+
+    @property
+    def metrics(self) -> list[str]:
+        """Each metric with its better direction."""
+        return [f"{metric} ({'higher' if up else 'lower'})" for metric, up in self.observed["higher_is_better"].items()]
+
+    @property
+    def systems(self) -> list[tuple[str, ...]]:
+        """Each system, its means, whether it is on the front, in what share of resamples, and what dominates it."""
+        return [
+            (
+                system["system"],
+                *(_figure(mean) for mean in system["means"].values()),
+                "yes" if system["on_front"] else "no",
+                _share(system["share"]),
+                system["dominated_by"] or "",
+            )
+            for system in self.observed["systems"]
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobustnessReport:
+    """Everything that is shown about the robustness of a run group's composites."""
+
+    composites: Sequence[WeightsReport]
+    pareto: ParetoReport | None
+
+
+def robustness_batch(run_group: str) -> str:
+    """Return the id of the batch of robustness checks of a run group."""
+    return derived_id(run_group, "robustness")
+
+
+def robustness_report(store: Store, run_group: str) -> RobustnessReport:
+    """Return the latest robustness report of a run group; empty if it was never checked."""
+    (rows,) = ask(store, (_CHECKS, [robustness_batch(run_group)]))
+    weights = [
+        WeightsReport(composite=subject, passed=passed, observed=from_json(observed))
+        for name, subject, passed, observed in rows
+        if name == WEIGHTS
+    ]
+    fronts = [ParetoReport(observed=from_json(observed)) for name, _, _, observed in rows if name == PARETO]
+    return RobustnessReport(composites=weights, pareto=next(iter(fronts), None))
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+_CHECKS = """
+select name, subject_id, passed, observed::varchar from checks where batch_id = ? and subject_kind = 'experiment'
+order by name, subject_id
+"""

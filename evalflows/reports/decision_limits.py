@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflows.reports.decisions import Decision
-from evalflows.reports.figures import estimate, figure
+from evalflows.reports.formats import estimate, figure
 from evalflows.reports.results import SIDE_BY_SIDE
+from evalflows.specs.errors import LATENCY, base_metric, metric_of
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.metric_names import LATENCY, base_metric
-from evalflows.specs.metric_slices import metric_of
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow, controls_batch, from_json
 from evalflows.store.row_specs import experiment_spec
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 FEW: int = GateSpec.model_fields["min_examples"].default
 """The examples that gates ask for by default; a gate may ask for fewer."""

@@ -1,11 +1,250 @@
-"""The examples of an experiment: answers and scores, filtered and sorted by a metric."""
+"""The examples of an experiment: their list, everything of one of them, its place among the others, its past, and
+the distribution of values.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Any, Literal
 
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
+from evalflows.reports.formats import figure
+from evalflows.specs.errors import MEASURES, NotFoundError
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreDetail:
+    """One score of a run, with what the evaluator said."""
+
+    metric: str
+    value: float | None
+    label: str | None
+    status: str
+    comment: str | None
+    error: str | None
+    evaluator: str
+    evaluator_version: str
+    judge_model: str | None
+    decided_by: str | None
+    metadata: str | None  # JSON
+    cost_usd: float | None
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail:
+    """One run: a target's answer in one repetition."""
+
+    run_id: str
+    experiment_id: str
+    repetition: int
+    status: str
+    outputs: str | None  # JSON, as are the steps
+    steps: str | None
+    error: str | None
+    error_trace: str | None
+    latency_s: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cost_usd: float | None
+    calls: int | None
+    trace_id: str | None
+    scores: Sequence[ScoreDetail]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleDetail:
+    """One example as in the first experiment that has it, and its runs by experiment, then repetition."""
+
+    example_id: str
+    inputs: str  # JSON, as are reference, metadata and attachments
+    reference_outputs: str | None
+    metadata: str | None
+    attachments: str | None
+    split: str | None
+    cluster: str | None
+    runs: Sequence[RunDetail]
+
+
+def example_detail(store: Store, experiments: Sequence[str], example_id: str) -> ExampleDetail:
+    """Return everything of an example in experiments, given by id. Raise InputError if none of them has it."""
+    ids = [list(experiments), example_id]
+    examples, runs, scores = ask(store, (_EXAMPLE, ids), (_RUNS, ids), (_SCORES, ids))
+    if not examples:
+        raise NotFoundError(f"example {example_id!r}: in none of the experiments {', '.join(experiments)}")
+    by_run: dict[str, list[ScoreDetail]] = {}
+    for run_id, *score in scores:
+        by_run.setdefault(run_id, []).append(ScoreDetail(**_named(ScoreDetail, score)))
+    return ExampleDetail(
+        **dict(zip(_EXAMPLE_FIELDS, examples[0], strict=True)),
+        runs=[RunDetail(**_named(RunDetail, run), scores=by_run.get(run[0], [])) for run in runs],
+    )
+
+
+def _named(record: type, row: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(record.__slots__, row, strict=False))  # type: ignore[attr-defined]  # scores come last
+
+
+_EXAMPLE_FIELDS = ExampleDetail.__slots__[:-1]
+
+_EXAMPLE = """
+select x.example_id, x.inputs::varchar, x.reference_outputs::varchar, x.metadata::varchar, x.attachments::varchar,
+       x.split, x.cluster
+from experiments e join examples x using (snapshot_id)
+where is_one_of(e.experiment_id, $1) and x.example_id = $2
+order by list_position($1, e.experiment_id) limit 1
+"""
+
+_RUNS = """
+select run_id, experiment_id, repetition, status, outputs::varchar, steps::varchar, error, error_trace, latency_s,
+       tokens_in, tokens_out, cost_usd, calls, trace_id
+from outputs where is_one_of(experiment_id, $1) and example_id = $2
+order by list_position($1, experiment_id), repetition
+"""
+
+_SCORES = """
+select run_id, metric, value, label, status, comment, error, evaluator, evaluator_version, judge_model, decided_by,
+       metadata::varchar, cost_usd, recorded_at
+from scores where is_one_of(experiment_id, $1) and example_id = $2 and subject_kind = 'run' and turn is null
+order by metric, evaluator_version
+"""
+
+
+NEWEST = 30
+"""Experiments that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastValue:
+    """One metric of the example in one experiment: the mean over repetitions, else the labels."""
+
+    experiment_id: str
+    name: str
+    target: str
+    started_at: datetime
+    metric: str
+    value: float | None
+    labels: str | None
+    missing: int  # repetitions that failed or were not attempted
+    same_example: bool  # whether inputs and reference are those that the first of the given experiments has
+
+
+def past_values(
+    store: Store, experiments: Sequence[str], example_id: str, metrics: Sequence[str], newest: int = NEWEST
+) -> list[PastValue]:
+    """Return an example's values in these experiments and in the newest on their datasets, oldest first."""
+    (found,) = ask(store, (_BESIDE, [list(experiments), newest]))
+    ids = [identity for (identity,) in found]
+    (rows,) = ask(store, (_PAST, [ids, example_id, list(metrics), experiments[0]]))
+    return [PastValue(**dict(zip(PastValue.__slots__, row, strict=True))) for row in rows]
+
+
+_BESIDE = """
+with given as (select dataset_name, snapshot_id from experiments where is_one_of(experiment_id, $1))
+select experiment_id from experiments e
+where exists (select 1 from given g where g.dataset_name = e.dataset_name or g.snapshot_id = e.snapshot_id)
+order by list_contains($1, experiment_id) desc, started_at desc limit $2
+"""
+
+_PAST = """
+with runs as (
+    select experiment_id, name, target, started_at, snapshot_id from experiments where is_one_of(experiment_id, $1)
+), contents as (
+    select snapshot_id, inputs::varchar as inputs, reference_outputs::varchar as reference
+    from examples where example_id = $2 and snapshot_id in (select snapshot_id from runs)
+), asked as (
+    select c.inputs, c.reference from contents c join runs r using (snapshot_id) where r.experiment_id = $4
+)
+select r.experiment_id, r.name, r.target, r.started_at, v.metric, avg(v.value) filter (v.status = 'scored'),
+       string_agg(distinct v.label, ', ' order by v.label) filter (v.status = 'scored' and v.value is null),
+       count(*) filter (v.status in ('failed', 'not_attempted')),
+       any_value(c.inputs = a.inputs and c.reference is not distinct from a.reference)
+from run_values v join runs r using (experiment_id) join contents c using (snapshot_id) cross join asked a
+where is_one_of(v.experiment_id, $1) and v.example_id = $2 and list_contains($3, v.metric)
+group by r.experiment_id, r.name, r.target, r.started_at, v.metric
+order by r.started_at, r.experiment_id, list_position($3, v.metric)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an example stands in the dataset's order."""
+
+    number: int  # from 1
+    count: int
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonsLabel:
+    """A person's newest label of a run, or of a pair of runs."""
+
+    run_id: str
+    repetition: int | None
+    metric: str
+    value: float | None
+    label: str | None
+    labeller: str | None
+    comment: str | None
+    source: str
+    is_pair: bool
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """How often a judge was asked for one score, and how its answers spread."""
+
+    run_id: str
+    metric: str
+    repeats: int
+    spread: float | None  # standard deviation
+
+
+def place_of(store: Store, snapshot: str, example: str) -> Place | None:
+    """Return an example's place among those of a snapshot; None if it is not there."""
+    (rows,) = ask(store, (_PLACE, [snapshot, example]))
+    return Place(**dict(zip(Place.__slots__, rows[0], strict=True))) if rows else None
+
+
+def labels_of(store: Store, experiment: str, runs: Sequence[str]) -> list[PersonsLabel]:
+    """Return people's labels of these runs of an experiment, newest first."""
+    (rows,) = ask(store, (_PLACE_LABELS, [list(runs), experiment]))
+    return [PersonsLabel(**dict(zip(PersonsLabel.__slots__, row, strict=True))) for row in rows]
+
+
+def repeats_of(store: Store, experiment: str, example: str) -> dict[tuple[str, str], Repeats]:
+    """Return the repeated judgements of an example's runs, by run and metric."""
+    (rows,) = ask(store, (_REPEATS, [experiment, example]))
+    found = [Repeats(**dict(zip(Repeats.__slots__, row, strict=True))) for row in rows]
+    return {(one.run_id, one.metric): one for one in found}
+
+
+_PLACE = """
+select number, count, before, after from (
+    select example_id, row_number() over dataset as number, count(*) over () as count,
+           lag(example_id) over dataset as before, lead(example_id) over dataset as after
+    from examples where snapshot_id = $1 window dataset as (order by position, example_id)
+) where example_id = $2
+"""
+
+_PLACE_LABELS = """
+select case when list_contains($1, l.subject_id) then l.subject_id else l.other_run_id end as run, o.repetition,
+       l.metric, l.value, l.label, l.labeller, l.comment, l.source, l.other_run_id is not null, l.recorded_at
+from current_labels l
+left join (select run_id, repetition from outputs where experiment_id = $2) o
+    on o.run_id = case when list_contains($1, l.subject_id) then l.subject_id else l.other_run_id end
+where list_contains($1, l.subject_id) or list_contains($1, l.other_run_id)
+order by l.recorded_at desc, l.metric
+"""
+
+_REPEATS = """
+select run_id, metric, repeats, spread from scores
+where experiment_id = $1 and example_id = $2 and repeats > 1 and subject_kind = 'run' and turn is null
+"""
+
 
 Shown = Literal["all", "failed", "missing"]
 """All examples, those with a failed answer, or those that lack a value of the metric."""
@@ -118,4 +357,86 @@ select example_id, metric, avg(value) filter (status = 'scored'),
        count(*) filter (status in ('failed', 'not_attempted')), count(*) filter (status = 'not_applicable')
 from run_values where experiment_id = $1 and list_contains($2, example_id)
 group by example_id, metric
+"""
+
+
+MOST_VALUES = 10
+"""A metric with more different values is counted in BINS intervals of equal width."""
+
+BINS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How often each value, interval of values or label occurs among the scored runs."""
+
+    metric: str
+    counts: Sequence[tuple[str, int]]  # in order of the values; labels by frequency
+    scored: int
+    missing: int
+    not_applicable: int
+
+
+def distributions(store: Store, experiment: str) -> list[Distribution]:
+    """Return the distribution of each metric, measures last. Metrics without a scored run have no counts."""
+    totals, values, bins, labels = ask(
+        store,
+        (_TOTALS, [experiment, [*MEASURES]]),
+        (f"{_NUMBERS} {_EACH}", [experiment, MOST_VALUES]),
+        (f"{_NUMBERS} {_BINNED}", [experiment, MOST_VALUES, BINS]),
+        (_DISTRIBUTION_LABELS, [experiment]),
+    )
+    counts: dict[str, list[tuple[str, int]]] = {}
+    for metric, value, count in values:
+        counts.setdefault(metric, []).append((f"{value:.4g}", count))
+    for metric, lowest, width, found in bins:
+        counts[metric] = [
+            (
+                f"{figure(lowest + place * width, metric)} to {figure(lowest + (place + 1) * width, metric)}",
+                found.get(place, 0),
+            )
+            for place in range(BINS)
+        ]
+    for metric, label, count in labels:
+        counts.setdefault(metric, []).append((label, count))
+    return [
+        Distribution(metric=metric, counts=counts.get(metric, []), scored=scored, missing=missing, not_applicable=na)
+        for metric, scored, missing, na in totals
+    ]
+
+
+_TOTALS = """
+select metric, count(*) filter (status = 'scored'), count(*) filter (status in ('failed', 'not_attempted')),
+       count(*) filter (status = 'not_applicable')
+from run_values where experiment_id = $1
+group by metric order by coalesce(list_position($2, metric), 0), metric
+"""
+
+_NUMBERS = """
+with numbers as (
+    select metric, value from run_values where experiment_id = $1 and status = 'scored' and value is not null
+), ranges as (
+    select metric, min(value) as lowest, (max(value) - min(value)) as spread, count(distinct value) > $2 as is_binned
+    from numbers group by metric
+)
+"""
+
+_EACH = """
+select metric, value, count(*) from numbers join ranges using (metric)
+where not is_binned group by metric, value order by metric, value
+"""
+
+_BINNED = """
+, placed as (
+    select metric, lowest, spread / $3 as width, least(floor((value - lowest) / spread * $3), $3 - 1)::int as place,
+           count(*) as n
+    from numbers join ranges using (metric) where is_binned group by all
+)
+select metric, lowest, width, map(list(place), list(n)) from placed group by metric, lowest, width order by metric
+"""
+
+_DISTRIBUTION_LABELS = """
+select metric, label, count(*) as n from run_values
+where experiment_id = $1 and status = 'scored' and value is null and label is not null
+group by metric, label order by metric, n desc, label
 """

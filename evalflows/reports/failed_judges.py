@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalflows.specs.metric import CompositeSpec
-from evalflows.specs.metric_names import base_metric
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
+from evalflows.specs.errors import base_metric
+from evalflows.specs.evaluator import CompositeSpec
 from evalflows.store.records import controls_batch, from_json
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

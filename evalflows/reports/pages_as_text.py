@@ -1,19 +1,23 @@
-"""What is shown about experiments: their progress and cost, results, decisions, worst examples, and what failed."""
+"""What is shown about experiments and decisions as Markdown and as JSON documents: progress and cost, results,
+failures, and the one command to run next.
+"""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from evalflows.reports.comparison import ComparisonReport, Overview
 from evalflows.reports.decisions import Decision
-from evalflows.reports.result_sentences import judges_in_sentences, sentences
-from evalflows.reports.results import Result
-from evalflows.reports.worst_examples import Worst, worst_of
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
+from evalflows.reports.experiments import PreviousRun
+from evalflows.reports.results import VERDICT_FIELDS, Result, judges_in_sentences, sentences
+from evalflows.reports.worst import Worst, WorstExamples, WorstItem, worst_of
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.queries.states import spooled_if_running
-from evalflows.store.records import controls_batch
+from evalflows.store.queries.progress import spooled_if_running
+from evalflows.store.records import controls_batch, from_json
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 Row = TypeVar("Row")
 
@@ -155,7 +159,7 @@ def experiments_report(
     ids = list(experiments)
     failures, reduced, unpriced, checks = ask(
         store,
-        *((query, [ids]) for query in (_FAILURES, _REDUCED, _UNPRICED)),
+        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
     return ExperimentsReport(
@@ -172,7 +176,7 @@ def experiments_report(
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
     """Return the errors of targets and evaluators in these experiments, the most frequent first."""
-    return _rows(Failure, ask(store, (_FAILURES, [list(experiments)]))[0])
+    return _rows(Failure, ask(store, (_FAILURES_OF_EACH, [list(experiments)]))[0])
 
 
 def overviews(store: Store, where: str, values: Sequence[object]) -> list[ExperimentOverview]:
@@ -218,7 +222,7 @@ select subject_id, passed, message from checks
 where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id
 """
 
-_FAILURES = """
+_FAILURES_OF_EACH = """
 select e.name, what, error, count(*) as n, min(error_trace), min(example_id) from (
     select experiment_id, 'target' as what, error, error_trace, example_id from outputs where status = 'failed'
     union all
@@ -227,4 +231,231 @@ select e.name, what, error, count(*) as n, min(error_trace), min(example_id) fro
 ) f join experiments e using (experiment_id)
 where is_one_of(experiment_id, $1)
 group by all order by n desc, e.name, what, error limit 10
+"""
+
+
+Document = dict[str, Any]
+
+_AGAINST = {
+    "baseline_experiment_id": "baseline_experiment_id",
+    "baseline": "baseline",
+    **{own: name for own, name in VERDICT_FIELDS.items() if own not in ("reason", "reason_code", "warning")},
+}
+"""The fields of a result that are about its difference from the baseline, and their names in the document."""
+
+
+def document(
+    reports: Sequence[ExperimentsReport],
+    *,
+    comparison: ComparisonReport | None = None,
+    previous: Sequence[PreviousRun] = (),
+    calls_made: int | None = None,
+    next_command: str,
+) -> Document:
+    """Return what `run`, `gate` and `show` print, as one object.
+
+    Args:
+        reports: One per table that is printed; what several have, such as a shared baseline, is listed once.
+        comparison: The comparison of the experiments' answers, or the one that is shown.
+        previous: How experiments did against the runs before them.
+        calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
+        next_command: The command to run next.
+    """
+    targets = {one.experiment_id: one.target for report in reports for one in report.experiments}
+    worst = [examples for report in reports if report.worst for examples in report.worst.examples]
+    content: Document = {
+        "experiments": _once(asdict(one) for report in reports for one in report.experiments),
+        "metrics": _once(
+            metric_document(result, targets) for report in reports for result in report.results if result.has_rows
+        ),
+        "decisions": [_decision(decision) for report in reports for decision in report.decisions],
+        "comparison": comparison and _comparison(comparison),
+        "worst_examples": [worst_document(examples) for examples in worst],
+        "failures": _once(asdict(failure) for report in reports for failure in report.failures),
+        "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
+        "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
+        "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
+        "sentences": _once(sentence for report in reports for sentence in report.sentences),
+        "previous": [one.as_dict() for one in previous],
+        "calls_made": calls_made,
+        "next": next_command,
+    }
+    return plain(content)  # type: ignore[no-any-return]
+
+
+def listed(
+    experiments: Sequence[ExperimentOverview],
+    comparisons: Sequence[Overview],
+    gates: Mapping[str, Mapping[str, str]],
+) -> list[Document]:
+    """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
+    rows = [{"kind": "experiment", **asdict(one), "gates": gates.get(one.experiment_id, {})} for one in experiments]
+    rows += [{"kind": "comparison", **asdict(one)} for one in comparisons]
+    rows.sort(key=lambda row: row["started_at"], reverse=True)  # stable: the targets of a run keep their order
+    return plain(rows)  # type: ignore[no-any-return]
+
+
+def plain(value: Any) -> Any:
+    """Return a value of JSON: times as ISO 8601 in UTC, null for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def worst_document(examples: WorstExamples) -> Document:
+    """Return the worst examples by one metric of one experiment."""
+    fields = ("metric", "experiment_id", "name", "baseline_experiment_id", "baseline")
+    items = [_item(item) for item in examples.items]
+    return plain({**{name: getattr(examples, name) for name in fields}, "examples": items})  # type: ignore[no-any-return]
+
+
+def _once(parts: Iterable[Any]) -> list[Any]:
+    out: list[Any] = []
+    for part in parts:
+        if part not in out:
+            out.append(part)
+    return out
+
+
+def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
+    """Return a result under the target's own name; in tables, experiments of one name are told apart by their times."""
+    own = {name: value for name, value in asdict(result).items() if name not in _AGAINST}
+    against: Document = {new: getattr(result, old) for old, new in _AGAINST.items()}
+    against["baseline"] = targets.get(result.baseline_experiment_id or "", result.baseline)
+    against["verdict"] = result.verdict_text
+    return {
+        **own,
+        "target": targets.get(result.experiment_id, result.target),
+        "against_baseline": against if result.baseline_experiment_id else None,
+    }
+
+
+def _decision(decision: Decision) -> Document:
+    parsed = ("reasons", "comparability", "policy", "candidate_apart", "baseline_apart", "limits")
+    return {
+        **{name: value for name, value in asdict(decision).items() if name not in parsed},
+        "rules": decision.rules,
+        "limits": decision.what_limits,
+        "comparability": from_json(decision.comparability) or [],
+        "policy": from_json(decision.policy),
+    }
+
+
+def _comparison(report: ComparisonReport) -> Document:
+    return {
+        **asdict(report.overview),
+        "win_rates": [{**asdict(rate), "verdict": rate.verdict_text} for rate in report.win_rates],
+        "ranking": [asdict(rank) for rank in report.ranking],
+        "biases": [asdict(bias) for bias in report.biases],
+        "failures": [{"source": evaluator, "error": error, "count": n} for evaluator, error, n in report.errors],
+        "sentences": report.sentences,
+    }
+
+
+def _item(item: WorstItem) -> Document:
+    texts = ("inputs", "outputs", "baseline_outputs")
+    return {**asdict(item), **{name: from_json(getattr(item, name)) for name in texts}}
+
+
+MOST_FAILURES = 20
+LINKED = 5
+"""Examples of a failure that are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCost:
+    """Calls, cost and latency of the target, of an evaluator, or of all; for all models, or for one."""
+
+    source: str
+    model: str
+    n: int | None
+    failed: int | None
+    calls: int | None
+    calls_cached: int | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cost_usd: float | None
+    cost_reason: str | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureKind:
+    """How often a target or an evaluator failed in one way."""
+
+    source: str  # `target`, or the evaluator
+    kind: str
+    error: str | None
+    count: int
+    examples: Sequence[str]  # the first ones
+    trace: str | None  # the frames of the user's code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelatedExperiment:
+    """An experiment that this one is compared with, or that ran beside it."""
+
+    experiment_id: str
+    name: str
+    relation: str  # `run`: the baseline of its run, `gate`: of a gate, `previous`: the run before, `beside`
+    state: str
+    started_at: datetime
+
+
+def costs_of(store: Store, experiment: str) -> list[SourceCost]:
+    """Return cost and latency of an experiment: of all, of the target, then of each evaluator."""
+    (rows,) = ask(store, (_COSTS, [experiment]))
+    return _fact_rows(SourceCost, rows)
+
+
+def failure_kinds(store: Store, experiment: str, failures: Sequence[Failure]) -> list[FailureKind]:
+    """Return the failures of an experiment by kind, the most frequent first; `failures` have the frames of the code."""
+    (rows,) = ask(store, (_FAILURE_FACTS, [experiment, LINKED, MOST_FAILURES]))
+    traces = {(one.source, one.error): one.trace for one in failures}
+    return [
+        FailureKind(**dict(zip(FailureKind.__slots__[:-1], row, strict=True)), trace=traces.get((row[0], row[2])))
+        for row in rows
+    ]
+
+
+def related_experiments(store: Store, experiment: str, run_group: str) -> list[RelatedExperiment]:
+    """Return the baselines of an experiment, the run before it, and those of the same run."""
+    baselines, beside = ask(store, (_BASELINES, [experiment]), (_BESIDE, [run_group, experiment]))
+    found = _fact_rows(RelatedExperiment, baselines)
+    known = {one.experiment_id for one in found}
+    return found + [one for one in _fact_rows(RelatedExperiment, beside) if one.experiment_id not in known]
+
+
+def _fact_rows(record: type[Row], rows: Sequence[Sequence[Any]]) -> list[Row]:
+    names: tuple[str, ...] = record.__slots__  # type: ignore[attr-defined]  # each is a dataclass with slots
+    return [record(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+_COSTS = """
+select source, model, n, failed, calls, calls_cached, tokens_in, tokens_out, cost_usd, cost_reason, latency_p50_s,
+       latency_p95_s
+from cost_and_latency where experiment_id = $1
+order by source <> 'all', source <> 'target', source, model <> 'all', model
+"""
+
+_FAILURE_FACTS = """
+select coalesce(evaluator, source) as source, kind, error, count(*) as n,
+       list_slice(list_sort(list(distinct example_id)), 1, $2) as examples
+from failures where experiment_id = $1 and kind <> 'no_output'
+group by all order by n desc, source, kind, error limit $3
+"""
+
+_BASELINES = """
+select baseline_experiment_id, baseline, relation, baseline_state, baseline_started_at
+from experiment_pairs where candidate_experiment_id = $1 order by relation desc
+"""
+
+_BESIDE = """
+select experiment_id, name, 'beside', state, started_at from experiments
+where run_group = $1 and experiment_id <> $2 order by started_at, target
 """

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalflows.specs.safe_text import print_note
+from evalflows.specs.errors import print_note
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 LINE_EVERY_S = 15.0
 

@@ -1,15 +1,65 @@
-"""Results of experiments: one row per metric and system."""
+"""Results of experiments: one row per metric and system, on all or some examples and on slices, with sentences
+about them.
+"""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.reports.figures import estimate, p_text
-from evalflows.reports.names_apart import names_apart
-from evalflows.specs.metric_names import LATENCY, MEASURES
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
+from evalflows.reports.formats import estimate, figure, p_text
+from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
+from evalflows.store.records import JUDGE_FAILED, EstimateRow
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+ID_END = 6
+"""Characters of an id's end that are shown."""
+
+
+def names_apart(store: Store, names: Mapping[str, str], now: datetime | None = None) -> dict[str, str]:
+    """Return a name for each experiment id: the given one if no other experiment has it.
+
+    Else with when the experiment was approved as a baseline, if it is one, or started: `support (today 14:02 UTC)`,
+    `support (approved 3 days ago)`. If that is the same too, with the end of the id.
+    """
+    alike = [identity for identity in names if Counter(names.values())[names[identity]] > 1]
+    if not alike:
+        return dict(names)
+    (rows,) = ask(store, (_TIMES, [alike]))
+    known = {identity: _since(started, approved, now or datetime.now(UTC)) for identity, started, approved in rows}
+    apart = {identity: f"{name} ({known[identity]})" if identity in known else name for identity, name in names.items()}
+    counts = Counter(apart.values())
+    return {
+        identity: f"{names[identity]} (…{identity[-ID_END:]})" if counts[name] > 1 else name
+        for identity, name in apart.items()
+    }
+
+
+def _since(started: datetime, approved: datetime | None, now: datetime) -> str:
+    return when(started, now) if approved is None else f"approved {when(approved, now)}"
+
+
+def when(moment: datetime, now: datetime) -> str:
+    """Return a time as it is read at another: `today 14:02 UTC`, `yesterday 14:02 UTC`, `3 days ago`, a date."""
+    days = (_utc(now).date() - _utc(moment).date()).days
+    if 0 <= days <= 1:
+        return f"{('today', 'yesterday')[days]} {_utc(moment):%H:%M} UTC"
+    return f"{days} days ago" if 0 < days <= 30 else f"{_utc(moment):%Y-%m-%d}"
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+_TIMES = """
+select e.experiment_id, e.started_at, max(a.recorded_at) filter (a.holds)
+from experiments e left join approvals a using (experiment_id)
+where is_one_of(e.experiment_id, $1) group by all
+"""
+
 
 CONCLUSIONS = {
     "better": "better",
@@ -232,4 +282,217 @@ select metric, difference, standard_error, ci_low, ci_high, method, p_value, p_a
        minimum_detectable_effect, margin, conclusion, reason, reason_code, warning
 from verdicts where is_one_of(decision_id, $1) and candidate_experiment_id = $2 and slice is null
 order by recorded_at desc
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenExamples:
+    """Which examples of each experiment count, by experiment id, and the means on these."""
+
+    where: str  # the condition that chose them
+    examples: Mapping[str, Sequence[str]]
+    estimates: Sequence[EstimateRow]
+
+
+def on_chosen(store: Store, results: Sequence[Result], chosen: ChosenExamples) -> list[Result]:
+    """Return the results with the means, counts and labels of the chosen examples; costs are unchanged.
+
+    Scores of whole experiments cannot be restricted, and are left out.
+    """
+    pairs = [(owner, example) for owner, examples in chosen.examples.items() for example in examples]
+    (rows,) = ask(store, (_COUNTED, [[pair[place] for pair in pairs] for place in (0, 1)]))
+    counted = {
+        (owner, metric, evaluator): dict(zip(_COUNTS, row, strict=True)) for owner, metric, evaluator, *row in rows
+    }
+    means = {(one.experiment_id, one.metric): one for one in chosen.estimates}
+    out = []
+    for result in results:
+        mean = means.get((result.experiment_id, result.metric))
+        counts = counted.get((result.experiment_id, result.metric, result.evaluator))
+        if is_pass_k(result.metric) and mean is not None:
+            n = len(chosen.examples[result.experiment_id])
+            counts = {**dict.fromkeys(_COUNTS), "scored": mean.n_examples, "missing": n - mean.n_examples}
+            counts |= {"not_applicable": 0, "sampled_out": 0}
+        if counts is not None:
+            out.append(replace(result, **counts, **_mean_of(mean, result)))
+    return out
+
+
+def _mean_of(mean: EstimateRow | None, result: Result) -> dict[str, Any]:
+    """The mean of a result; None for labels. Why there is no interval, unless a verdict gives its own reason."""
+    fields = ("mean", "standard_error", "ci_low", "ci_high", "confidence_level", "method")
+    found: dict[str, Any] = {name: getattr(mean, name) if mean else None for name in fields}
+    if mean is not None and result.conclusion is None:
+        found |= {"reason": mean.reason, "reason_code": mean.reason_code}
+    return found
+
+
+_COUNTS = ("scored", "missing", "not_applicable", "sampled_out", "shares")
+
+_COUNTED = """
+with chosen as (
+    select v.experiment_id, v.metric, v.evaluator, v.value, v.label, v.status,
+           case when v.status = 'scored' then 1 / coalesce(v.sampling_rate, 1.0) end as weight
+    from run_values v semi join (select unnest($1) as experiment_id, unnest($2) as example_id) c
+         on v.experiment_id = c.experiment_id and v.example_id = c.example_id
+), labels as (
+    select experiment_id, metric, evaluator, label, count(*) as n,
+           sum(weight) / sum(sum(weight)) over (partition by experiment_id, metric, evaluator) as share
+    from chosen where status = 'scored' and label is not null group by experiment_id, metric, evaluator, label
+), shares as (
+    select experiment_id, metric, evaluator,
+           string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
+    from labels group by experiment_id, metric, evaluator
+)
+select experiment_id, metric, evaluator,
+       case when count(value) > 0 then count(value) filter (status = 'scored')
+            else count(*) filter (status = 'scored') end,
+       count(*) filter (status in ('failed', 'not_attempted')),
+       count(*) filter (status = 'not_applicable')
+           + case when count(value) > 0 then count(*) filter (status = 'scored' and value is null) else 0 end,
+       count(*) filter (status = 'sampled_out'),
+       any_value(shares)
+from chosen left join shares using (experiment_id, metric, evaluator)
+group by experiment_id, metric, evaluator
+"""
+
+
+def sentences(results: Sequence[Result]) -> list[str]:
+    """Summarize a run group: one sentence per candidate, reasons for not enough evidence, and warnings."""
+    compared = [result for result in results if result.baseline and result.metric not in MEASURES]
+    verdicts = [
+        _verdict(target, [result for result in compared if result.target == target])
+        for target in dict.fromkeys(result.target for result in compared)
+    ]
+    return [*verdicts, *_reasons(results), *_warnings(results)]
+
+
+def _verdict(target: str, results: Sequence[Result]) -> str:
+    metrics: dict[str, list[str]] = {}
+    for result in sorted(results, key=lambda one: [*CONCLUSIONS].index(one.conclusion or UNDECIDED)):
+        metrics.setdefault(result.verdict_text, []).append(_with_figures(result))
+    parts = [f"{verdict} in {', '.join(named)}" for verdict, named in metrics.items()]
+    return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
+
+
+def _with_figures(result: Result) -> str:
+    """Return the metric with its difference; if that is not significant, with the minimum detectable effect."""
+    if result.conclusion != UNDECIDED:
+        return f"{result.metric} {result.difference_text}"
+    if result.minimum_detectable_effect is None or result.reason_code != "no_significant_difference":
+        return result.metric
+    size = figure(result.minimum_detectable_effect, result.metric)
+    return f"{result.metric} (minimum detectable effect {size})"
+
+
+def _reasons(results: Sequence[Result]) -> list[str]:
+    reasons = dict.fromkeys((result.metric, result.reason) for result in results if result.has_reason_sentence)
+    return [f"not enough evidence in {metric}: {reason}" for metric, reason in reasons]
+
+
+def judges_in_sentences(results: Sequence[Result]) -> set[str]:
+    """Return the evaluators whose failed validation the sentences already report."""
+    return {result.evaluator for result in results if result.has_reason_sentence and result.reason_code in JUDGE_FAILED}
+
+
+def _warnings(results: Sequence[Result]) -> list[str]:
+    idle = [
+        f"{result.metric} does not apply to any of the {result.not_applicable} answers of {result.target}"
+        for result in results
+        if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
+    ]
+    shown = [result for result in results if result.warning and result.is_worth_showing]
+    few = [
+        f"{', '.join(dict.fromkeys(result.metric for result in shown if result.warning == warning))}: {warning}"
+        for warning in dict.fromkeys(result.warning for result in shown)
+    ]
+    return [*idle, *few, *_missing(results)]
+
+
+def _missing(results: Sequence[Result]) -> list[str]:
+    """Say how many values are missing; metrics that lack as many are named together."""
+    metrics: dict[tuple[str, int, int], list[str]] = {}
+    for result in results:
+        is_unknown = result.metric in MEASURES and not result.scored  # its mean is shown as unknown
+        if result.missing and not is_unknown:
+            metrics.setdefault((result.target, result.missing, result.scored), []).append(result.metric)
+    return [
+        f"{missing} of {missing + scored} values of {', '.join(names)} are missing in {target}"
+        for (target, missing, scored), names in metrics.items()
+    ]
+
+
+MOST_VALUES = 12
+"""A metadata field with more different values makes no slices."""
+
+FEW = 10
+"""A mean of fewer examples says little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceMean:
+    """The mean of one metric on the examples with one value of a field; repetitions are averaged within them first."""
+
+    metric: str
+    mean: float | None
+    n_examples: int  # with a value
+    missing: int  # runs that failed or were not attempted
+
+    @property
+    def is_few(self) -> bool:
+        return self.n_examples < FEW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The examples with one value of a field."""
+
+    field: str  # `split`, or `metadata.NAME`
+    value: str
+    n_examples: int
+    means: Sequence[SliceMean]
+
+    def mean(self, metric: str) -> SliceMean | None:
+        return next((one for one in self.means if one.metric == metric), None)
+
+
+def slice_means(store: Store, experiment: str, snapshot: str) -> list[Slice]:
+    """Return the slices of an experiment on a snapshot, by field and value, with the metrics of evaluators."""
+    sizes, means = ask(
+        store,
+        (f"{_SLICES} select field, value, count(*) from slices group by all order by all", [snapshot, MOST_VALUES]),
+        (f"{_SLICES} {_MEANS}", [snapshot, MOST_VALUES, experiment, [*MEASURES]]),
+    )
+    by_slice: dict[tuple[str, str], list[SliceMean]] = {}
+    for field, value, *mean in means:
+        by_slice.setdefault((field, value), []).append(SliceMean(**dict(zip(SliceMean.__slots__, mean, strict=True))))
+    return [
+        Slice(field=field, value=value, n_examples=count, means=by_slice.get((field, value), []))
+        for field, value, count in sizes
+    ]
+
+
+_SLICES = """
+with fields as (
+    select example_id, 'split' as field, split as value from examples where snapshot_id = $1 and split is not null
+    union all
+    select example_id, 'metadata.' || key, metadata ->> ('$."' || replace(key, '"', '\\"') || '"')
+    from (select example_id, metadata, unnest(json_keys(metadata)) as key from examples
+          where snapshot_id = $1 and json_type(metadata) = 'OBJECT')
+), few as (
+    select field from fields where value is not null group by field having count(distinct value) between 2 and $2
+), slices as (
+    select example_id, field, value from fields semi join few using (field) where value is not null
+)
+"""
+
+_MEANS = """
+, by_example as (
+    select example_id, metric, avg(value) filter (status = 'scored') as value,
+           count(*) filter (status in ('failed', 'not_attempted')) as missing
+    from run_values where experiment_id = $3 and not list_contains($4, metric)
+    group by example_id, metric having count(value) > 0 or missing > 0
+)
+select field, s.value, metric, avg(b.value), count(b.value), sum(missing)::bigint
+from slices s join by_example b using (example_id) group by all order by all
 """

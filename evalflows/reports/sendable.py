@@ -1,17 +1,29 @@
-"""The one command to run next, by outcome."""
+"""What `evalflows report` can be asked about: experiments, a decision or a comparison, as Markdown, JSON and JUnit;
+gate decisions as pages; and the one command to run next.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from evalflows.reports.comparison_rows import Overview
-from evalflows.reports.decisions import Decision
-from evalflows.reports.results import Result
-from evalflows.reports.sql_text import shell_text, sql_text
-from evalflows.reports.worst_examples import drops_command
+from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
+from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, shell_text, sql_text, where_shown
+from evalflows.reports.junit import junit
+from evalflows.reports.pages_as_text import (
+    Document,
+    ExperimentOverview,
+    ExperimentsReport,
+    document,
+    experiments_report,
+)
+from evalflows.reports.results import Result, results_against, results_of
+from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
+from evalflows.specs.errors import MEASURES, InputError
 from evalflows.specs.experiment import TRIAL
-from evalflows.specs.metric_names import MEASURES
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
-from evalflows.store.queries.baselines import approvals
+from evalflows.store.queries.lookup import approvals, find_comparison, find_experiments, is_comparison, is_decision
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 MORE_EXAMPLES = {
     *("no_significant_difference", "interval_includes_bound", "worse_but_maybe_within_margin", "no_spread"),
@@ -128,3 +140,281 @@ def _unfinished(store: Store, experiments: Sequence[str]) -> str | None:
 def _after_unfinished(identity: str, state: str) -> str:
     """Return the command for what is not completed: nobody can resume what a process works on."""
     return f"evalflows show {identity}  # it is running" if state == "running" else f"evalflows resume {identity}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateReport:
+    """Decisions, and a report for each pair of a candidate and its baseline."""
+
+    decisions: Sequence[Decision]
+    reports: Sequence[ExperimentsReport]
+    calls_made: int | None  # model calls of this run; None if nothing was run
+    next_command: str
+    incomplete: str | None  # why the run did not finish; None if it did
+
+    @property
+    def experiments(self) -> list[ExperimentOverview]:
+        """The experiments, each once."""
+        return [*{one.experiment_id: one for report in self.reports for one in report.experiments}.values()]
+
+    @property
+    def document(self) -> Document:
+        """What `gate --format json` prints."""
+        is_known = not any(one.has_unrecorded for one in self.experiments)
+        calls_made = self.calls_made if is_known else None
+        return document(self.reports, calls_made=calls_made, next_command=self.next_command)
+
+
+def gate_report(
+    store: Store,
+    decisions: Sequence[Decision],
+    made: Mapping[str | None, int] | None = None,
+    *,
+    spec: str = "SPEC",
+    incomplete: str | None = None,
+) -> GateReport:
+    """Return the report of decisions; `made` are the model calls of this run by experiment."""
+    decisions = with_manifests(store, with_limits(store, decisions))
+    reports = [_report_on(store, *pair, group) for pair, group in _by_pair(decisions).items()]
+    experiments = {one.experiment_id for report in reports for one in report.experiments}
+    results = [result for report in reports for result in report.results]
+    return GateReport(
+        decisions=decisions,
+        reports=reports,
+        calls_made=None if made is None else sum(made.get(identity, 0) for identity in experiments),
+        next_command=after_experiments(store, results, decisions, spec=spec),
+        incomplete=incomplete,
+    )
+
+
+def _report_on(store: Store, candidate: str, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
+    """The report of a candidate and its baseline, with these decisions on them."""
+    results = results_against(store, candidate, baseline, [decision.decision_id for decision in decisions])
+    return experiments_report(store, dict.fromkeys(one.experiment_id for one in results), results, decisions)
+
+
+def _by_pair(decisions: Sequence[Decision]) -> dict[tuple[str, str | None], list[Decision]]:
+    pairs: dict[tuple[str, str | None], list[Decision]] = {}
+    for decision in decisions:
+        pairs.setdefault((decision.candidate_experiment_id, decision.baseline_experiment_id), []).append(decision)
+    return pairs
+
+
+Address = Callable[..., str | None]
+"""The address of a page of the dashboard by its parts, such as `experiments` and an id; None if it is not known."""
+
+
+def nowhere(*parts: str) -> None:
+    """No page has an address."""
+
+
+def gate_page(report: GateReport, address: Address = nowhere) -> str:
+    """Return the page of a gate run: the decisions, then a table for each candidate and its baseline."""
+    parts = [f"**Incomplete:** {escaped(report.incomplete)}"] if report.incomplete else []
+    parts.append(decisions_page(report.decisions, address))
+    for one in report.reports:
+        parts.append(_results_of(one, address))
+    return "\n\n".join(parts) + "\n"
+
+
+def experiments_page(report: ExperimentsReport, address: Address = nowhere) -> str:
+    """Return the page of experiments: their results, and the decisions on them."""
+    parts = [_results_of(report, address), decisions_page(report.decisions, address)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _results_of(report: ExperimentsReport, address: Address) -> str:
+    identity = report.experiments[-1].experiment_id
+    page = address("experiments", identity)
+    results = results_page(identity, report.results, report.sentences, page=page)
+    return f"{results}\n\n{worst_part(report.worst)}" if report.worst else results
+
+
+def results_page(
+    reference: str,
+    results: Sequence[Result],
+    summary: Sequence[str],
+    links: Sequence[str] = (),
+    page: str | None = None,
+) -> str:
+    """Return the page of experiments: a summary, a table of every metric and system, and `links` in Markdown.
+
+    `reference` means them in the shell, and `page` is their address in the dashboard.
+    """
+    header = (
+        "system",
+        "metric",
+        "mean",
+        "interval",
+        "difference",
+        "p",
+        "p adjusted",
+        "verdict",
+        "cost (USD)",
+        "missing",
+        "n",
+    )
+    table = markdown_table(header, [_cells(result) for result in results if result.is_worth_showing])
+    parts = [
+        "\n".join(f"- {escaped(sentence)}" for sentence in summary),
+        table,
+        "\n".join(f"- {link}" for link in links),
+        where_shown(f"evalflows show {reference}", page),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _cells(result: Result) -> list[str]:
+    return [
+        result.target,
+        result.metric,
+        result.mean_text,
+        result.interval_text,
+        result.difference_text,
+        result.p_text,
+        result.p_adjusted_text,
+        result.verdict_text,
+        result.cost_text,
+        str(result.missing),
+        result.scored_text,
+    ]
+
+
+def worst_part(worst: Worst) -> str:
+    """Return the worst examples, and the command that lists all of them."""
+    parts = [part for examples in worst.examples for part in _worst_examples(examples)]
+    return "\n\n".join([*parts, f"All of them: {code(worst.command)}"])
+
+
+def _worst_examples(examples: WorstExamples) -> Iterator[str]:
+    compared = examples.baseline is not None
+    yield f"### {escaped(examples.heading)}"
+    for item in examples.items:
+        values = item_values(item, examples.metric, compared=compared)
+        texts = [("question", plain_text(item.inputs)), *item_texts(item, compared=compared)]
+        lines = [f"- {name}: {escaped(text[:MOST_CHARACTERS])}" for name, text in texts]
+        yield "\n".join([f"**{escaped(item.example_id)}** {escaped(values)}", "", *lines])
+
+
+def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) -> str:
+    """Return the page of decisions: each with its rule results, and what limits it."""
+    parts = []
+    for decision in decisions:
+        rules = [(rule["outcome"], rule["rule"].replace("_", " "), rule["text"]) for rule in decision.rules]
+        table = markdown_table(("", "rule", ""), rules)
+        limits = "\n".join(f"- {escaped(one)}" for one in decision.what_limits)
+        limits = f"**Limits of this decision**\n\n{limits}" if limits else ""
+        heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
+        shown = where_shown(f"evalflows explain {decision.decision_id}", address("decisions", decision.decision_id))
+        parts.append("\n\n".join(part for part in (heading, table, limits, shown) if part))
+    return "\n\n".join(parts)
+
+
+def comparison_page(report: ComparisonReport, address: Address = nowhere) -> str:
+    """Return the page of a comparison: its summary, win rates, ranking, judge biases, and the command for more."""
+    rates = [
+        (
+            *(rate.metric, rate.candidate, rate.baseline, rate.what, rate.rate_text),
+            *(rate.p_text, rate.p_adjusted_text, rate.verdict_text, *rate.counts),
+        )
+        for rate in report.win_rates
+    ]
+    identity = report.overview.comparison_id
+    ranking = [(row.metric, row.rank_text, row.experiment, row.rating_text, row.rate_text) for row in report.ranking]
+    head = ("metric", "candidate", "baseline", "", "win rate", "p", "p adjusted", "verdict", "wins", "ties", "losses")
+    parts = [
+        "\n".join(f"- {escaped(sentence)}" for sentence in report.sentences),
+        markdown_table((*head, "missing"), rates),
+        markdown_table(("metric", "rank", "experiment", "rating", "win rate over all"), ranking),
+        "\n".join(f"- {escaped(bias.text)}" for bias in report.known_biases),
+        where_shown(f"evalflows show {identity}", address("pairwise", identity)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedExperiments:
+    store: Store
+    identities: list[str]
+
+    @property
+    def names(self) -> str:
+        return ", ".join(one.name for one in self._report.experiments)
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return decisions_of(self.store, self.identities)
+
+    @property
+    def markdown(self) -> str:
+        return experiments_page(self._report)
+
+    @property
+    def document(self) -> Document:
+        report = self._report
+        command = after_experiments(self.store, report.results, report.decisions, experiments=self.identities)
+        return document([report], next_command=command)
+
+    @property
+    def junit(self) -> str:
+        """Raise InputError without a decision."""
+        if not (decisions := self.decisions):
+            raise InputError("junit: got no decision, wanted an experiment on which a gate has decided")
+        return junit(decisions)
+
+    @property
+    def _report(self) -> ExperimentsReport:
+        results, decisions = results_of(self.store, self.identities), with_limits(self.store, self.decisions)
+        return experiments_report(self.store, self.identities, results, decisions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedDecision:
+    store: Store
+    decision: Decision
+
+    @property
+    def markdown(self) -> str:
+        return gate_page(gate_report(self.store, [self.decision]))
+
+    @property
+    def document(self) -> Document:
+        return gate_report(self.store, [self.decision]).document
+
+    @property
+    def junit(self) -> str:
+        return junit([self.decision])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedComparison:
+    store: Store
+    identity: str
+
+    @property
+    def markdown(self) -> str:
+        return comparison_page(comparison_report(self.store, self.identity)) + "\n"
+
+    @property
+    def document(self) -> Document:
+        report = comparison_report(self.store, self.identity)
+        return document([], comparison=report, next_command=after_comparison(report.overview))
+
+    @property
+    def junit(self) -> str:
+        raise InputError("junit: got a comparison, wanted a decision, or an experiment on which a gate has decided")
+
+
+Reported = ReportedExperiments | ReportedDecision | ReportedComparison
+
+
+def reported(store: Store, reference: str) -> Reported:
+    """Return what a reference means. Raise InputError if it means nothing.
+
+    An experiment comes first, by any of its names; then a comparison, then a decision, by its id or its gate's name.
+    """
+    if is_comparison(store, reference):
+        return ReportedComparison(store=store, identity=find_comparison(store, reference))
+    if is_decision(store, reference):
+        return ReportedDecision(store=store, decision=find_decision(store, reference))
+    return ReportedExperiments(store=store, identities=find_experiments(store, reference))

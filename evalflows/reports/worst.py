@@ -1,23 +1,213 @@
-"""Which examples to show after the figures: those of the metric that got worse, or the lowest scores, and how to list
-all of them."""
+"""Which examples to show after the figures: those on which a candidate did worst, each in a few lines."""
 
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
+from textwrap import wrap
+from typing import Any
 
 from evalflows.reports.decisions import Decision
-from evalflows.reports.item_lines import item_lines
-from evalflows.reports.names_apart import names_apart
-from evalflows.reports.results import Result, results_of
-from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
-from evalflows.specs.errors import InputError
-from evalflows.specs.metric_names import MEASURES, base_metric
-from evalflows.specs.metric_slices import metric_of
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
+from evalflows.reports.formats import figure
+from evalflows.reports.results import Result, names_apart, results_of
+from evalflows.specs.errors import MEASURES, InputError, base_metric, metric_of, one_line, sliced_metric
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import ExperimentRow
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstItem:
+    """One example, with the candidate's worst answer and the baseline's best; values are means over repetitions."""
+
+    example_id: str
+    inputs: str  # JSON, as are the outputs
+    value: float | None  # None if nothing was scored
+    missing: int  # repetitions that failed or were not attempted
+    outputs: str | None
+    comment: str | None
+    error: str | None
+    baseline_value: float | None
+    baseline_missing: int
+    baseline_outputs: str | None
+    baseline_error: str | None
+
+
+def worst_items(
+    store: Store, candidate: str, baseline: str | None, metric: str, count: int | None, *, missing_first: bool = False
+) -> list[WorstItem]:
+    """Return the examples with the largest drop from a baseline in a metric, worst first; without a baseline, those
+    with the worst values. `count` of them, or all. The metric's direction defines "worse".
+
+    With a baseline, only examples that both experiments have with the same inputs, and where the candidate is worse or
+    a value is missing. `missing_first` puts examples with missing values first, otherwise they come last. For pass@k
+    metrics, the base metric is shown. Of a slice, `contains@split=hard`, only its examples.
+    """
+    sliced = sliced_metric(metric)
+    name = base_metric(sliced.metric)
+    sign = 1.0 if is_higher_better(store, candidate, name) else -1.0
+    most = count if sliced.path is None else None
+    (ranked,) = ask(store, (_WORST, [candidate, baseline, name, sign, missing_first, most]))
+    if sliced.path is not None:
+        from evalflows.store.queries.example_slices import ids_in  # late: specs are slow to import
+
+        within = ids_in(store, store.read("experiments", candidate)[0], sliced)
+        ranked = [row for row in ranked if row[0] in within][:count]
+    return _with_texts(store, candidate, baseline, ranked)
+
+
+def _with_texts(
+    store: Store, candidate: str, baseline: str | None, ranked: Sequence[tuple[Any, ...]]
+) -> list[WorstItem]:
+    """Return the ranked examples with their texts. Those of all examples might not fit into memory."""
+    if not ranked:
+        return []
+    runs = [run for row in ranked for run in row[1:3] if run is not None]
+    examples, outputs = ask(
+        store,
+        (_INPUTS, [store.read("experiments", candidate)[0].snapshot_id, [row[0] for row in ranked]]),
+        (_OUTPUTS, [candidate, baseline, runs]),
+    )
+    inputs_of, outputs_of = dict(examples), dict(outputs)
+    return [
+        WorstItem(
+            example_id=example,
+            inputs=inputs_of[example],
+            outputs=outputs_of.get(run),
+            baseline_outputs=outputs_of.get(baseline_run),
+            **dict(zip(_FIGURES, figures, strict=True)),
+        )
+        for example, run, baseline_run, *figures in ranked
+    ]
+
+
+def is_higher_better(store: Store, experiment: str, metric: str) -> bool:
+    """Return whether higher is better for a metric, according to the experiment's spec."""
+    from evalflows.store.row_specs import experiment_spec  # late: specs are slow to import
+
+    row = store.read("experiments", experiment)[0]
+    return bool(experiment_spec(row).direction(metric).higher_is_better)
+
+
+_WORST = """
+with runs as (
+    -- an example without a row was not attempted
+    select e.experiment_id, e.repetitions, x.example_id, x.position, x.content, j.run_id, j.status,
+           case when j.status = 'scored' then j.value end as value, j.comment, coalesce(j.error, o.error) as error,
+           j.repetition, coalesce(j.status, 'not_attempted') in ('failed', 'not_attempted') as is_missing
+    from experiments e
+    join (
+        select snapshot_id, example_id, position, case when $2 is not null then md5(inputs::varchar) end as content
+        from examples
+    ) x using (snapshot_id)
+    -- the ids are repeated, since DuckDB would otherwise read the rows of all experiments
+    left join run_values j
+        on j.experiment_id = e.experiment_id and j.example_id = x.example_id and j.metric = $3
+           and j.experiment_id in ($1, $2)
+    left join outputs o on o.experiment_id = e.experiment_id and o.run_id = j.run_id and o.experiment_id in ($1, $2)
+    where e.experiment_id in ($1, $2)
+), by_experiment as (
+    select experiment_id, example_id, any_value(content) as content, any_value(position) as position,
+           avg(value) as value,
+           count(*) filter (run_id is not null and is_missing) + any_value(repetitions) - count(run_id) as missing,
+           -- the run to show: a missing one, else the candidate's worst and the baseline's best
+           first({'run_id': run_id, 'comment': comment, 'error': error} order by
+               is_missing desc,
+               (case when experiment_id = $1 then $4 else -$4 end) * value nulls last, repetition) as shown
+    from runs
+    group by experiment_id, example_id
+), paired as (
+    select c.*, b.value as baseline_value, coalesce(b.missing, 0) as baseline_missing, b.shown as baseline_shown,
+           c.missing + coalesce(b.missing, 0) > 0 as is_missing,
+           $4 * (case when $2 is null then -c.value else b.value - c.value end) as loss
+    from by_experiment c
+    left join by_experiment b on b.experiment_id = $2 and b.example_id = c.example_id and b.content = c.content
+    where c.experiment_id = $1 and ($2 is null or b.example_id is not null)
+)
+select example_id, shown.run_id, baseline_shown.run_id, value, missing, shown.comment, shown.error,
+       baseline_value, baseline_missing, baseline_shown.error
+from paired
+where is_missing or ($2 is null and value is not null) or loss > 0
+order by $5 and is_missing desc, loss desc nulls last, position
+limit $6
+"""
+
+_FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error")
+"""The fields of an item that the columns after the ids are."""
+
+# DuckDB makes list_contains a filter of its scan, with which it held nearly all texts: 1.2 GB of 1,000 with 1 MB each.
+_INPUTS = """
+select example_id, inputs::varchar
+from examples
+where snapshot_id = $1 and list_position($2, example_id) > 0
+"""
+
+_OUTPUTS = """
+select run_id, outputs::varchar from outputs where experiment_id in ($1, $2) and list_position($3, run_id) > 0
+"""
+
+
+def item_lines(item: WorstItem, metric: str, *, compared: bool, width: int, most: int = 1) -> Iterator[str]:
+    """Yield the values and the question, then the answers, and what the evaluator said or the error.
+
+    Each text has at most `most` lines of `width` characters, and is cut with an ellipsis.
+    """
+    begin = f"{one_line(item.example_id)}: {item_values(item, metric, compared=compared)}  "
+    yield from cut_lines(begin, plain_text(item.inputs), width, most, indent=2)
+    for name, text in item_texts(item, compared=compared):
+        yield from cut_lines(f"    {name}: ", text, width, most)
+
+
+def item_values(item: WorstItem, metric: str, *, compared: bool) -> str:
+    """Return the value, after that of the baseline if they are compared: `was 1, now 0`."""
+    now = value_text(item.value, item.missing, metric)
+    return f"was {value_text(item.baseline_value, item.baseline_missing, metric)}, now {now}" if compared else now
+
+
+def item_texts(item: WorstItem, *, compared: bool) -> Iterator[tuple[str, str]]:
+    """Yield the answers, and what the evaluator said or the error, each with its name."""
+    yield "answer", plain_text(item.outputs)
+    if compared:
+        yield "baseline", plain_text(item.baseline_outputs)
+    baseline_error = None if item.baseline_error == item.error else item.baseline_error
+    for name, text in (("comment", item.comment), ("error", item.error), ("baseline's error", baseline_error)):
+        if text:
+            yield name, text
+
+
+def value_text(value: float | None, missing: int, metric: str) -> str:
+    """Format an example's value, without zeros at its end, and the number of repetitions that lack one."""
+    if value is None:
+        return "missing" if missing else "-"
+    text = figure(value, metric)
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text + (f" ({missing} missing)" if missing else "")
+
+
+def cut_lines(begin: str, text: str, width: int, most: int, indent: int = 6) -> list[str]:
+    """Wrap a text between words, with `begin` before it; at most `most` lines, cut with an ellipsis."""
+    line = " ".join(text.split())
+    return wrap(
+        f"{begin}{line}",
+        width,
+        max_lines=most,
+        placeholder=" …",
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+    )
+
+
+def plain_text(text: str | None) -> str:
+    """Return JSON as text on one line; an object with a single field as that field's value."""
+    if text is None:
+        return "-"
+    value: Any = json.loads(text)
+    if isinstance(value, dict) and len(value) == 1:
+        (value,) = value.values()
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
 
 SHOWN = 5
 MOST_LINES = 2

@@ -1,7 +1,7 @@
 """The names that instrumentations give to the same thing: a versioned table, applied whenever traces are read.
 
 The store keeps attributes as they came, since GenAI conventions still change their names. The views of SQL
-(store/attribute_macros.py) and the objects that mappers and evaluators get (telemetry/) use this table, so a new name
+(evalflows/store/views.py) and the objects that mappers and evaluators get (telemetry/) use this table, so a new name
 needs a line here, and traces that were stored before have it too.
 """
 

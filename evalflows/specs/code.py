@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from evalflows.specs.code_parts import changed_since_import, listed
+from evalflows.specs.code_versions import changed_since_import, listed
 from evalflows.specs.errors import InputError
 
 

@@ -9,10 +9,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.errors import MEASURES, kept_apart
+from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, MetricSpec
+from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.specs.metric_names import MEASURES, kept_apart
 from evalflows.specs.running import (
     Adjusted,
     BreakerPause,
@@ -26,13 +26,12 @@ from evalflows.specs.running import (
     MaxCalls,
     Metadata,
     RunKey,
+    ScoreConfigSpec,
     TaskRunner,
+    TaskRunnerSpec,
     UseCache,
 )
-from evalflows.specs.score_config import ScoreConfigSpec
-from evalflows.specs.spec_file import change_spec, load_spec
 from evalflows.specs.target import TargetSpec
-from evalflows.specs.task_runner import TaskRunnerSpec
 
 
 def _as_list(value: object) -> object:

@@ -1,16 +1,208 @@
-"""Reading spec files, and applying changes such as `targets.0.model=gpt-4o`."""
+"""Reading spec files with changes such as `targets.0.model=gpt-4o`: paths, environment variables, templates, JSON
+schemas, and addresses, none of which may hold a secret.
+"""
 
-from collections.abc import Sequence
+import json
+import os
+import re
+import stat
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
+from pydantic import ValidationError as PydanticError
 
 from evalflows.specs.errors import InputError, first_problem, short
-from evalflows.specs.paths import read_regular
-from evalflows.specs.unique_keys import UniqueKeyLoader
+from evalflows.specs.permitted import VARIABLE, check_in_paths, permitted_path
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
+
+_SECRET = re.compile(r"auth|key|token|secret|passw|pwd|credential|signature|^(sig|code|sas)$", re.IGNORECASE)
+
+
+def names_secret(name: str) -> bool:
+    """Whether a header or a query field holds a secret, by its name."""
+    return bool(_SECRET.search(name))
+
+
+def origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of an address: what must be equal for a header to go to both."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def secret_in(url: str) -> str | None:
+    """Return which part of an address holds a secret, without the secret; None if none does."""
+    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
+        return "a user or a password"
+    try:
+        query = urlsplit(url).query
+    except ValueError:
+        return None
+    names = [name for name, _ in parse_qsl(query, keep_blank_values=True) if names_secret(name)]
+    return f"the query field {names[0]!r}" if names else None
+
+
+JSON_TYPES = {"float": "number", "dict": "object", "tuple": "array", "list": "array"}
+"""JSON schema's names of the types that function descriptions name as Python does, such as those of BFCL."""
+
+
+def schema_errors(value: Any, schema_text: str) -> "list[ValidationError]":
+    """Return all violations of a schema, given as JSON text, by a value. They are in the order of the schema's fields.
+
+    Raise ValueError for an invalid schema, an unresolvable reference or an invalid pattern. Older drafts, and schemas
+    reached only through a `$ref`, are not checked for these until they are used.
+    """
+    from referencing.exceptions import Unresolvable
+
+    try:
+        return list(schema_validator(schema_text).iter_errors(value))
+    except Unresolvable as unresolved:
+        raise ValueError(f"schema: {unresolved}") from unresolved
+    except re.error as error:
+        raise ValueError(f"schema: the pattern {error.pattern!r}: {error}") from error
+
+
+@lru_cache(maxsize=128)
+def schema_validator(schema_text: str) -> "Validator":
+    """Return the validator of a schema; it is cached, since building it is slower than validating.
+
+    Raise ValueError for an invalid schema.
+    """
+    from jsonschema import Draft202012Validator, SchemaError  # late: it takes a tenth of a second to import
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    schema = json.loads(schema_text)
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(f"schema: {error.json_path}: {error.message}") from error
+    return kind(schema, registry=Registry())  # an empty registry, so that no $ref is fetched from the network
+
+
+def filled(text: str, where: str) -> str:
+    """Replace each `${NAME}` by that environment variable. Raise InputError if it is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise InputError(f"{where}: the environment variable {match[1]} is not set")
+        return os.environ[match[1]]
+
+    return VARIABLE.sub(value, text)
+
+
+def located(path: str | os.PathLike[str]) -> Path:
+    """Return a path of a spec with its environment variables and `~` expanded.
+
+    Raise InputError if a variable is not set, or if a deployment's run may not name the path or use the variable: see
+    `permitted.py` and `permitted.py`.
+    """
+    check_in_paths(os.fspath(path))
+    return permitted_path(expanded(path), os.fspath(path))
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path with its environment variables and `~` expanded. Raise InputError if a variable is not set."""
+    text = os.fspath(path)
+    try:
+        return Path(filled(text, text)).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{text}: {error}") from error
+
+
+def check_regular(path: Path) -> None:
+    """Raise OSError unless the path is a file: a FIFO that nobody writes to, or a device, could be read for ever."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises an error of its own
+        raise OSError(None, "not a regular file")
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a file. Raise OSError if it cannot be read, or is not a regular file."""
+    check_regular(path)
+    return path.read_bytes()
+
+
+_PART = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
+
+
+def placeholders(template: str) -> set[str]:
+    """Return the names of the placeholders in a template."""
+    return {match[1] for match in _PART.finditer(template) if match[1]}
+
+
+def fill(template: str, values: Mapping[str, object]) -> str:
+    """Replace every placeholder once; braces inside a value stay unchanged.
+
+    Text is inserted unchanged, anything else as JSON. Raise KeyError for a name that `values` lacks.
+    """
+
+    def part(match: re.Match[str]) -> str:
+        if match[0] in ("{{", "}}"):
+            return match[0][0]
+        value = values[match[1]]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return _PART.sub(part, template)
+
+
+def fill_json(template: Any, values: Mapping[str, object]) -> Any:
+    """Fill every text inside a JSON value. A text that is only `{name}` becomes that field unchanged, of any type.
+
+    Raise KeyError for a name that `values` lacks.
+    """
+    if isinstance(template, dict):
+        return {key: fill_json(value, values) for key, value in template.items()}
+    if isinstance(template, list):
+        return [fill_json(value, values) for value in template]
+    if not isinstance(template, str):
+        return template
+    alone = _PART.fullmatch(template)
+    return values[alone[1]] if alone and alone[1] else fill(template, values)
+
+
+def texts(template: Any) -> Iterator[str]:
+    """Yield every text inside a JSON value that `fill_json` would fill."""
+    if isinstance(template, str):
+        yield template
+    elif isinstance(template, dict | list):
+        for value in template.values() if isinstance(template, dict) else template:
+            yield from texts(value)
+
+
+def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object, as the `object_pairs_hook` of `json.loads`. Raise ValueError for a key that repeats."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        raise ValueError(f"got the key {short(repeated)} twice")
+    return made
+
+
+class UniqueKeyLoader(yaml.SafeLoader):
+    """YAML's safe loader. Raise ConstructorError for a key that repeats in a mapping, except through a merge."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    problem = f"got the key {short(key.value)} twice"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
 
 MAX_VALUES = 1_000_000
 """Most values of a spec file."""
@@ -62,7 +254,7 @@ def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str],
         _apply(content, change)
     try:
         return kind.model_validate(content)
-    except ValidationError as error:
+    except PydanticError as error:
         raise InputError(first_problem(error, where)) from error
 
 

@@ -1,24 +1,31 @@
-"""What the spec of a deployment's run may name: modules and files of the worker's folder.
+"""What the spec of a deployment's run may name: modules, files, environment variables and Secret blocks.
 
 Such a spec comes from a form or from Prefect's API. Elsewhere the user gives the spec, and nothing is restricted.
+
+Such a spec comes from a form or from Prefect's API: it could send the worker's keys to an address of its own. The
+worker's owner says which address may receive what, by the shared connections and by `allowed_environment`. Elsewhere
+the user gives the spec, and nothing is restricted.
 """
 
 import inspect
 import os
+import re
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from evalflows.specs.errors import InputError, short
 
 OURS = "evalflows.evaluators"
 """The package of evalflows whose functions any spec may name."""
 
-SETTING = "allowed_modules"
+CODE_SETTING = "allowed_modules"
 """The list in `[tool.evalflows]` of the folder's pyproject.toml: further modules and packages that a spec may name."""
 
 
@@ -103,17 +110,17 @@ def own_settings(file: Path) -> dict[str, Any]:
 
 
 def _listed_modules(file: Path) -> tuple[str, ...]:
-    listed = own_settings(file).get(SETTING, [])
+    listed = own_settings(file).get(CODE_SETTING, [])
     if not isinstance(listed, list) or not all(isinstance(name, str) and name for name in listed):
-        raise InputError(f"{file}: tool.evalflows.{SETTING}: got {short(listed)}, wanted a list of module names")
+        raise InputError(f"{file}: tool.evalflows.{CODE_SETTING}: got {short(listed)}, wanted a list of module names")
     return tuple(listed)
 
 
 def _wanted(module: str | None, limits: _Limits) -> str:
     more = f"{module!r}" if module else "its module"
     return (
-        f"in a deployment's run wanted code of that folder or an evaluator of evalflows, or {more} under {SETTING} of "
-        f"[tool.evalflows] in {limits.folder / 'pyproject.toml'}"
+        f"in a deployment's run wanted code of that folder or an evaluator of evalflows, or {more} under "
+        f"{CODE_SETTING} of [tool.evalflows] in {limits.folder / 'pyproject.toml'}"
     )
 
 
@@ -163,3 +170,128 @@ def _is_in_folder(path: Path, limits: _Limits) -> bool:
 
 def _is_below(path: Path, folder: Path) -> bool:
     return path.is_relative_to(folder) or path.is_relative_to(folder.resolve())
+
+
+ENVIRONMENT_SETTING = "allowed_environment"
+"""The table in `[tool.evalflows]` of the folder's pyproject.toml: lists of addresses by the variables' names."""
+
+IN_PATHS = "paths"
+"""Stands in such a list for the paths of files."""
+
+
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+"""How a spec names an environment variable. What is filled in and what is checked must be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a secret comes from."""
+
+    kind: Literal["variable", "block"]
+    name: str
+
+    @property
+    def noun(self) -> str:
+        return "environment variable" if self.kind == "variable" else "Secret block"
+
+
+@dataclass(frozen=True, slots=True)
+class _EnvironmentLimits:
+    file: Path
+    addresses: Mapping[Source, Sequence[str]]
+
+
+_environment_limits: _EnvironmentLimits | None = None
+
+
+def variable(name: str) -> Source:
+    return Source("variable", name)
+
+
+def restrict_environment(folder: Path, defined: Mapping[Source, Sequence[str]]) -> None:
+    """From now on, let specs in this process send a secret only to the addresses it is defined with, or allowed for.
+
+    Raise InputError if the folder's pyproject.toml cannot be read.
+    """
+    global _environment_limits
+    file = folder.absolute() / "pyproject.toml"
+    addresses = {source: list(urls) for source, urls in defined.items()}
+    for name, allowed in _allowed(file).items():
+        addresses.setdefault(variable(name), []).extend(allowed)
+    _environment_limits = _EnvironmentLimits(file, addresses)
+
+
+def may_receive(url: str, source: Source) -> bool:
+    """Whether a spec may send a secret to an address."""
+    return _environment_limits is None or any(
+        _covers(address, url) for address in _environment_limits.addresses.get(source, ())
+    )
+
+
+def check_sent(where: str, source: Source, shown: str, url: str) -> None:
+    """Raise InputError if a spec may not send a secret, shown under this name, to an address. It is not read."""
+    if _environment_limits is None or may_receive(url, source):
+        return
+    wanted = "a shared connection with this key and base_url"
+    if source.kind == "variable":
+        wanted = f"{wanted}, or {_setting(shown, url.partition('?')[0], _environment_limits)}"
+    raise InputError(
+        f"{where}: the {source.noun} {shown} may not be sent to {short(url)}; in a deployment's run wanted {wanted}"
+    )
+
+
+def check_in_paths(text: str) -> None:
+    """Raise InputError if a spec may not use the variables of a path."""
+    for name in variables_in(text):
+        if _environment_limits is not None and IN_PATHS not in _environment_limits.addresses.get(variable(name), ()):
+            raise InputError(
+                f"{text}: the environment variable {name} may not be used in paths; in a deployment's run wanted "
+                f"{_setting(name, IN_PATHS, _environment_limits)}"
+            )
+
+
+def variables_in(text: str) -> list[str]:
+    """Return the name in each `${NAME}` of a text."""
+    return VARIABLE.findall(text)
+
+
+def _setting(name: str, place: str, limits: _EnvironmentLimits) -> str:
+    return f'{name} = ["{place}"] under {ENVIRONMENT_SETTING} of [tool.evalflows] in {limits.file}'
+
+
+def _covers(address: str, url: str) -> bool:
+    """Whether a URL is an address, or below it.
+
+    They are compared as texts, up to a slash after the host: programs differ in how they read odd URLs.
+    """
+    address = address.rstrip("/")
+    rest = url.removeprefix(address)
+    if not _has_host(address) or not url.startswith(address) or rest[:1] not in ("", "/"):
+        return False
+    return not any(part in (".", "..") for part in re.split(r"[/\\?#]", unquote(rest)))
+
+
+def _has_host(address: str) -> bool:
+    try:
+        return bool(re.match("https?://", address)) and bool(urlsplit(address).hostname)
+    except ValueError:
+        return False
+
+
+def _allowed(file: Path) -> dict[str, list[str]]:
+    allowed = own_settings(file).get(ENVIRONMENT_SETTING, {})
+    if not isinstance(allowed, dict):
+        raise InputError(
+            f"{file}: tool.evalflows.{ENVIRONMENT_SETTING}: got {short(allowed)}, wanted lists of addresses by name"
+        )
+    for name, places in allowed.items():
+        if not isinstance(places, list) or not all(_is_place(place) for place in places):
+            raise InputError(
+                f"{file}: tool.evalflows.{ENVIRONMENT_SETTING}.{name}: got {short(places)}, wanted a list of addresses "
+                f'(http://… or https://…) and "{IN_PATHS}"'
+            )
+    return allowed
+
+
+def _is_place(place: object) -> bool:
+    return isinstance(place, str) and (place == IN_PATHS or _has_host(place))

@@ -13,10 +13,10 @@ from functools import partial
 from types import CellType, CodeType
 from typing import Any
 
-from evalflows.specs.code_parts import code_parts
+from evalflows.specs.code_versions import code_parts, fault_text
 from evalflows.specs.errors import InputError
+from evalflows.specs.former_names import as_first_stored, first_name
 from evalflows.specs.permitted import check_code, check_module
-from evalflows.specs.user_frames import fault_text
 
 FILES = "files"
 """The attribute of a function that lists its settings that name files, whose content is part of its version."""
@@ -85,7 +85,7 @@ def held_by(function: object) -> dict[str, Any]:
 def version_of(function: Callable[..., Any], *settings: object) -> str:
     """Return a hash of a callable's values and settings, and of the user's code that it depends on, as 16 hex digits.
 
-    Comments, layout and the names of modules do not count. See `code_parts.py` for what cannot be seen.
+    Comments, layout and the names of modules do not count. See `code_versions.py` for what cannot be seen.
     """
     code = sorted(parts_of(function).values())
     values = _values(function, with_source=not code)
@@ -93,7 +93,7 @@ def version_of(function: Callable[..., Any], *settings: object) -> str:
 
 
 def parts_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Return a hash of each part of the user's code that a callable depends on, by name: see `code_parts.py`."""
+    """Return a hash of each part of the user's code that a callable depends on, by name: see `code_versions.py`."""
     return code_parts(function, _plain)
 
 
@@ -122,7 +122,7 @@ def _values(function: object, *, with_source: bool) -> list[object]:
 def _source(inner: Any) -> object:
     code = getattr(inner, "__code__", None)
     try:
-        source: object = inspect.getsource(inner)
+        source: object = as_first_stored(inspect.getsource(inner), getattr(inner, "__module__", None))
     except (OSError, TypeError):
         return _plain(code) if code else f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
     # Two lambdas on one line have the same source.
@@ -143,7 +143,7 @@ def _plain(value: object) -> object:
         case CodeType():
             return [value.co_code, value.co_names, _plain(value.co_consts)]
     named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
+    return first_name(f"{getattr(named, '__module__', '')}.{named.__qualname__}")
 
 
 def _is_filled(cell: CellType) -> bool:

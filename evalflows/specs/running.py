@@ -1,10 +1,18 @@
-"""Connections: where a model is served, and how it may be used. They never hold the API key itself."""
+"""Fields of a spec about how it runs: connections, engine, budget, concurrency, failure handling, statistics and
+score configs.
+"""
 
-from typing import Annotated, Literal, Self
+import math
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticSerializationError, to_json
 
-from evalflows.specs.addresses import secret_in
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.files import secret_in
+from evalflows.specs.gate import Adjustment
+from evalflows.specs.permitted import own_settings, restricted_folder
 
 AnswerForm = Literal["json_schema", "tool_call", "text"]
 """How structured output is requested: by a JSON schema, as tool arguments if the provider supports no schemas, or as
@@ -92,3 +100,210 @@ class LocalConnection(_Connection):
 
 
 ConnectionSpec = Annotated[EndpointConnection | LocalConnection, Field(discriminator="kind")]
+
+
+class CategorySpec(BaseModel):
+    """An allowed label. A plain string is short for `label`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str = Field(min_length=1)
+    value: float | None = Field(None, description="The number for this label in other systems; never averaged")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return {"label": value} if isinstance(value, str) else value
+
+
+class ScoreConfigSpec(BaseModel):
+    """The allowed values of a score. An invalid score becomes a failed row."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str | None = Field(None, description="The only metric that may use this config; default: any")
+    data_type: Literal["NUMERIC", "BOOLEAN", "CATEGORICAL"] = "NUMERIC"
+    min_value: float | None = Field(None, description="Lowest allowed number")
+    max_value: float | None = Field(None, description="Highest allowed number")
+    categories: list[CategorySpec] = Field(default_factory=list, description="The allowed labels")
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> "ScoreConfigSpec":
+        bounds = [bound for bound in (self.min_value, self.max_value) if bound is not None]
+        if bounds and self.data_type != "NUMERIC":
+            raise ValueError(f"min_value and max_value: got data_type {self.data_type}, wanted NUMERIC")
+        if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
+            raise ValueError(f"got {self.min_value} to {self.max_value}, wanted two numbers, the lower one first")
+        if bool(self.categories) != (self.data_type == "CATEGORICAL"):
+            raise ValueError(
+                f"categories: got {len(self.categories)} with {self.data_type}, wanted them for CATEGORICAL only"
+            )
+        labels = [category.label for category in self.categories]
+        if duplicate := next((label for label in labels if labels.count(label) > 1), None):
+            raise ValueError(f"categories: got {duplicate!r} twice")
+        return self
+
+    def check(self, metric: str, value: float | None, label: str | None) -> None:
+        """Raise ValueError if the score of a metric is not allowed."""
+        if self.name not in (None, metric):
+            raise ValueError(f"{metric}: its config is for {self.name!r}, wanted a config for {metric!r}")
+        if self.data_type == "CATEGORICAL":
+            self._check_label(metric, value, label)
+        elif value is None:
+            raise ValueError(f"{metric}: got the label {short(label)}, wanted {self._bounds()}")
+        elif self.data_type == "BOOLEAN" and value not in (0, 1):
+            raise ValueError(f"{metric}: got {value:g}, wanted yes or no")
+        elif not self._lowest <= value <= self._highest:
+            raise ValueError(f"{metric}: got {value:g}, wanted {self._bounds()}")
+
+    @property
+    def _lowest(self) -> float:
+        return -math.inf if self.min_value is None else self.min_value
+
+    @property
+    def _highest(self) -> float:
+        return math.inf if self.max_value is None else self.max_value
+
+    def _bounds(self) -> str:
+        return "a number" if self.min_value is self.max_value is None else f"{self._lowest:g} to {self._highest:g}"
+
+    def _check_label(self, metric: str, value: float | None, label: str | None) -> None:
+        allowed = [category.label for category in self.categories]
+        if label not in allowed:
+            got = short(label) if label is not None else f"the number {value:g}"
+            raise ValueError(f"{metric}: got {got}, wanted one of {', '.join(allowed)}")
+
+
+Engine = Literal["threads", "processes", "dask", "ray"]
+
+PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
+
+SETTING = "allowed_clusters"
+"""The list in `[tool.evalflows]` of the folder's pyproject.toml: addresses that a deployment's run may name."""
+
+
+class TaskRunnerSpec(BaseModel):
+    """The engine that runs the chunks of a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Engine = Field(
+        "threads",
+        description="threads of the run's own process, processes beside it for recorded answers that rules judge, or "
+        "processes of dask or ray",
+    )
+    processes: int | None = Field(
+        None, ge=1, le=1024, description="Number of processes of a cluster on this machine; default: one per core"
+    )
+    address: str | None = Field(
+        None, min_length=1, description="Address of a running cluster to use instead, such as tcp://host:8786"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "TaskRunnerSpec":
+        if self.kind == "threads" and (self.processes is not None or self.address is not None):
+            raise ValueError("task_runner: got threads with processes or an address, wanted kind dask or ray")
+        if self.kind == "processes" and self.address is not None:
+            raise ValueError("task_runner: got processes with an address, wanted kind dask or ray")
+        if self.processes is not None and self.address is not None:
+            raise ValueError("task_runner: got processes and an address, wanted one of them")
+        return self
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether tasks run in other processes than that of the run."""
+        return self.kind in PACKAGES
+
+    @property
+    def imports_code(self) -> bool:
+        """Whether other processes import what chunks call."""
+        return self.kind != "threads"
+
+
+def as_task_runner(value: object) -> object:
+    """Return the spec of an engine that may be given by its kind alone."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def check_task_runner(spec: TaskRunnerSpec) -> None:
+    """Raise InputError if an engine is not installed, or if a deployment's run may not use its cluster."""
+    if not spec.is_elsewhere:
+        return
+    package = PACKAGES[spec.kind]
+    if find_spec(package) is None:
+        raise InputError(
+            f"task_runner: {spec.kind} needs the package {package.replace('_', '-')}: "
+            f"pip install 'evalflows[{spec.kind}]'"
+        )
+    if spec.address is not None and (folder := restricted_folder()) is not None:
+        file = folder / "pyproject.toml"
+        allowed = own_settings(file).get(SETTING, [])
+        if not isinstance(allowed, list) or spec.address not in allowed:
+            raise InputError(
+                f"task_runner: address: got {spec.address!r}, in a deployment's run wanted one listed under {SETTING} "
+                f"of [tool.evalflows] in {file}"
+            )
+
+
+ConfidenceLevel = Annotated[float, Field(gt=0.5, lt=1, description="Confidence level of the intervals")]
+Adjusted = Annotated[
+    Adjustment,
+    Field(description="How p-values are adjusted for multiple comparisons; verdicts use the adjusted ones"),
+]
+Connections = Annotated[
+    dict[str, ConnectionSpec],
+    Field(default_factory=dict, description="Connections by name, in addition to openai and local"),
+]
+ChunkSize = Annotated[
+    int | None,
+    Field(ge=1, description="Items per Prefect task run; default: chosen by the number of items"),
+]
+ChunkRetries = Annotated[
+    int, Field(ge=0, le=10, description="How often Prefect retries a chunk with transient failures")
+]
+ChunkRetryDelay = Annotated[
+    float, Field(ge=0, description="Delay before the first retry, in seconds; doubles with each retry")
+]
+BudgetUsd = Annotated[
+    float | None,
+    Field(ge=0, description="Budget for model calls of the whole run, in USD; once spent, the run ends incomplete"),
+]
+MaxCalls = Annotated[int | None, Field(ge=0, description="Maximum number of paid model calls of the whole run")]
+BreakerWindow = Annotated[
+    int,
+    Field(ge=2, description="Circuit breaker: pause if more than half of this many latest items failed"),
+]
+BreakerPause = Annotated[
+    float, Field(gt=0, description="Seconds that the circuit breaker waits before it tries one item")
+]
+RunKey = Annotated[
+    str | None,
+    Field(min_length=1, description="Runs with the same key are one run: starting it again resumes it"),
+]
+UseCache = Annotated[
+    bool,
+    Field(
+        description="Reuse identical model calls of other runs from the ledger; if false, make and pay for every call"
+    ),
+]
+
+TaskRunner = Annotated[
+    TaskRunnerSpec,
+    BeforeValidator(as_task_runner),
+    Field(description="The engine that runs the chunks: threads of this process, or processes of dask or ray"),
+]
+
+
+def _is_json(metadata: dict[str, Any]) -> dict[str, Any]:
+    try:
+        to_json(metadata)
+    except PydanticSerializationError as error:
+        raise ValueError(f"not JSON: {' '.join(str(error).split())}") from error
+    return metadata
+
+
+Metadata = Annotated[
+    dict[str, Any],
+    AfterValidator(_is_json),
+    Field(default_factory=dict, description="Any further information to store with it"),
+]

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from evalflows.specs.addresses import names_secret, secret_in
 from evalflows.specs.columns import AnswerColumns
+from evalflows.specs.files import names_secret, secret_in
 
 
 class _Target(BaseModel):

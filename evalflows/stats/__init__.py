@@ -1,38 +1,35 @@
 """Estimates, intervals and tests on plain arrays, with numpy and scipy. Knows nothing of runs or metrics."""
 
-from evalflows.stats.differences.components import Components, difference_components
-from evalflows.stats.differences.paired import PairedDifference, paired_difference
-from evalflows.stats.differences.power import (
-    Plan,
-    cautious_sd,
-    detectable_effect,
-    needed_examples,
-    plan_sizes,
-    power_of,
+from evalflows.stats.agreement import Agreement, Discrimination, agreement, discrimination, krippendorff_alpha
+from evalflows.stats.clusters import Adjustment, adjusted
+from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
+from evalflows.stats.length_control import LengthControlled, length_controlled_rates
+from evalflows.stats.means import MeanEstimate, ShareEstimate, combined_share, linearised, mean_estimate, share_estimate
+from evalflows.stats.paired import (
+    Components,
+    PairedDifference,
+    UnpairedDifference,
+    difference_components,
+    paired_difference,
+    pass_at_k,
+    pass_hat_k,
+    unpaired_difference,
 )
-from evalflows.stats.differences.sequential import (
-    ClusterValues,
-    ConfidenceSequence,
-    cluster_values,
-    confidence_sequence,
+from evalflows.stats.power import Plan, cautious_sd, detectable_effect, needed_examples, plan_sizes, power_of
+from evalflows.stats.proportions import OneSidedP, normal_quantile, one_sided_p
+from evalflows.stats.ratings import Ratings, bradley_terry, cycles
+from evalflows.stats.sequential import ClusterValues, ConfidenceSequence, cluster_values, confidence_sequence
+from evalflows.stats.weights import (
+    OneAtATime,
+    ParetoFront,
+    RunParts,
+    WeightShares,
+    means_of_examples,
+    one_at_a_time,
+    pareto_front,
+    run_parts,
+    share_of_weights,
 )
-from evalflows.stats.differences.unpaired import UnpairedDifference, unpaired_difference
-from evalflows.stats.distributions import normal_quantile
-from evalflows.stats.mean import MeanEstimate, mean_estimate
-from evalflows.stats.multiplicity import Adjustment, adjusted
-from evalflows.stats.preferences.cycles import cycles
-from evalflows.stats.preferences.length_control import LengthControlled, length_controlled_rates
-from evalflows.stats.preferences.ratings import Ratings, bradley_terry
-from evalflows.stats.rater_agreement.agreement import Agreement, agreement
-from evalflows.stats.rater_agreement.discrimination import Discrimination, discrimination
-from evalflows.stats.rater_agreement.prediction_powered import PredictionPowered, prediction_powered_mean
-from evalflows.stats.share import ShareEstimate, combined_share, share_estimate
-from evalflows.stats.thresholds import OneSidedP, one_sided_p
-from evalflows.stats.trials import pass_at_k, pass_hat_k
-from evalflows.stats.weights.inverse_probability import linearised
-from evalflows.stats.weights.pareto import ParetoFront, means_of_examples, pareto_front
-from evalflows.stats.weights.run_parts import RunParts, run_parts
-from evalflows.stats.weights.weight_space import OneAtATime, WeightShares, one_at_a_time, share_of_weights
 
 __all__ = [
     "Adjustment",
@@ -65,6 +62,7 @@ __all__ = [
     "detectable_effect",
     "difference_components",
     "discrimination",
+    "krippendorff_alpha",
     "length_controlled_rates",
     "linearised",
     "mean_estimate",

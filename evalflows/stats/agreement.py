@@ -1,20 +1,294 @@
-"""Krippendorff's alpha: the agreement of several raters, with missing ratings allowed."""
+"""Agreement of raters: equal labels, Cohen's kappa and Krippendorff's alpha; how well a judge tells right answers
+from wrong ones; and what people should label next.
+"""
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.arrays import LARGEST, FloatArray, checked_confidence_level
-from evalflows.stats.cluster_draws import checked_resamples, drawn_counts, percentile_interval
-from evalflows.stats.clusters import Clustering, clustering_of, is_rounding
+from evalflows.stats.clusters import (
+    LARGEST,
+    Clustering,
+    FloatArray,
+    checked_confidence_level,
+    checked_resamples,
+    clustering_of,
+    drawn_counts,
+    finite_vector,
+    is_rounding,
+    mean_of,
+    percentile_interval,
+    refuse_where,
+    standard_error,
+    too_few,
+)
+from evalflows.stats.proportions import clipped, newcombe_interval, normal_quantile, t_interval
 
-Metric = Literal["nominal", "ordinal", "interval"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """A share of agreement, 0 to 1, and kappa: 1 is full agreement, 0 chance agreement, below 0 worse than chance."""
+
+    share: float | None  # of items on which both agree; None without items
+    kappa: float | None  # None with a reason, like the next three fields
+    standard_error: float | None  # of kappa
+    low: float | None
+    high: float | None
+    confidence_level: float  # the confidence level, 0 to 1
+    method: str  # of kappa and of its interval
+    n: int  # items
+    n_labels: int  # different labels used by either rater
+    n_clusters: int | None  # None without clusters
+    resamples: int | None  # None if nothing was resampled, like `seed`
+    seed: int | None
+    reason: str | None  # why kappa or its interval is missing; None if both are present
+
 
 MAX_UNDEFINED_SHARE = 0.05
-"""Resamples in which all ratings are equal have no alpha; they are dropped up to this share of all."""
+"""Resamples in which both raters use a single label have no kappa; they are dropped up to this share of all."""
+
+
+def agreement(
+    first: Sequence[Hashable],
+    second: Sequence[Hashable],
+    clusters: Sequence[Hashable] | None = None,
+    *,
+    confidence_level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Agreement:
+    """Return how often two raters give the same label, and Cohen's kappa with a two-sided interval.
+
+    `first` and `second` are n labels each, of any hashable type, matched by position. kappa is (po - pe) / (1 - pe),
+    where po is the share of agreement and pe the share expected if the raters were independent with the same label
+    frequencies (Cohen 1960). The standard error is the large-sample one that does not assume a kappa of 0 (Fleiss,
+    Cohen & Everitt 1969, eq. 13); the interval is normal, clipped to -1 to 1. kappa is undefined without items, and
+    when both raters give every item the same single label. There is no interval if the standard error is 0: with full
+    agreement or full disagreement.
+
+    With `clusters`, n hashables, the interval is the percentile interval of `resamples` kappas from clusters drawn with
+    replacement (Efron 1979; Field & Welsh 2007), and the standard error is their standard deviation. An item whose
+    cluster is None is its own cluster; if all are, the interval without clusters is used. There is no interval with a
+    single cluster, or if one label is so frequent that more than 5 % of the resamples have no kappa. With fewer than
+    about 20 clusters the interval is too narrow.
+
+    Raise ValueError if the lengths differ, a label is None or nan, the number of clusters is wrong, a cluster is nan,
+    the level is not between 0 and 1, or resamples is below 1.
+    """
+    confidence_level, resamples = checked_confidence_level(confidence_level), checked_resamples(resamples)
+    places, n_labels = _places(first, second)
+    clustering = clustering_of(clusters, len(first))
+    table = np.bincount(places, minlength=n_labels**2).reshape(n_labels, n_labels).astype(np.float64)
+    share, kappa = _share_and_kappa(table)
+    if clustering.all_singletons or kappa is None:
+        uncertainty = _of_large_samples(table, kappa, confidence_level)
+    else:
+        uncertainty = _resampled(places, n_labels, clustering, (confidence_level, resamples, seed))
+    resampled = uncertainty.interval is not None and not clustering.all_singletons
+    return Agreement(
+        share=share,
+        kappa=kappa,
+        standard_error=uncertainty.error,
+        low=uncertainty.interval[0] if uncertainty.interval else None,
+        high=uncertainty.interval[1] if uncertainty.interval else None,
+        confidence_level=confidence_level,
+        method=f"cohen; {'fleiss-cohen-everitt' if clustering.all_singletons else 'cluster bootstrap percentiles'}",
+        n=len(first),
+        n_labels=n_labels,
+        n_clusters=None if clusters is None else clustering.count,
+        resamples=resamples if resampled else None,
+        seed=seed if resampled else None,
+        reason=_no_kappa(len(first)) if kappa is None else uncertainty.reason,
+    )
+
+
+class _Uncertainty(NamedTuple):
+    """The standard error and interval of a kappa, or why they are missing."""
+
+    error: float | None = None
+    interval: tuple[float, float] | None = None
+    reason: str | None = None
+
+
+def _places(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[NDArray[np.intp], int]:
+    """Return the cell of each item in the flattened (row-major) table, and the number of labels."""
+    if len(first) != len(second):
+        raise ValueError(f"first: got {len(first)} labels, wanted as many as second, {len(second)}")
+    seen: dict[Hashable, int] = {}
+    rows = [_number("first", place, label, seen) for place, label in enumerate(first)]
+    columns = [_number("second", place, label, seen) for place, label in enumerate(second)]
+    return np.array(rows, dtype=np.intp) * len(seen) + np.array(columns, dtype=np.intp), len(seen)
+
+
+def _number(name: str, place: int, label: Hashable, seen: dict[Hashable, int]) -> int:
+    """Return the number of a label, adding it to `seen` if it is new."""
+    if label is None or label != label:
+        raise ValueError(f"{name}[{place}]: got {label!r}, wanted a label")
+    return seen.setdefault(label, len(seen))
+
+
+def _share_and_kappa(table: FloatArray) -> tuple[float | None, float | None]:
+    n = table.sum()
+    if not n:
+        return None, None
+    agreed, by_chance = np.trace(table), float(table.sum(axis=1) @ table.sum(axis=0))  # by chance: times n squared
+    if by_chance == n * n:
+        return float(agreed / n), None
+    return float(agreed / n), float((agreed * n - by_chance) / (n * n - by_chance))
+
+
+def _standard_error(table: FloatArray, kappa: float) -> float | None:
+    """Return the standard error of kappa; None if it is 0."""
+    n, parts = table.sum(), table / table.sum()
+    first, second = parts.sum(axis=1), parts.sum(axis=0)
+    by_chance = float(first @ second)
+    agreed = np.diag(parts) @ (1 - (first + second) * (1 - kappa)) ** 2
+    both = (second[:, None] + first[None, :]) ** 2
+    differed = (1 - kappa) ** 2 * float((parts * both).sum() - np.diag(parts) @ np.diag(both))
+    variance = float(agreed + differed - (kappa - by_chance * (1 - kappa)) ** 2)
+    if is_rounding(variance, 1.0):
+        return None
+    return math.sqrt(variance / n) / (1 - by_chance)
+
+
+def _of_large_samples(table: FloatArray, kappa: float | None, confidence_level: float) -> _Uncertainty:
+    if kappa is None or not (error := _standard_error(table, kappa)):
+        n = int(table.sum())
+        return _Uncertainty(
+            reason=f"the standard error of kappa over {n} items is 0: no spread to compute an interval from"
+        )
+    half = normal_quantile(confidence_level) * error
+    return _Uncertainty(error, clipped((kappa - half, kappa + half), -1.0, 1.0))
+
+
+def _resampled(
+    places: NDArray[np.intp], n_labels: int, clustering: Clustering, bootstrap: tuple[float, int, int]
+) -> _Uncertainty:
+    """Return the bootstrap interval. `bootstrap` is the confidence level, the number of resamples and the seed."""
+    confidence_level, resamples, seed = bootstrap
+    if few := too_few(places.size, clustering, "item"):
+        return _Uncertainty(reason=few)
+    tables = np.zeros((clustering.count, n_labels**2))
+    np.add.at(tables, (clustering.numbers, places), 1.0)
+    batches = [_kappas(counts @ tables, n_labels) for counts in drawn_counts(clustering.count, resamples, seed)]
+    kappas = np.concatenate(batches)
+    defined = kappas[~np.isnan(kappas)]
+    if defined.size < (1 - MAX_UNDEFINED_SHARE) * kappas.size:
+        return _Uncertainty(reason="one label dominates: too many resamples hold only that label and have no kappa")
+    if is_rounding(np.ptp(defined), 1.0):
+        same = f"all resamples of {clustering.count} clusters give the same kappa"
+        return _Uncertainty(reason=f"{same}: no spread to compute an interval from")
+    error = float(defined.std(ddof=1)) if defined.size > 1 else None
+    return _Uncertainty(error, clipped(percentile_interval(defined, confidence_level), -1.0, 1.0))
+
+
+def _kappas(tables: FloatArray, n_labels: int) -> FloatArray:
+    """Return the kappa of each flattened table, shape (R, n_labels ** 2); nan where it is undefined."""
+    square = tables.reshape(-1, n_labels, n_labels)
+    n, agreed = square.sum(axis=(1, 2)), np.trace(square, axis1=1, axis2=2)
+    by_chance = (square.sum(axis=2) * square.sum(axis=1)).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(by_chance < n * n, (agreed * n - by_chance) / (n * n - by_chance), np.nan)
+
+
+def _no_kappa(n: int) -> str:
+    if not n:
+        return "no items: kappa needs at least 1"
+    return f"both raters gave all {n} items the same label: chance agreement is full too"
+
+
+NEWCOMBE, WELCH = "newcombe", "welch t"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discrimination:
+    """Two shares and their difference, Youden's J: 1 is perfect discrimination, 0 none."""
+
+    rate_right: float | None  # share of right answers judged right; None without right answers, likewise below
+    rate_wrong: float | None  # share of wrong answers judged right
+    difference: float | None  # the first minus the second
+    low: float | None  # of the difference; None with a reason, like `high`
+    high: float | None
+    confidence_level: float  # the confidence level, 0 to 1
+    method: str  # of the interval: "newcombe" or "welch t"
+    n_right: int  # answers known right
+    n_wrong: int  # answers known wrong
+    reason: str | None  # why there is no interval; None if there is one
+
+
+def discrimination(right: ArrayLike, wrong: ArrayLike, *, confidence_level: float = 0.95) -> Discrimination:
+    """Return how much higher a judge scores right answers than wrong ones, with a two-sided interval.
+
+    `right` and `wrong`, shapes (n,) and (m,), are its scores, 0 to 1, for answers known to be right and known to be
+    wrong. If all scores are 0 or 1 the interval is the hybrid score interval (Newcombe 1998, method 10), else the t
+    interval for unequal variances (Welch 1947), clipped to -1 to 1. There is no interval with fewer than two scores on
+    either side, or if scores other than 0 and 1 are constant on both sides.
+
+    Raise ValueError for a score outside 0 to 1, another shape, and a level not between 0 and 1.
+    """
+    confidence_level, right, wrong = (
+        checked_confidence_level(confidence_level),
+        _scores("right", right),
+        _scores("wrong", wrong),
+    )
+    method = NEWCOMBE if _all_binary(right) and _all_binary(wrong) else WELCH
+    interval, reason = _interval(right, wrong, method, confidence_level)
+    rate_right, rate_wrong = (mean_of(scores) if scores.size else None for scores in (right, wrong))
+    return Discrimination(
+        rate_right=rate_right,
+        rate_wrong=rate_wrong,
+        difference=None if rate_right is None or rate_wrong is None else rate_right - rate_wrong,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        confidence_level=confidence_level,
+        method=method,
+        n_right=right.size,
+        n_wrong=wrong.size,
+        reason=reason,
+    )
+
+
+def _scores(name: str, values: ArrayLike) -> FloatArray:
+    scores = finite_vector(name, values)
+    refuse_where(name, scores, (scores < 0) | (scores > 1), "0 to 1")
+    return scores
+
+
+def _all_binary(scores: FloatArray) -> bool:
+    return bool(np.all((scores == 0) | (scores == 1)))
+
+
+def _interval(
+    right: FloatArray, wrong: FloatArray, method: str, confidence_level: float
+) -> tuple[tuple[float, float] | None, str | None]:
+    """Return the interval, or why it is missing."""
+    if min(right.size, wrong.size) < 2:
+        return None, f"{right.size} right and {wrong.size} wrong answers: an interval needs at least 2 of each"
+    if method == NEWCOMBE:
+        return newcombe_interval(
+            int(right.sum()), right.size, int(wrong.sum()), wrong.size, confidence_level=confidence_level
+        ), None
+    return _welch_interval(right, wrong, confidence_level)
+
+
+def _welch_interval(
+    right: FloatArray, wrong: FloatArray, confidence_level: float
+) -> tuple[tuple[float, float] | None, str | None]:
+    errors = [standard_error(scores, clustering_of(None, scores.size), scale=1.0) for scores in (right, wrong)]
+    error = math.hypot(*errors)
+    if not error:
+        return None, "scores are constant over right and over wrong answers: no spread to compute an interval from"
+    # The degrees of freedom of Welch & Satterthwaite: 1 / df is the sum of these parts.
+    parts = [(part / error) ** 4 / (side.size - 1) for part, side in zip(errors, (right, wrong), strict=True)]
+    interval = t_interval(mean_of(right) - mean_of(wrong), error, df=1 / sum(parts), confidence_level=confidence_level)
+    return clipped(interval, -1.0, 1.0), None
+
+
+Metric = Literal["nominal", "ordinal", "interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +353,9 @@ def krippendorff_alpha(
     estimate = _alphas(rated, np.ones((1, rated.n_clusters)), metric)[0] if rated.counts.size else np.nan
     alpha = None if np.isnan(estimate) else float(estimate)
     interval, reason = (
-        (None, _no_alpha(rated)) if alpha is None else _interval(rated, metric, confidence_level, (resamples, seed))
+        (None, _no_alpha(rated))
+        if alpha is None
+        else _interval_distance(rated, metric, confidence_level, (resamples, seed))
     )
     return KrippendorffAlpha(
         alpha=alpha,
@@ -192,7 +468,7 @@ def _squares(
     return observed, 2 * totals.sum(axis=1) * (totals * centred**2).sum(axis=1)
 
 
-def _interval(
+def _interval_distance(
     rated: _Ratings, metric: Metric, confidence_level: float, bootstrap: tuple[int, int]
 ) -> tuple[tuple[float, float] | None, str | None]:
     """Return the interval, or why it is missing. `bootstrap` is the number of resamples and the seed."""
@@ -212,3 +488,87 @@ def _no_alpha(rated: _Ratings) -> str:
     if not len(rated.counts):
         return "no unit has two ratings: alpha needs at least 1"
     return f"all {int(rated.counts.sum())} ratings are the same: chance agreement is full too"
+
+
+FAIR_SHARE = 0.5
+"""The least share of the items to label that is drawn as a simple random sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One item to label next."""
+
+    place: int  # index of the item, from 0
+    fair: bool  # in the random sample; otherwise chosen because the judge is uncertain
+
+
+def expected_error(
+    values: ArrayLike,
+    low: float,
+    high: float,
+    *,
+    spreads: ArrayLike | None = None,
+    others: ArrayLike | None = None,
+) -> FloatArray:
+    """Return an index of each item's likely squared judge error, as a share of the range squared: shape (n,).
+
+    `values`, shape (n,), are the judge's scores, `low` and `high` the range they can take. The index is a sum of three
+    terms: p (1 - p) for a score at the fraction p of the range, which is 0 at the ends and largest in the middle; the
+    square of `spreads`, shape (n,), the standard deviation over repeats, nan for a single repeat; and the mean squared
+    distance to `others`, shape (m, n), the scores of other judges, ignoring nan. It is meant for ordering items only.
+
+    Raise ValueError for values outside the range, shapes that do not fit, and a range whose ends are not in order.
+    """
+    if not low < high:
+        raise ValueError(f"range: got {low!r} to {high!r}, wanted the lower one first")
+    scores = finite_vector("values", values)
+    refuse_where("values", scores, (scores < low) | (scores > high), f"{low} to {high}")
+    fraction = (scores - low) / (high - low)
+    spread = np.nan_to_num(_of_shape("spreads", spreads, (scores.size,))) / (high - low)
+    distances = (_of_shape("others", others, (-1, scores.size)) - scores) / (high - low)
+    known = ~np.isnan(distances)
+    squares = np.where(known, distances, 0.0) ** 2
+    return np.asarray(fraction * (1 - fraction) + spread**2 + squares.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+
+
+def label_next(
+    lots: ArrayLike, labelled: NDArray[np.bool_], errors: ArrayLike, n: int, *, fair_share: float = FAIR_SHARE
+) -> list[Drawn]:
+    """Return the next `n` unlabelled items, or all that are left: the random sample first, then the least certain.
+
+    `lots`, shape (N,), are random numbers drawn once per item; `labelled`, shape (N,), marks the labelled items;
+    `errors`, shape (N,), come from `expected_error`. The random part, `fair_share` of n rounded up, is the unlabelled
+    items with the lowest lots. However many rounds are drawn, all items up to the highest lot taken for this part are a
+    simple random sample of all items, including those that were labelled for another reason. So they need no weights,
+    and agreement, bias and means can be estimated from them. Sampling by the expected error would be more efficient per
+    label, but after several rounds, each depending on the one before, the sampling probabilities are unknown. The other
+    items are those with the largest expected error: they show where the judge fails, and are not for estimating means.
+    Ties go to the lower lot.
+
+    Raise ValueError if the lengths differ, n is below 1, or the fair share is outside 0 to 1.
+    """
+    lots, expected = finite_vector("lots", lots), finite_vector("errors", errors)
+    known = np.asarray(labelled, dtype=bool)
+    if not lots.size == expected.size == known.size:
+        raise ValueError(f"labelled: got {known.size} for {lots.size} lots and {expected.size} errors, wanted as many")
+    if n < 1 or not 0 <= fair_share <= 1:
+        raise ValueError(f"n, fair_share: got {n!r}, {fair_share!r}, wanted at least 1, and 0 to 1")
+    unlabelled = np.flatnonzero(~known)
+    by_lot = unlabelled[np.argsort(lots[unlabelled], kind="stable")]
+    n_fair = int(np.ceil(n * fair_share))
+    fair, rest = by_lot[:n_fair], by_lot[n_fair:]
+    uncertain = rest[np.argsort(-expected[rest], kind="stable")][: n - n_fair]
+    return [
+        *(Drawn(place=int(place), fair=True) for place in fair),
+        *(Drawn(place=int(place), fair=False) for place in uncertain),
+    ]
+
+
+def _of_shape(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
+    """Return the values as an array of that shape, where -1 is any length; all nan if they are None."""
+    if values is None:
+        return np.full([max(length, 1) for length in shape[:-1]] + [shape[-1]], np.nan)
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != len(shape) or array.shape[-1] != shape[-1]:
+        raise ValueError(f"{name}: got shape {array.shape}, wanted {shape}")
+    return array

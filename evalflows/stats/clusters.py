@@ -1,14 +1,104 @@
-"""Clusters of dependent examples, and cluster-robust standard errors of a mean."""
+"""Clusters of dependent examples: cluster-robust standard errors, bootstrap draws, adjusted p-values, and the
+validation of arrays that all of stats shares.
+"""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.arrays import FloatArray
+FloatArray = NDArray[np.float64]
+
+LARGEST = 1e200
+"""Largest accepted size. Beyond it, sums and quantiles times standard errors could overflow; no score is that large."""
+
+
+def finite_vector(name: str, values: ArrayLike, *, binary: bool = False) -> FloatArray:
+    """Return `values` as floats, shape (n,). `name` is their name in error messages.
+
+    Raise ValueError for another shape, for nan and inf, for sizes above LARGEST, and with `binary` for anything but 0
+    and 1.
+    """
+    array = vector(name, values)
+    refuse_where(name, array, ~(np.abs(array) <= LARGEST), "a finite number")  # nan compares false
+    if binary:
+        refuse_where(name, array, (array != 0) & (array != 1), "0 or 1")
+    return array
+
+
+def vector(name: str, values: ArrayLike) -> FloatArray:
+    """Return `values` as floats, shape (n,), finite or not. Raise ValueError for another shape."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: got shape {array.shape}, wanted one number per example")
+    return array
+
+
+def refuse_where(name: str, array: FloatArray, wrong: NDArray[np.bool_], wanted: str) -> None:
+    """Raise ValueError about the first element where `wrong`, shape (n,), is true."""
+    if wrong.any():
+        place = int(wrong.argmax())
+        raise ValueError(f"{name}[{place}]: got {float(array[place])!r}, wanted {wanted}")
+
+
+def vector_of_size(name: str, values: ArrayLike, n: int) -> FloatArray:
+    """Return a finite vector with one value for each of n points. Raise ValueError for another length."""
+    array = finite_vector(name, values)
+    if array.size != n:
+        raise ValueError(f"{name}: got {array.size} values, wanted {n}, as many as points")
+    return array
+
+
+def same_length(candidate: FloatArray, baseline: FloatArray) -> int:
+    """Return the number of pairs. Raise ValueError if the two vectors differ in length."""
+    if candidate.size != baseline.size:
+        raise ValueError(f"candidate: got {candidate.size} values, wanted as many as the baseline's {baseline.size}")
+    return candidate.size
+
+
+def checked_confidence_level(confidence_level: float) -> float:
+    """Return the confidence level as a float. Raise ValueError unless it is between 0 and 1."""
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level: got {confidence_level!r}, wanted a number between 0 and 1")
+    return float(confidence_level)
+
+
+def mean_of(array: FloatArray) -> float:
+    """Return the mean of at least one number, clipped to their range: the mean of equal numbers is exact."""
+    return min(max(float(array.mean()), float(array.min())), float(array.max()))
+
+
+MAX_BLOCK_SIZE = 2_000_000
+"""The largest size of a block of resamples, in numbers."""
+
+
+def checked_resamples(resamples: int) -> int:
+    """Return the number of resamples. Raise ValueError unless it is a whole number of at least 1."""
+    if isinstance(resamples, bool) or not isinstance(resamples, int | np.integer) or resamples < 1:
+        raise ValueError(f"resamples: got {resamples!r}, wanted a whole number of at least 1")
+    return int(resamples)
+
+
+def drawn_counts(count: int, resamples: int, seed: int) -> Iterator[FloatArray]:
+    """Yield blocks of resamples, shape (block size, count): how often each of `count` clusters was drawn.
+
+    Each row is one of `resamples` draws of `count` clusters with replacement (Efron 1979). The seed determines them.
+    """
+    rng, equal = np.random.default_rng(seed), np.full(count, 1 / count)
+    while resamples > 0:
+        some = min(resamples, max(1, MAX_BLOCK_SIZE // count))
+        yield rng.multinomial(count, equal, size=some).astype(np.float64)
+        resamples -= some
+
+
+def percentile_interval(values: FloatArray, confidence_level: float) -> tuple[float, float]:
+    """Percentile bootstrap interval of the resampled values, shape (R,) (Efron 1979)."""
+    low, high = np.quantile(values, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
+    return float(low), float(high)
+
 
 NoInterval = Literal["too_few", "no_spread"]
 """Why there is no interval; `too_few` and `no_spread` give the reason as text."""
@@ -147,3 +237,39 @@ def no_spread(values: FloatArray, clustering: Clustering, noun: str, *, scale: f
     if clustering.all_singletons or is_rounding(np.ptp(values), scale):
         what = f"all {values.size} {noun}s are equal"
     return f"{what}: no variation to compute an interval from, and no range is declared"
+
+
+Adjustment = Literal["holm", "benjamini_hochberg", "none"]
+
+
+def adjusted(p_values: ArrayLike, method: Adjustment = "holm") -> FloatArray:
+    """Return the adjusted p-values of m tests, shape (m,), in the same order, each at most 1.
+
+    "holm" (Holm 1979) controls the family-wise error rate for any dependence between the tests. "benjamini_hochberg"
+    (Benjamini & Hochberg 1995) controls the false discovery rate for independent or positively dependent tests, and has
+    more power. "none" returns them unchanged. The adjustment keeps the order of the p-values; m may be 0.
+
+    Raise ValueError for a p-value that is not from 0 to 1, another shape, or an unknown method.
+    """
+    numbers = finite_vector("p_values", p_values)
+    refuse_where("p_values", numbers, (numbers < 0) | (numbers > 1), "0 to 1")
+    if method not in get_args(Adjustment):
+        raise ValueError(f"method: got {method!r}, wanted one of {', '.join(get_args(Adjustment))}")
+    if method == "none" or not numbers.size:
+        return numbers.copy()
+    order = np.argsort(numbers, kind="stable")
+    result = np.empty_like(numbers)
+    result[order] = np.minimum((_holm if method == "holm" else _benjamini_hochberg)(numbers[order]), 1.0)
+    return result
+
+
+def _holm(rising: FloatArray) -> FloatArray:
+    """Multiply the smallest by m, the next by m - 1, and so on; then make them non-decreasing."""
+    return np.maximum.accumulate(rising * np.arange(rising.size, 0, -1))
+
+
+def _benjamini_hochberg(rising: FloatArray) -> FloatArray:
+    """Multiply the smallest by m, the next by m / 2, and so on; then make them non-decreasing from the end."""
+    m = rising.size
+    scaled = rising * (m / np.arange(1, m + 1))
+    return np.asarray(np.minimum.accumulate(scaled[::-1])[::-1], dtype=np.float64)

@@ -1,4 +1,19 @@
-"""The mean over the examples of a run, and its confidence interval."""
+"""The mean over the examples of a run, and its confidence interval, also for shares, rare values, skewed values,
+and values sampled with unequal probabilities.
+
+The ratio of a mean's error to its estimated standard error is biased away from the tail, to first order by
+a (1 + 2 t^2) / 6, where a is the skewness of the mean (Hall 1992). The interval here is longer than that of t on the
+side of the tail, and never shorter on the other. In simulations (20,000 runs of 30 log-normal values, log-sd 1), 95 %
+t intervals cover the mean in 90.3 %, and nearly all misses are on the side of the tail; corrected intervals cover in
+94.3 % and are 22 % wider. Without skewness the cost is small: for 30 normal values the interval is 3 % wider and tests
+at 5 % reject falsely in 4.3 %; for 100 values, 0.7 % and 4.8 %.
+
+If rare values were hardly observed, clusters look more alike than they are, and the standard error is too small. Two
+added values prevent this, like the counts that Agresti & Coull (1998) add to a proportion and Bonett & Price (2012) to
+a paired difference. Each weighs as much as one independent value: the design effect, which is 1 if the values in a
+cluster are independent, and about the size of a cluster if they are alike. The design effect itself is uncertain while
+few rare values were observed, so the weight then grows, at most to that of a cluster (`Caution`).
+"""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -8,20 +23,185 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, mean_of
 from evalflows.stats.clusters import (
     Clustering,
+    FloatArray,
     NoInterval,
+    checked_confidence_level,
     clustering_of,
     degrees_of_freedom,
+    finite_vector,
+    mean_of,
     no_spread,
+    refuse_where,
     standard_error,
     too_few,
 )
-from evalflows.stats.distributions import checked_bounds, clipped, t_quantile
-from evalflows.stats.proportions import clopper_pearson_interval, constant_interval, score_interval, wilson_interval
-from evalflows.stats.rare_values import OF_SHARES, adjusted_means
-from evalflows.stats.skewness import CORRECTED, skewed_t_interval, skewness_of_mean
+from evalflows.stats.proportions import (
+    checked_bounds,
+    clipped,
+    clopper_pearson_interval,
+    constant_interval,
+    score_interval,
+    t_p_value,
+    t_quantile,
+    wilson_interval,
+)
+
+
+class Caution(NamedTuple):
+    """How much more the added values weigh while the design effect is uncertain."""
+
+    few: float  # effective number of rare values (their number over the design effect) at which the weight is doubled
+    largest: float  # largest weight, in clusters of the size that an average value is in
+
+
+OF_DIFFERENCES = Caution(few=7.0, largest=0.6)
+"""In simulations (219 worlds in which 24 or more pairs differ effectively, with and without a true difference, 3,000
+runs each: 10 to 100 clusters of 1 to 500, correlation 0.01 to 0.5, 2 to 40 % of pairs differ, beta-binomial or copied
+draws), 95 % intervals of paired differences cover at least 94.2 %, tests reject falsely in at most 5.6 %, and intervals
+are at most 1.11 times as wide as the better of CR2 and a cluster bootstrap where that covers too. With 30 clusters of
+10, a correlation of 0.3, and 5 % of pairs differing, nearly all of them losses, intervals cover in 89 % if the weight
+does not grow, else in 97 %."""
+
+OF_SHARES = Caution(few=22.0, largest=1.0)
+"""Wilson's interval is wider than others only towards 1/2, so that more caution costs less. In clusters of 10 or of 1
+to 20 with a correlation of 0.3 and 5 % of 1, 95 % intervals of 30 (100) clusters cover in 85 to 91 % (91 to 94 %) if
+the weight does not grow, else in 98 to 99 % (94 to 97 %)."""
+
+
+class AdjustedMeans(NamedTuple):
+    """Means of R rows after two values were added, and their standard errors, both of shape (R,)."""
+
+    mean: FloatArray
+    error: FloatArray  # above 0
+    n: FloatArray  # number of values, with the weight of those added
+    design_effect: FloatArray  # without the added values; above 0, below 1 if the clusters vary less than by chance
+
+
+def adjusted_means(
+    rows: FloatArray, clustering: Clustering, rare: FloatArray, added: tuple[float, float], caution: Caution
+) -> AdjustedMeans:
+    """Return the means of `rows`, shape (R, n), with the two `added` values, each a cluster of its own.
+
+    `rare`, shape (R,), counts the rarer of yes and no, or the pairs that differ. Needs at least 2 clusters.
+    """
+    count, n = clustering.count, rows.shape[1]
+    sizes = np.bincount(clustering.numbers, minlength=count).astype(np.float64)
+    sums = sums_by_cluster(rows, clustering)
+    design_effect = np.maximum(_variance_ratio(rows, sums, sizes), count / n)
+    largest = caution.largest * float((sizes**2).sum()) / n
+    weight = added_weight(np.maximum(design_effect, 1.0), rare, caution.few, largest)
+    total = n + 2 * weight
+    mean = (sums.sum(axis=1) + weight * sum(added)) / total
+    squares = ((sums - sizes * mean[:, None]) ** 2).sum(axis=1)
+    squares = squares + sum((weight * (value - mean)) ** 2 for value in added)
+    return AdjustedMeans(mean, np.sqrt(squares * count / (count - 1)) / total, total, design_effect)
+
+
+def added_weight(design_effect: FloatArray, rare: FloatArray, few: float, largest: float) -> FloatArray:
+    """Return how many values each added one weighs, at least the `design_effect`, which is at least 1."""
+    effective = np.maximum(rare, 1e-9) / design_effect
+    return np.maximum(design_effect, np.minimum(design_effect * (1 + (few / effective) ** 2), largest))
+
+
+def sums_by_cluster(rows: FloatArray, clustering: Clustering) -> FloatArray:
+    """Return the sums of each row, shape (R, n), by cluster, shape (R, G)."""
+    if clustering.all_singletons:
+        return rows
+    order = np.argsort(clustering.numbers, kind="stable")
+    begins = np.searchsorted(clustering.numbers[order], np.arange(clustering.count))
+    return np.asarray(np.add.reduceat(rows[:, order], begins, axis=1))
+
+
+def _variance_ratio(rows: FloatArray, sums: FloatArray, sizes: FloatArray) -> FloatArray:
+    """The variance of each mean, over that of as many independent values (Kish 1965); 1 if all values are equal."""
+    count, means = sizes.size, rows.mean(axis=1)[:, None]
+    robust = ((sums - sizes * means) ** 2).sum(axis=1) * count / (count - 1)
+    independent = ((rows - means) ** 2).sum(axis=1)
+    return np.asarray(np.where(independent > 0, robust / np.where(independent > 0, independent, 1.0), 1.0))
+
+
+CORRECTED = "skew-corrected t"
+"""Name of the method in results."""
+
+CLOSE = 1e-4
+"""Below this skewness times ratio, the series of the inverse is exact up to rounding."""
+
+
+def skewness_of_mean(values: FloatArray, clustering: Clustering, error: float) -> float:
+    """Return the skewness of the mean of `values`, shape (n,); `error` is the mean's standard error, above 0.
+
+    It is G1 / sqrt(n), where G1 is the adjusted sample skewness (Joanes & Gill 1998). With clusters, it is that
+    of the clusters' sums of deviations from the mean. 0.0 for fewer than three values or clusters.
+    """
+    sums = np.bincount(clustering.numbers, weights=values - values.mean(), minlength=clustering.count)
+    return float(skewnesses_of_mean(sums[None].astype(np.float64), values.size, np.array([error]))[0])
+
+
+def skewnesses_of_mean(sums: FloatArray, n: int, errors: FloatArray) -> FloatArray:
+    """Return the skewness of R means of n values each, shape (R,).
+
+    `sums`, shape (R, G), are the clusters' sums of deviations from the mean; `errors`, shape (R,), the standard errors.
+    """
+    count = sums.shape[1]
+    if count < 3:
+        return np.zeros(len(sums))
+    parts = sums / (n * errors)[:, None]
+    return np.asarray((parts**3).sum(axis=1) * count**2 / ((count - 1) * (count - 2)))
+
+
+def sample_skewness(values: FloatArray) -> float:
+    """Return the adjusted skewness G1 (Joanes & Gill 1998) of `values`, shape (n,).
+
+    0.0 for fewer than three values, or equal ones.
+    """
+    deviations = values - values.mean() if values.size else values
+    largest = float(np.abs(deviations).max(initial=0.0))
+    if values.size < 3 or not largest:
+        return 0.0
+    n, parts = values.size, deviations / largest  # so that cubes do not overflow
+    return float(np.mean(parts**3) / np.mean(parts**2) ** 1.5 * np.sqrt(n * (n - 1)) / (n - 2))
+
+
+def skewed_quantile(quantile: FloatArray, skewness: FloatArray) -> FloatArray:
+    """Return how many standard errors the interval extends on the side to which `skewness` is positive.
+
+    `quantile`, at least 0, is that of Student's t, and is returned unchanged where the skewness is not positive. With
+    x = quantile + a / 6, the result is x + a x^2 / 3 + 5 a^2 x^3 / 27: the inverse of Hall's cubic transformation
+    (1992) to second order in a. The exact inverse is not used, because the cubic is flat near ratios of -3 / a: if ten
+    of 12 values are 1 and two are 0, it would not reject a mean of 0, which is 7.4 standard errors away.
+    """
+    tail = np.maximum(skewness, 0.0)
+    x = quantile + tail / 6
+    return np.asarray(x + tail * x**2 / 3 + 5 * tail**2 * x**3 / 27)
+
+
+def unskewed_quantile(ratio: FloatArray, skewness: FloatArray) -> FloatArray:
+    """Return the inverse of `skewed_quantile` at `ratio`, at least 0; 0 if the ratio is below all its values."""
+    tail = np.maximum(skewness, 0.0)
+    steep = tail * ratio
+    by_series = ratio * (1 - steep / 3 + steep**2 / 27)
+    # u = a x is the only real root of 5 u^3 + 9 u^2 + 27 u = 27 a ratio.
+    by_root = (2.4 * np.sinh(np.arcsinh((13 + 25 * steep) / 16) / 3) - 0.6) / np.where(tail > 0, tail, 1.0)
+    return np.maximum(np.where(steep < CLOSE, by_series, by_root) - tail / 6, 0.0)
+
+
+def skewed_t_interval(
+    centre: float, error: float, skewness: float, *, df: float, confidence_level: float
+) -> tuple[float, float]:
+    """Return the two-sided interval of a mean, or of a difference of two means (Zhou & Dinh 2005), in their unit.
+
+    `centre` is the estimate, `error` its standard error, `skewness` that of `skewness_of_mean`.
+    """
+    below, above = skewed_quantile(np.array(t_quantile(confidence_level, df)), np.array([-skewness, skewness])).tolist()
+    return centre - below * error, centre + above * error
+
+
+def skewed_t_p_value(centre: float, error: float, skewness: float, *, df: float) -> float:
+    """Return the two-sided p-value of a true value of 0: 1 minus the level at which `skewed_t_interval` ends at 0."""
+    towards = -skewness if centre > 0 else skewness
+    return t_p_value(float(unskewed_quantile(np.array(abs(centre) / error), np.array(towards))), 1.0, df=df)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +248,7 @@ def mean_estimate(
 ) -> MeanEstimate:
     """Return the mean of `values`, shape (n,), one finite number per example, with a two-sided interval.
 
-    The interval is Student's t (Student 1908) corrected for skew (Hall 1992; `stats.skewness`). For 0 and 1 (`binary`)
+    The interval is Student's t (Student 1908) corrected for skew (Hall 1992; `stats.means`). For 0 and 1 (`binary`)
     it is the score interval (Wilson 1927), or with `exact` that of Clopper & Pearson (1934), which is wider but has
     guaranteed coverage on both sides for every proportion. With `clusters`, n hashables, it uses the cluster-robust
     standard error (Cameron & Miller 2015; Miller 2024) and t with the degrees of freedom of
@@ -115,7 +295,7 @@ def cluster_wilson_interval(
     It is Wilson's interval for the effective sample size (Korn & Graubard 1998, for exact intervals; Dean & Pagano
     2015): p (1 - p) / se^2, the number of independent values with the same cluster-robust standard error, at most n; if
     the cluster means do not vary, the number of clusters. It is also at most the effective size after adding a 0 and a
-    1, each with the weight of one independent value (`stats.rare_values`). The quantile is that of t.
+    1, each with the weight of one independent value (`stats.means`). The quantile is that of t.
     """
     quantile = t_quantile(confidence_level, degrees_of_freedom(values, clustering))
     return score_interval(mean_of(values), effective_size(values, clustering), quantile)
@@ -183,3 +363,130 @@ def _name(clustering: Clustering, *, binary: bool, exact: bool) -> str:
     if not clustering.all_singletons:
         return "cluster-robust wilson" if binary else f"cluster-robust {CORRECTED}"
     return CORRECTED if not binary else "clopper-pearson" if exact else "wilson"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareEstimate:
+    """A share and its interval, 0 to 1."""
+
+    share: float | None  # None without values
+    low: float | None  # None with a reason, like `high`
+    high: float | None
+    confidence_level: float  # of the interval, between 0 and 1
+    method: str  # of the interval: "wilson" or "cluster-robust wilson", with ", combined" for a combined share
+    n: int  # number of values
+    n_clusters: int | None  # None if no clusters were given
+    reason: str | None  # why there is no interval; None if there is one
+    standard_error: float | None = None  # None without an interval
+
+
+def share_estimate(
+    yes: ArrayLike, clusters: Sequence[Hashable] | None = None, *, confidence_level: float = 0.95
+) -> ShareEstimate:
+    """Return the share of 1 in `yes`, shape (n,), each 0 or 1, with a two-sided interval within 0 to 1.
+
+    The interval is the score interval (Wilson 1927). With `clusters`, n hashables, it is `cluster_wilson_interval`:
+    Wilson's interval for an effective sample size (Korn & Graubard 1998, for exact intervals) with a quantile of
+    Student's t. A value with cluster None is its own cluster; if all are, the interval without clusters is used. There
+    is no interval without values, or if several values are all in one cluster.
+
+    Raise ValueError for a value other than 0 and 1, a shape other than (n,), another number of clusters, a nan among
+    them, and a confidence level not between 0 and 1.
+    """
+    confidence_level, values = checked_confidence_level(confidence_level), finite_vector("yes", yes, binary=True)
+    clustering = clustering_of(clusters, values.size)
+    reason = _reason(values.size, clustering)
+    interval = None if reason else _interval(values, clustering, confidence_level)
+    return ShareEstimate(
+        share=mean_of(values) if values.size else None,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        confidence_level=confidence_level,
+        method="wilson" if clustering.all_singletons else "cluster-robust wilson",
+        n=values.size,
+        n_clusters=None if clusters is None else clustering.count,
+        reason=reason,
+        standard_error=None if reason else share_standard_error(values, clustering),
+    )
+
+
+def combined_share(parts: Sequence[ShareEstimate], weights: ArrayLike) -> ShareEstimate:
+    """Return the weighted mean of independent shares, with an interval that combines their intervals.
+
+    `weights`, one per part, are at least 0, and are scaled to add up to 1. On each side, the distance from the mean to
+    the end of the interval is the root of the sum of squares of the parts' distances times their weights (method of
+    variance estimates recovery: Zou & Donner 2008); for a difference of two Wilson intervals this is Newcombe's method
+    10. There is no interval if a part has none.
+
+    Raise ValueError without parts, for another number of weights, for a weight below 0, and if all weights are 0.
+    """
+    shares = [part.share for part in parts]
+    part_weights = finite_vector("weights", weights)
+    if not parts or part_weights.size != len(parts):
+        raise ValueError(f"weights: got {part_weights.size} for {len(parts)} parts, wanted one per part, at least one")
+    refuse_where("weights", part_weights, part_weights < 0, "at least 0")
+    if not part_weights.any():
+        raise ValueError("weights: got only 0, wanted at least one above 0")
+    reason = next((part.reason for part in parts if part.low is None or part.high is None), None)
+    part_weights = part_weights / part_weights.sum()
+    share = None if None in shares else float(np.dot(part_weights, np.array(shares, dtype=np.float64)))
+    ends = None if reason or share is None else _recovered(parts, part_weights, share)
+    counts = [part.n_clusters for part in parts if part.n_clusters is not None]
+    return ShareEstimate(
+        share=share,
+        low=ends[0] if ends else None,
+        high=ends[1] if ends else None,
+        confidence_level=parts[0].confidence_level,
+        method=f"{parts[0].method}, combined",
+        n=sum(part.n for part in parts),
+        n_clusters=sum(counts) if counts else None,
+        reason=reason,
+        standard_error=None if ends is None else _combined_error(parts, part_weights),
+    )
+
+
+def _combined_error(parts: Sequence[ShareEstimate], weights: FloatArray) -> float:
+    errors = np.array([part.standard_error for part in parts], dtype=np.float64)
+    return float(np.linalg.norm(weights * errors))
+
+
+def _recovered(parts: Sequence[ShareEstimate], weights: FloatArray, share: float) -> tuple[float, float]:
+    """The interval of a weighted mean, from the intervals of its parts."""
+    shares, lows, highs = (np.array([getattr(part, name) for part in parts]) for name in ("share", "low", "high"))
+    down, up = (float(np.linalg.norm(weights * distances)) for distances in (shares - lows, highs - shares))
+    return clipped((share - down, share + up), 0.0, 1.0)
+
+
+def _reason(n: int, clustering: Clustering) -> str | None:
+    if not n:
+        return "no values: an interval needs at least 1"
+    return None if clustering.all_singletons else too_few(n, clustering, "value")
+
+
+def _interval(values: FloatArray, clustering: Clustering, confidence_level: float) -> tuple[float, float]:
+    if clustering.all_singletons:
+        return wilson_interval(int(values.sum()), values.size, confidence_level=confidence_level)
+    return cluster_wilson_interval(values, clustering, confidence_level=confidence_level)
+
+
+def linearised(values: ArrayLike, weights: ArrayLike) -> FloatArray:
+    """Return linearised values, shape (n,), whose plain mean and standard error are those of the weighted mean.
+
+    `weights`, shape (n,), above 0, are the inverse sampling probabilities of `values`, shape (n,). The weighted mean m
+    is the ratio estimator sum(w x) / sum(w) (Hajek 1971); each value becomes m + n w (x - m) / sum(w), its Taylor
+    linearisation (Woodruff 1971), in the unit of the values. So methods for plain means give the weighted mean's
+    standard error and interval. For two vectors linearised with the same weights, the mean of their differences is the
+    weighted mean of differences. Equal weights leave the values unchanged.
+
+    Raise ValueError for other shapes, a nan or inf, and a weight that is not above 0.
+    """
+    numbers, sampling_weights = finite_vector("values", values), finite_vector("weights", weights)
+    if sampling_weights.size != numbers.size:
+        raise ValueError(f"weights: got {sampling_weights.size}, wanted one for each of {numbers.size} values")
+    refuse_where("weights", sampling_weights, sampling_weights <= 0, "more than 0")
+    if not numbers.size or np.ptp(sampling_weights) == 0:
+        return numbers
+    mean = np.average(numbers, weights=sampling_weights)
+    return np.asarray(
+        mean + numbers.size * sampling_weights * (numbers - mean) / sampling_weights.sum(), dtype=np.float64
+    )

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evalflows.stats.arrays import FloatArray, checked_confidence_level
-from evalflows.stats.clusters import ROUNDING
-from evalflows.stats.distributions import beta_point, clipped, log_normal_cdf, normal_quantile, t_interval, t_quantile
-from evalflows.stats.mean import MeanEstimate
-from evalflows.stats.proportions import constant_interval
+from evalflows.stats.clusters import ROUNDING, FloatArray, checked_confidence_level
+from evalflows.stats.means import MeanEstimate
+from evalflows.stats.proportions import (
+    beta_point,
+    clipped,
+    constant_interval,
+    log_normal_cdf,
+    normal_quantile,
+    t_interval,
+    t_quantile,
+)
 
 EFFECT = 0.15
 """Scale of the effects that the change detector bets on, in standard deviations of one value: a typical change of a

@@ -7,13 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.arrays import FloatArray, checked_confidence_level, refuse_where
-from evalflows.stats.clusters import ROUNDING, Clustering, clustering_of
-from evalflows.stats.differences.effective_counts import ADDED
-from evalflows.stats.distributions import checked_bounds
-from evalflows.stats.proportions import largest_missed_share, paired_score_interval
-from evalflows.stats.rare_values import OF_DIFFERENCES, adjusted_means, sums_by_cluster
-from evalflows.stats.skewness import skewed_quantile, skewnesses_of_mean, unskewed_quantile
+from evalflows.stats.clusters import (
+    ROUNDING,
+    Clustering,
+    FloatArray,
+    checked_confidence_level,
+    clustering_of,
+    refuse_where,
+)
+from evalflows.stats.means import (
+    OF_DIFFERENCES,
+    adjusted_means,
+    skewed_quantile,
+    skewnesses_of_mean,
+    sums_by_cluster,
+    unskewed_quantile,
+)
+from evalflows.stats.paired import ADDED
+from evalflows.stats.proportions import checked_bounds, largest_missed_share, paired_score_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +191,7 @@ def _by_t(
 
 
 def _effective_counts(differences: FloatArray, clustering: Clustering) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Centre, error, and counts of each row; see `stats.differences.effective_counts`."""
+    """Centre, error, and counts of each row; see `stats.paired`."""
     gained, lost = (differences > 0).sum(axis=1), (differences < 0).sum(axis=1)
     adjusted = adjusted_means(differences, clustering, (gained + lost).astype(np.float64), ADDED, OF_DIFFERENCES)
     counts = np.column_stack([gained, lost, np.full(len(gained), differences.shape[1])])
@@ -194,7 +205,7 @@ def _errors(sums: FloatArray, n: int) -> FloatArray:
 
 
 def _p_values(ratios: FloatArray, skewness: FloatArray, df: FloatArray) -> FloatArray:
-    """The p-value of each row; see `stats.skewness.skewed_t_p_value`."""
+    """The p-value of each row; see `stats.means.skewed_t_p_value`."""
     quantiles = unskewed_quantile(np.abs(ratios), np.where(ratios > 0, -skewness, skewness))
     return np.asarray(2 * _special().stdtr(df, -quantiles))
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from evalflows.stats.arrays import LARGEST, checked_confidence_level
-from evalflows.stats.differences.components import Components
-from evalflows.stats.distributions import normal_quantile, t_quantile
+from evalflows.stats.clusters import LARGEST, checked_confidence_level
+from evalflows.stats.paired import Components
+from evalflows.stats.proportions import normal_quantile, t_quantile
 
 MAX_EXAMPLES = 10**15
 """The largest sample size that is returned. More would be needed only if the effect or the sd is a mistake."""

@@ -1,9 +1,85 @@
-"""Intervals and tests for proportions: one proportion, two paired proportions, two independent proportions."""
+"""Intervals and tests for proportions, one-sided p-values against a threshold, and the distributions that they need."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from evalflows.stats.distributions import beta_point, clipped, even_binomial_p_value, normal_quantile
+import numpy as np
+
+from evalflows.stats.clusters import FloatArray, refuse_where
+
+
+def normal_quantile(confidence_level: float) -> float:
+    """Return z such that a standard normal variable lies within -z to z with probability `confidence_level`."""
+    return -float(_special().ndtri((1 - confidence_level) / 2))
+
+
+def log_normal_cdf(values: FloatArray) -> FloatArray:
+    """Return the logarithms of the probabilities that a standard normal variable is below `values`."""
+    return np.asarray(_special().log_ndtr(values), dtype=np.float64)
+
+
+def t_quantile(confidence_level: float, df: float) -> float:
+    """Return t such that Student's t with `df` degrees of freedom lies within -t to t with that probability."""
+    return -float(_special().stdtrit(df, (1 - confidence_level) / 2))
+
+
+def t_interval(centre: float, standard_error: float, *, df: float, confidence_level: float) -> tuple[float, float]:
+    """Return the interval of Student's t around `centre` (Student 1908), in its unit."""
+    half = t_quantile(confidence_level, df) * standard_error
+    return centre - half, centre + half
+
+
+def t_p_value(centre: float, standard_error: float, *, df: float) -> float:
+    """Return the two-sided p-value of the hypothesis that the true value is 0. The standard error is not 0."""
+    return 2 * float(_special().stdtr(df, -abs(centre) / standard_error))
+
+
+def t_p_values(ratios: FloatArray, df: float) -> FloatArray:
+    """Return the two-sided p-values of estimates that are `ratios`, shape (n,), of their standard errors."""
+    return np.asarray(2 * _special().stdtr(df, -np.abs(ratios)), dtype=np.float64)
+
+
+def beta_point(first: float, second: float, probability: float) -> float:
+    """Return the quantile of a beta distribution with these two parameters, both above 0."""
+    return float(_special().betaincinv(first, second, probability))
+
+
+def even_binomial_p_value(successes: int, n: int) -> float:
+    """Return the two-sided exact p-value of `successes` in n tosses of a fair coin; 1.0 for n of 0.
+
+    It is twice the smaller tail, at most 1. The distribution is symmetric, so other two-sided definitions agree.
+    """
+    return min(1.0, 2 * float(_special().bdtr(min(successes, n - successes), n, 0.5)))
+
+
+def clipped(interval: tuple[float, float], lowest: float, highest: float) -> tuple[float, float]:
+    """Clip an interval to the possible values. Its coverage does not change."""
+    return max(interval[0], lowest), min(interval[1], highest)
+
+
+def checked_bounds(bounds: tuple[float, float] | None, **values: FloatArray) -> tuple[float, float] | None:
+    """Return the bounds of possible values as floats, either possibly infinite; None if unknown.
+
+    Raise ValueError if they are not in order, or a value lies outside; the keywords name the values in messages.
+    """
+    if bounds is None:
+        return None
+    lowest, highest = (float(end) for end in bounds)
+    if not lowest < highest:
+        raise ValueError(f"bounds: got {lowest!r} to {highest!r}, wanted two numbers, the lower one first")
+    for name, array in values.items():
+        refuse_where(name, array, (array < lowest) | (array > highest), f"{lowest} to {highest}, its bounds")
+    return lowest, highest
+
+
+def _special() -> Any:
+    # Late: loading scipy takes 0.2 s, which importing stats should not.
+    from scipy import special  # type: ignore[import-untyped, unused-ignore]
+
+    return special
+
 
 HALVINGS = 45
 """Bisection steps on a distance of at most 2; the remaining error is rounding."""
@@ -148,3 +224,70 @@ def newcombe_interval(
     low = first - second - math.hypot(first - ends[0][0], ends[1][1] - second)
     high = first - second + math.hypot(ends[0][1] - first, second - ends[1][0])
     return clipped((low, high), -1.0, 1.0)
+
+
+SMALLEST_ALPHA = 2.0**-53
+"""The smallest alpha that is tried: no float lies between 1 - SMALLEST_ALPHA and 1."""
+
+STEPS = 40
+"""Bisection steps for alpha within a factor of 2; the remaining error is rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneSidedP:
+    """One-sided p-values, 0 to 1. They add up to 1; both are 0.5 if no interval excludes the threshold."""
+
+    p_above: float  # small if the interval is above the threshold: evidence that the true value is
+    p_below: float  # small if it is below
+
+
+def one_sided_p(interval_at: Callable[[float], tuple[float, float]], threshold: float) -> OneSidedP:
+    """Return the one-sided p-values for a true value above `threshold` and for one below it.
+
+    `interval_at` returns the two-sided interval at a confidence level between 0 and 1, in the unit of the threshold. It
+    must not get narrower at higher levels, which is not checked, and need not be symmetric. `p_above` is half of the
+    largest alpha for which the interval at level 1 - alpha contains the threshold or is below it: a one-sided test by
+    inverting intervals (Casella & Berger 2002, section 9.2.1), so intervals and p-values never disagree. An interval
+    that ends at the threshold contains it. If even the interval at a level of almost 0 is below the threshold,
+    `p_above` is 1 - `p_below`, as for Student's t; if that interval contains the threshold, both are 0.5.
+
+    The p-values are found by bisection to a relative error of 1e-10, rounded up. The smallest is SMALLEST_ALPHA / 2,
+    for an interval that excludes the threshold at every level; a method with a coarser resolution, such as resampling,
+    has to substitute its own smallest p-value. For an infinite threshold they are 0 and 1.
+
+    Raise ValueError for a threshold that is nan, and for an interval with a nan or with its ends in the wrong order.
+    """
+    if math.isnan(threshold):
+        raise ValueError(f"threshold: got {threshold!r}, wanted a number")
+    if math.isinf(threshold):
+        return OneSidedP(p_above=float(threshold > 0), p_below=float(threshold < 0))
+    low, high = _checked(interval_at, SMALLEST_ALPHA)
+    if low > threshold:
+        p = _half_alpha(lambda confidence_level: _checked(interval_at, confidence_level)[0] > threshold)
+        return OneSidedP(p_above=p, p_below=1 - p)
+    if high < threshold:
+        p = _half_alpha(lambda confidence_level: _checked(interval_at, confidence_level)[1] < threshold)
+        return OneSidedP(p_above=1 - p, p_below=p)
+    return OneSidedP(p_above=0.5, p_below=0.5)
+
+
+def _checked(interval_at: Callable[[float], tuple[float, float]], confidence_level: float) -> tuple[float, float]:
+    low, high = interval_at(confidence_level)
+    if not low <= high:
+        raise ValueError(
+            f"interval_at: got {low!r} to {high!r} at level {confidence_level!r}, wanted the lower end first"
+        )
+    return low, high
+
+
+def _half_alpha(excludes: Callable[[float], bool]) -> float:
+    """Return half of the smallest alpha at whose level the interval excludes the threshold, as it does at alpha 1."""
+    within, outside = 0.5, 1.0
+    while excludes(1 - within):
+        within, outside = within / 2, within
+        if within < SMALLEST_ALPHA:
+            return outside / 2
+    for _ in range(STEPS):
+        middle = (within + outside) / 2
+        within, outside = (within, middle) if excludes(1 - middle) else (middle, outside)
+    return outside / 2

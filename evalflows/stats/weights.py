@@ -1,20 +1,132 @@
-"""The parts of composites in every run, from which each system's mean composite follows for any weights."""
+"""The weights of composites: the Pareto front, one weight changed at a time, and all possible weights."""
 
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
+from evalflows.stats.clusters import FloatArray, clustering_of, finite_vector, refuse_where
+
+ROUNDING = 1e-12
+"""Values that differ by at most this fraction of the largest size of their criterion count as equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoFront:
+    """Which of S systems no other system dominates."""
+
+    on_front: tuple[bool, ...]
+    dominated_by: tuple[int | None, ...]  # a system on the front that dominates it; None on the front
+    shares: tuple[float, ...] | None  # of the resamples with the system on the front; None without resamples
+    resamples: int | None
+
+
+def pareto_front(
+    values: ArrayLike, higher_is_better: Sequence[bool], *, resamples: ArrayLike | None = None
+) -> ParetoFront:
+    """Return the systems that no other dominates (Pareto 1906).
+
+    One system dominates another if it is at least as good by every criterion and better by one. `values`, shape (S, D),
+    are in any units; `higher_is_better` has one entry for each of the D criteria. Equal systems do not dominate each
+    other. For a dominated system, `dominated_by` is the first system on the front that dominates it; there always is
+    one, because dominance is transitive. `resamples`, shape (B, S, D), such as those of `means_of_examples`, show how
+    certain the front is: a system that is barely on it is on the front of about half of them.
+
+    Raise ValueError for other shapes, and for a nan or inf.
+    """
+    table = _criteria("values", values, (2,), higher_is_better)
+    dominated = _dominated(table)
+    on_front: NDArray[np.bool_] = np.logical_not(dominated.any(axis=0))
+    drawn = None if resamples is None else _criteria("resamples", resamples, (3,), higher_is_better)
+    if drawn is not None and (drawn.shape[1:] != table.shape or not len(drawn)):
+        raise ValueError(f"resamples: got shape {drawn.shape}, wanted (B, {table.shape[0]}, {table.shape[1]})")
+    front = [~_dominated(resample).any(axis=0) for resample in drawn] if drawn is not None else None
+    return ParetoFront(
+        on_front=tuple(on_front.tolist()),
+        dominated_by=tuple(_first(dominated[:, system] & on_front) for system in range(len(table))),
+        shares=None if front is None else tuple(np.mean(front, axis=0).tolist()),
+        resamples=None if drawn is None else len(drawn),
+    )
+
+
+def means_of_examples(
+    values: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray | None]:
+    """Return the mean of each system by each criterion, shape (S, D), and its bootstrap resamples, shape (B, S, D).
+
+    `values`, shape (S, D, N), are in any units, of the same N examples, nan if missing; a criterion uses the examples
+    that have a value for all systems. `weights`, shape (D, N), above 0, are inverse sampling probabilities; `clusters`,
+    N hashables, are drawn with replacement, jointly for all systems and criteria (Efron 1979). An example with cluster
+    None is its own cluster. Resamples in which a criterion has no example are dropped. The resamples are None with
+    fewer than two clusters.
+
+    Raise ValueError for other shapes, for a weight not above 0, and for a criterion without any complete example.
+    """
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 3 or 0 in table.shape:
+        raise ValueError(f"values: got shape {table.shape}, wanted systems, criteria and examples")
+    known = np.asarray(~np.isnan(table).any(axis=0))
+    counts = np.where(known, _example_weights(weights, known.shape), 0.0)
+    refuse_where("values", counts.sum(axis=1), counts.sum(axis=1) == 0, "an example with a value for all systems")
+    clustering = clustering_of(clusters, table.shape[2])
+    membership = (np.arange(clustering.count)[:, None] == clustering.numbers).astype(np.float64)
+    sums = np.einsum("sdn,gn->gsd", np.where(known, table, 0.0) * counts, membership)
+    sizes = np.einsum("dn,gn->gd", counts, membership)[:, None]
+    means = np.asarray(sums.sum(axis=0) / sizes.sum(axis=0))
+    if clustering.count < 2:
+        return means, None
+    equal = np.full(clustering.count, 1 / clustering.count)
+    drawn = np.random.default_rng(seed).multinomial(clustering.count, equal, resamples)
+    drawn_sizes = np.tensordot(drawn, sizes, 1)
+    complete = (drawn_sizes > 0).all(axis=(1, 2))
+    return means, np.asarray(np.tensordot(drawn[complete], sums, 1) / drawn_sizes[complete])
+
+
+def _example_weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
+    if weights is None:
+        return np.ones(shape)
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"weights: got shape {array.shape}, wanted {shape}")
+    flat = finite_vector("weights", array.ravel())
+    refuse_where("weights", flat, flat <= 0, "more than 0")
+    return array
+
+
+def _criteria(name: str, values: ArrayLike, dimensions: tuple[int, ...], higher: Sequence[bool]) -> FloatArray:
+    """Return the checked values, with the sign of each criterion set so that higher is better."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim not in dimensions or 0 in array.shape[-2:] or array.shape[-1] != len(higher):
+        raise ValueError(f"{name}: got shape {array.shape} and {len(higher)} directions, wanted one per column")
+    if not np.isfinite(array).all():
+        place = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}{list(place)}: got {float(array[place])!r}, wanted a finite number")
+    return np.asarray(array * np.where(np.asarray(higher, dtype=bool), 1.0, -1.0))
+
+
+def _dominated(table: FloatArray) -> NDArray[np.bool_]:
+    """Return whether each system (row) dominates each other (column), shape (S, S)."""
+    close = ROUNDING * np.abs(table).max(axis=0)
+    ahead = table[:, None] - table[None]
+    return np.asarray((ahead >= -close).all(axis=2) & (ahead > close).any(axis=2))
+
+
+def _first(which: NDArray[np.bool_]) -> int | None:
+    return int(which.argmax()) if which.any() else None
+
 
 Aggregation = Literal["weighted_mean", "geometric_mean", "minimum"]
 
 MAX_BLOCK_SIZE = 4_000_000
 """The largest size of a block, in weight vectors times runs."""
-
-ROUNDING = 1e-12
-"""Scores, 0 to 1, that differ by at most this are tied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,3 +272,130 @@ def _checked_systems(systems: ArrayLike, n: int) -> tuple[NDArray[np.intp], int]
     if numbers.size < 2 or not np.array_equal(numbers, np.arange(numbers.size)):
         raise ValueError(f"systems: got {numbers.tolist()}, wanted runs of systems 0, 1 and so on, at least two")
     return system_of_run.astype(np.intp), int(numbers.size)
+
+
+Leaders = tuple[int, ...]
+"""The systems with the highest score; several if they are tied."""
+
+NO_WEIGHTS = "a minimum has no weights: it is always the worst part"
+ONE_PART = "there is only one part, so there are no other weights"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Result with one weight changed and the others rescaled."""
+
+    part: int
+    factor: float  # by which the part's normalised weight is multiplied, up to a weight of 1
+    weights: tuple[float, ...]  # of all parts; they add up to 1
+    scores: tuple[float, ...]  # of each system
+    leaders: Leaders
+    changes_winner: bool  # whether the set of leaders differs from that with the declared weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneAtATime:
+    """The leaders with the declared weights, and with each weight alone increased or decreased."""
+
+    weights: tuple[float, ...]  # as declared, adding up to 1
+    scores: tuple[float, ...]
+    leaders: Leaders
+    change: float  # relative change of a weight, between 0 and 1
+    changes: tuple[Change, ...]  # for each part, decreased then increased; empty with a reason
+    reason: str | None  # why there are no other weights; None if there are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightShares:
+    """The share of all possible weights for which each system leads."""
+
+    shares: tuple[float, ...] | None  # of weights for which each system is the only leader; None with a reason
+    ties: tuple[tuple[Leaders, float], ...]  # systems tied for the highest score, and the share of weights
+    standard_errors: tuple[float, ...] | None  # Monte Carlo standard errors of the shares
+    draws: int
+    seed: int
+    reason: str | None  # why there are no shares; None if there are
+
+
+def one_at_a_time(parts: RunParts | ArrayLike, weights: ArrayLike, change: float = 0.2) -> OneAtATime:
+    """Return the leaders and scores with each normalised weight w replaced by w (1 - change) and w (1 + change).
+
+    The other weights are rescaled so that all add up to 1 and keep their ratios (Chen, Yu & Khan 2010); a weight above
+    1 becomes 1. `parts` are runs, or a table of means of shape (S, J), 0 to 1; `weights`, shape (J,), are above 0.
+
+    Raise ValueError for what `run_parts` refuses, another number of weights, a weight not above 0, and a change not
+    between 0 and 1.
+    """
+    runs = as_run_parts(parts)
+    declared = checked_weights(weights, runs.n_parts)
+    if not 0 < change < 1:
+        raise ValueError(f"change: got {change!r}, wanted a number between 0 and 1")
+    scores = runs.scores(declared)
+    leaders = _leaders(scores)[0]
+    reason = _no_other_weights(runs)
+    factors = [] if reason else [(part, factor) for part in range(runs.n_parts) for factor in (1 - change, 1 + change)]
+    return OneAtATime(
+        weights=tuple(declared.tolist()),
+        scores=tuple(scores[0].tolist()),
+        leaders=leaders,
+        change=float(change),
+        changes=tuple(_changed(runs, declared, part, factor, leaders) for part, factor in factors),
+        reason=reason,
+    )
+
+
+def share_of_weights(parts: RunParts | ArrayLike, *, draws: int = 10_000, seed: int = 0) -> WeightShares:
+    """Return the share of all weights (at least 0, adding up to 1) for which each system leads.
+
+    `parts` are runs, or a table of means of shape (S, J), 0 to 1. `draws` weight vectors are drawn uniformly, from the
+    Dirichlet distribution with all parameters 1: the acceptability index of stochastic multicriteria analysis (SMAA:
+    Lahdelma, Hokkanen & Salminen 1998), with known scores. Standard errors are computed with two successes and two
+    failures added (Agresti & Coull 1998), so that none is 0.
+
+    Raise ValueError for what `run_parts` refuses, and for fewer than 100 draws.
+    """
+    runs = as_run_parts(parts)
+    if draws < 100:
+        raise ValueError(f"draws: got {draws!r}, wanted at least 100")
+    if reason := _no_other_weights(runs):
+        return WeightShares(shares=None, ties=(), standard_errors=None, draws=draws, seed=seed, reason=reason)
+    drawn = np.random.default_rng(seed).dirichlet(np.ones(runs.n_parts), draws)
+    by_leaders = {leaders: count / draws for leaders, count in Counter(_leaders(runs.scores(drawn))).items()}
+    shares = tuple(by_leaders.get((system,), 0.0) for system in range(runs.n_systems))
+    return WeightShares(
+        shares=shares,
+        ties=tuple(sorted((leaders, share) for leaders, share in by_leaders.items() if len(leaders) > 1)),
+        standard_errors=tuple(_error(share, draws) for share in shares),
+        draws=draws,
+        seed=seed,
+        reason=None,
+    )
+
+
+def _no_other_weights(runs: RunParts) -> str | None:
+    return NO_WEIGHTS if runs.aggregation == "minimum" else ONE_PART if runs.n_parts == 1 else None
+
+
+def _leaders(scores: FloatArray) -> list[Leaders]:
+    return [tuple(np.flatnonzero(row).tolist()) for row in is_leading(scores)]
+
+
+def _changed(runs: RunParts, declared: FloatArray, part: int, factor: float, before: Leaders) -> Change:
+    weight = min(1.0, factor * declared[part])
+    weights = declared * (1 - weight) / (1 - declared[part])
+    weights[part] = weight
+    scores = runs.scores(weights)
+    leaders = _leaders(scores)[0]
+    return Change(
+        part=part,
+        factor=float(factor),
+        weights=tuple(weights.tolist()),
+        scores=tuple(scores[0].tolist()),
+        leaders=leaders,
+        changes_winner=leaders != before,
+    )
+
+
+def _error(share: float, draws: int) -> float:
+    adjusted = (share * draws + 2) / (draws + 4)
+    return float(np.sqrt(adjusted * (1 - adjusted) / (draws + 4)))

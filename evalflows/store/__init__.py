@@ -2,12 +2,22 @@
 
 from typing import TYPE_CHECKING
 
-from evalflows.specs.lazy_names import lazy_names
+from evalflows.specs.errors import lazy_names
 
 if TYPE_CHECKING:
-    from evalflows.store.catalog import connect, select
-    from evalflows.store.parquet import Store
+    from evalflows.store.sql import connect, select
+    from evalflows.store.store import Store
 
 __all__ = ["Store", "connect", "select"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"catalog": ("connect", "select"), "parquet": ("Store",)})
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "sql": (
+            "connect",
+            "select",
+        ),
+        "store": ("Store",),
+    },
+)

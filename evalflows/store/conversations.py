@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from evalflows.specs.conversation import Turn, checked_messages, turns_of
-from evalflows.specs.errors import InputError
-from evalflows.specs.protocols import Message
+from evalflows.specs.columns import Turn, checked_messages, turns_of
+from evalflows.specs.errors import InputError, Message
 from evalflows.store.records import derived_id, to_json
 from evalflows.store.snapshots import INPUTS, REFERENCES
 

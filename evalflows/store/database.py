@@ -1,26 +1,99 @@
-"""The catalog as one DuckDB file beside the store: every view over the store's files, bound once.
+"""DuckDB over a store's files: its catalog of views, and connections that can only read.
 
 DuckDB takes most of a second to bind all views, and some hundredths to copy them from a file. Any DuckDB since 1.1
 opens the file too. It holds no rows, and is made anew when the views are others or the store has moved.
+
+DuckDB's settings allow a folder for reading and writing alike. A restricted connection therefore has no local file
+system at all, only this one, which has no way to write.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
+import atexit
 import hashlib
+import os
+import re
+import resource
 import secrets
 import shutil
+import stat
+import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import lru_cache, partial
+from glob import glob
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import duckdb
+from fsspec import AbstractFileSystem
 
-from evalflows.store.damage import Damages
+from evalflows.specs.errors import InputError
+from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, quoted
-from evalflows.store.parquet_files import file_mode
+from evalflows.store.packs import Damages
 from evalflows.store.schemas import TABLES
 from evalflows.store.views import HELD_LEASES, view_statements
+
+MEMORY_SHARE = 0.5
+"""The share of the machine's memory that a restricted query may use."""
+
+
+def restrict(connection: duckdb.DuckDBPyConnection, memory_bytes: int | None = None) -> None:
+    """Take every file system from a connection but those that it has registered, for good: the settings are locked.
+
+    The views must exist already. It has no temporary folder, so a query that needs more than `memory_bytes` fails, by
+    default more than half of the machine's memory.
+    """
+    memory = f"{MEMORY_SHARE:.0%}" if memory_bytes is None else f"{memory_bytes} bytes"
+    for setting in (
+        "autoinstall_known_extensions = false",
+        "autoload_known_extensions = false",
+        "allow_community_extensions = false",
+        "temp_directory = ''",
+        f"memory_limit = '{memory}'",
+        "disabled_filesystems = 'LocalFileSystem'",
+        "lock_configuration = true",
+    ):
+        connection.execute(f"set {setting}")
+
+
+@contextmanager
+def time_limit(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> Iterator[None]:
+    """Interrupt the connection's query after `seconds`, and raise InputError then. None: no limit."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise InputError(f"sql: stopped after {seconds:g} s, wanted a faster query or a longer timeout") from error
+    finally:
+        timer.cancel()
+        timer.join()  # its thread holds the connection, which DuckDB would report as a leak if the process ended before
+
+
+def memory_limit_bytes() -> int:
+    """Return the memory that a restricted query may use."""
+    with duckdb.connect() as connection:  # it knows the limits of containers
+        connection.execute(f"set memory_limit = '{MEMORY_SHARE:.0%}'")
+        ((text,),) = connection.execute("select current_setting('memory_limit')").fetchall()
+    number, unit = text.split()
+    return int(float(number) * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit))
+
+
+def peak_memory_bytes() -> int:
+    """Return the most memory that this process has used so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
 
 STORAGE_VERSION = "v1.0.0"
 """Every DuckDB since 1.0 opens such a file; the format that DuckDB 2.0 writes by default, no older one."""
@@ -132,3 +205,151 @@ def _statements(root: str, damages: Damages, with_packed: bool) -> Iterator[str]
         left_out = damages.owners(table.owner), damages.packed_files(name)
         yield f"create view source.{name} as {every_row(name, *left_out, with_packed=with_packed)}"
     yield from view_statements()
+
+
+MAX_DATABASES = 4
+LITTLE, AS_DUCKDB = "160MB", "80%"
+"""Limits of the memory of a database. With the first, summing up half a million values takes half as long again."""
+
+
+def connect_source(
+    layout: Layout, damages: Damages, with_packed: bool, files: AbstractFileSystem | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Return an in-memory DuckDB with the catalog's views over a folder, without the owners of damaged files.
+
+    `files` opens the store's files, if not the local file system does.
+    """
+    connection = duckdb.connect()
+    if files is not None:
+        connection.register_filesystem(files)
+    connection.execute("set timezone = 'UTC'")
+    connection.execute(f"set temp_directory = {quoted(_spill_folder())}")
+    # the system caches files; DuckDB's own cache would grow to most of the memory
+    connection.execute("set enable_external_file_cache = false")
+    # it would aggregate before a join, where each value is a group of its own
+    connection.execute("set disabled_optimizers = 'partial_aggregate_pushdown'")
+    create_catalog(connection, layout, damages, with_packed=with_packed)
+    if files is not None:
+        set_root(connection, f"{files.protocol}://{layout.root}")
+    return connection
+
+
+def _spill_folder() -> str:
+    """Return a folder for what exceeds the memory limit, which no other user can read or has made.
+
+    All processes share it: each that uses it removes the files that killed ones have left.
+    """
+    folder = Path(tempfile.gettempdir(), f"evalflows-duckdb-{os.getuid()}")
+    with suppress(OSError):  # DuckDB says so when it needs the folder
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not stat.S_ISDIR(folder.lstat().st_mode) or folder.lstat().st_uid != os.getuid():
+            return tempfile.mkdtemp(prefix=f"{folder.name}-")
+        folder.chmod(0o700)
+    return str(folder)
+
+
+class Shared:
+    """One database per root and process, for the store's own queries: creating one takes longer than most queries.
+
+    Views hold no rows, so they stay valid when files change. Call `close` before the interpreter exits, or DuckDB
+    reports leaks.
+    """
+
+    def __init__(self) -> None:
+        self._databases: dict[tuple[int, str, int, bool], duckdb.DuckDBPyConnection] = {}
+        self._lock = threading.RLock()  # making a database may find damaged files
+        self._memory = AS_DUCKDB
+
+    def cursor(
+        self, layout: Layout, damages: Damages, is_packed: bool, make: Callable[[], duckdb.DuckDBPyConnection]
+    ) -> duckdb.DuckDBPyConnection:
+        """Return a new connection to the database of a root.
+
+        `make` creates it if needed, if damage was found, and when the store has its first packed files.
+        """
+        with self._lock:
+            key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
+            if key not in self._databases:
+                if len(self._databases) >= MAX_DATABASES:
+                    self._databases.pop(next(iter(self._databases)))
+                self._databases[key] = make()
+            cursor = self._databases[key].cursor()
+        cursor.execute("set timezone = 'UTC'")
+        cursor.execute(f"set memory_limit = '{self._memory}'")
+        cursor.execute(FIND_STAGING)
+        return cursor
+
+    @contextmanager
+    def little_memory(self, *, is_needed: bool = True) -> Iterator[None]:
+        """Within the block, if it is needed, let queries use LITTLE memory, and the disk beyond that."""
+        self._memory = LITTLE if is_needed else AS_DUCKDB
+        try:
+            yield
+        finally:
+            self._memory = AS_DUCKDB
+
+    def lift_limit(self) -> bool:
+        """Let queries use as much memory as DuckDB does by itself. Return whether they might not before."""
+        was_limited, self._memory = self._memory != AS_DUCKDB, AS_DUCKDB
+        return was_limited
+
+    def close(self) -> None:
+        with self._lock:
+            self._databases.clear()
+
+
+shared = Shared()
+atexit.register(shared.close)
+
+
+_PREFIX = "store://"
+
+
+class ReadOnlyFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Opens regular files below one folder for reading. Raises PermissionError for every other path and mode."""
+
+    protocol = "store"
+    cachable = False
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = os.path.realpath(root)
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> FileIO:
+        if mode != "rb":
+            raise PermissionError(f"{path}: the store is open for reading only")
+        local = self._local(path)
+        opened = os.open(local, os.O_RDONLY | os.O_NONBLOCK)  # without waiting for the other end of a pipe
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            os.close(opened)
+            raise PermissionError(f"{path}: not a regular file")
+        return FileIO(opened)
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        found = glob(_without_prefix(path), recursive=True)  # noqa: PTH207  # DuckDB's patterns are absolute
+        return [f"{_PREFIX}{name}" for name in sorted(found) if self._is_below(name)]
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        state = Path(self._local(path)).stat()
+        kind = "directory" if stat.S_ISDIR(state.st_mode) else "file"
+        return {"name": path, "size": state.st_size, "type": kind, "mtime": state.st_mtime}
+
+    def exists(self, path: str, **_: Any) -> bool:
+        local = _without_prefix(path)
+        return self._is_below(local) and Path(local).exists()
+
+    def modified(self, path: str) -> datetime:
+        return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
+
+    def _local(self, path: str) -> str:
+        local = _without_prefix(path)
+        if not self._is_below(local):
+            raise PermissionError(f"{path}: outside of the store")
+        return local
+
+    def _is_below(self, local: str) -> bool:
+        return os.path.realpath(local).startswith(self._root + os.sep)
+
+
+def _without_prefix(path: str) -> str:
+    return re.sub(f"^{_PREFIX}", "", path)

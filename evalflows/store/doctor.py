@@ -10,22 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from evalflows.store.catalog_file import catalog_path
-from evalflows.store.checksums import content_of, has_checksum
-from evalflows.store.damage import restore_empties
-from evalflows.store.erased import is_erased
-from evalflows.store.erasing.files import ERASED_KEY
-from evalflows.store.erasing.plan import FOLDER as PLANS
-from evalflows.store.file_states import states_of
+from evalflows.store.database import catalog_path
+from evalflows.store.erasing import ERASED_KEY
+from evalflows.store.erasing import FOLDER as PLANS
+from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, has_checksum, states_of, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS
 from evalflows.store.object_store import ObjectFiles
-from evalflows.store.packs import OWNERS_KEY
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT, FORMAT_KEY, storage_errors
-from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.packs import OWNERS_KEY, restore_empties
+from evalflows.store.schemas import TABLES, is_erased, schema_of
 from evalflows.store.spool import RECEIVED, spool_folder
+from evalflows.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from evalflows.store.manifests import (
     decision_manifest,
     evidence_of,
 )
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 TABLES_OF_EVIDENCE = ("snapshots", "examples", "experiments", "outputs", "scores", "checks", "baselines", "watermarks")
 """The tables that gates read."""

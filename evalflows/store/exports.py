@@ -1,24 +1,207 @@
-"""Exports to a DuckDB file: views over the store's files, or tables that stand alone."""
+"""Exports for BI tools: every view of the store as a DuckDB file, or Parquet or CSV files, written whole or not at
+all.
+"""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from evalflows.specs.errors import InputError
-from evalflows.store.catalog import create_own_marts, is_own, view_files
-from evalflows.store.catalog_file import FIND_STAGING, STORAGE_VERSION, views_key, write_views
-from evalflows.store.exports.relations import Exported, Relation, relations, stage
-from evalflows.store.exports.whole_files import whole_file
+from evalflows.specs.errors import InputError, write_csv
+from evalflows.specs.file_locks import try_lock
+from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, write_views
+from evalflows.store.files import states_of
 from evalflows.store.layout import identifier, quoted
-from evalflows.store.parquet import Store
+from evalflows.store.leases import held_leases
 from evalflows.store.schemas import TABLES
+from evalflows.store.sql import ask, connect, create_own_marts
+from evalflows.store.store import Store
+from evalflows.store.views import grain, is_own, tables_of, view_files
+
+LEASED = frozenset({"experiments", "comparison_sets", "watermarks"})
+"""Tables whose `state` depends on which leases are held."""
+
+BYTES_PER_GROUP = "8MB"
+"""The size of a row group in exported Parquet: what its reader has in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A view of the store."""
+
+    name: str
+    key: tuple[str, ...]  # empty if unknown
+    about: str  # what a row is
+    columns: dict[str, str]  # with their DuckDB types
+    state: str  # changes with the view's SQL and the files that it reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an export did with a relation."""
+
+    name: str
+    rows: int | None  # None: a view
+    is_written: bool  # False: it was up to date
+
+
+def relations(store: Store, only: Sequence[str] = ()) -> list[Relation]:
+    """Return the relations of these names, or all. Raise InputError for an unknown name."""
+    with connect(store.layout.root) as catalog:
+        columns = _columns(catalog)
+        if unknown := sorted({*only} - {*columns}):
+            raise InputError(f"export: got {unknown[0]!r}, wanted a view: `evalflows sql` lists them")
+        now = _Now(store, catalog)
+        return [_relation(name, columns[name], now.state_of(name)) for name in columns if not only or name in only]
+
+
+def stage(store: Store, relation: Relation, path: Path) -> int:
+    """Write a relation to a new Parquet file, from one consistent state of the store. Return the number of rows.
+
+    Sums of whole numbers, which DuckDB gives 128 bits, get 64; one that needs more is null.
+    """
+    columns = ", ".join(_portable(name, kind) for name, kind in relation.columns.items())
+    options = f"format parquet, compression zstd, row_group_size_bytes {quoted(BYTES_PER_GROUP)}"
+    copy = f"copy (select {columns} from {relation.name}) to {quoted(str(path))} ({options})"
+    # Without order, which no view promises, memory holds a row group and not the whole result.
+    try:
+        *_, ((count,),) = ask(store, ("set preserve_insertion_order = false", ()), (copy, ()))
+    except duckdb.Error as error:
+        raise InputError(f"export of {relation.name}: {error}") from error
+    return int(count)
+
+
+def _columns(catalog: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+    """Return the views, whichever schema they are in, each with its columns and their types."""
+    query = """select schema_name, table_name, column_name, data_type from duckdb_columns()
+               where not internal and schema_name <> 'source' order by schema_name <> 'main', table_oid, column_index"""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    for schema, name, column, kind in catalog.execute(query).fetchall():
+        first, columns = found.setdefault(name, (schema, {}))
+        if schema == first:
+            columns[column] = kind
+    return {name: columns for name, (_, columns) in found.items()}
+
+
+def _relation(name: str, columns: dict[str, str], state: str) -> Relation:
+    path = next((path for path in view_files() if path.stem == name), None)
+    first = path.read_text(encoding="utf-8").partition("\n")[0] if path else ""
+    key = grain(path) if path else ()
+    return Relation(name=name, key=key, about=first.removeprefix("-- "), columns=columns, state=state)
+
+
+def _definitions(catalog: duckdb.DuckDBPyConnection) -> list[tuple[str, ...]]:
+    """Return the SQL of all views and macros."""
+    views = "select schema_name, view_name, sql from duckdb_views() where not internal order by all"
+    macros = "select function_name, macro_definition from duckdb_functions() where not internal order by all"
+    return [*catalog.execute(views).fetchall(), *catalog.execute(macros).fetchall()]
+
+
+class _Now:
+    """What the rows of views depend on at this moment."""
+
+    def __init__(self, store: Store, catalog: duckdb.DuckDBPyConnection) -> None:
+        self._root, self._definitions = store.layout.root, _definitions(catalog)
+        self._own = {path.stem for path in view_files() if is_own(path)}
+        self._leases = sorted(held_leases(store))
+        self._files = sorted(states_of(store.layout, store.filesystem).items())
+
+    def state_of(self, name: str) -> str:
+        """Return a hash of all that a view's rows depend on; one of its own where a file's state is unknown.
+
+        The project's views do not depend on the user's marts.
+        """
+        tables = tables_of(f"from {name}")
+        files = [(path, state) for path, state in self._files if path.split("/")[-4] in tables]
+        if any(state is None for _, state in files):
+            return secrets.token_hex(32)
+        definitions = [one for one in self._definitions if name in self._own or one[-2] not in self._own]
+        parts = [self._root, definitions, files, self._leases if tables & LEASED else []]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _portable(name: str, kind: str) -> str:
+    column = identifier(name)
+    return f"try_cast({column} as bigint) as {column}" if kind in ("HUGEINT", "UHUGEINT") else column
+
+
+STAGED_ROWS = 1_000
+"""Rows that are in memory at a time."""
+
+
+def staged_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a Parquet file, with a SQL expression for each column, BATCH at a time. Times are in UTC."""
+    selected = ", ".join(f"{expression} as {identifier(name)}" for name, expression in columns.items())
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        connection.execute(f"select {selected} from read_parquet({quoted(str(path))})")
+        while rows := connection.fetchmany(STAGED_ROWS):
+            yield from rows
+
+
+def write_csv_file(target: Path, staged: Path, columns: Mapping[str, str]) -> None:
+    """Write a staged Parquet file, of columns with these DuckDB types, as CSV with a header.
+
+    Texts that a spreadsheet may take for formulas get a leading apostrophe. Times are ISO 8601 in UTC, lists and
+    structures JSON, null is an empty cell.
+    """
+    cells = {name: _cell(name, kind) for name, kind in columns.items()}
+    with target.open("w", encoding="utf-8", newline="") as file:
+        write_csv(file, [*columns], staged_rows(staged, cells))
+
+
+def _cell(name: str, kind: str) -> str:
+    column = identifier(name)
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"strftime({column} at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')"
+    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+        return f"to_json({column})"
+    return f"{column}::varchar" if kind == "BOOLEAN" else column
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside the target. What the block wrote there is synced to disk and then takes its name.
+
+    Raise InputError if a file cannot be written; the target is then left as it was.
+    """
+    temporary = target.parent / f".{target.name}.{secrets.token_hex(6)}.tmp"
+    try:
+        yield temporary
+        _sync(temporary)
+        temporary.replace(target)
+        _sync(target.parent)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary.is_file():
+            temporary.unlink()
+
+
+def write_whole(target: Path, text: str) -> None:
+    """Write a text file, whole or not at all. Raise InputError if it cannot be written."""
+    with whole_file(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +330,128 @@ def _kept(target: Path, root: str) -> dict[str, _Kept]:
     if others := {store for *_, store in noted} - {root}:
         raise InputError(f"{target}: got an export of the store {others.pop()}, wanted one of {root}, or a new file")
     return {name: _Kept(state, rows) for name, state, rows, _ in noted}
+
+
+MARK = "evalflows_export.json"
+"""The file that marks a folder as an export: of which store, in which form, and the state of each view's file."""
+
+Form = Literal["parquet", "csv"]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    state: str
+    rows: int
+
+
+def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = ()) -> list[Exported]:
+    """Write one file per view, `NAME.parquet` or `NAME.csv`; leave files alone whose view is unchanged.
+
+    Unless only some are wanted, files of an earlier export are removed whose view no longer exists.
+    Each file is written whole or not at all. Raise InputError if the folder holds anything but an export of this store
+    in this form, for an unknown name, and if a file cannot be written.
+    """
+    if folder.is_dir():  # refused at once, if it is
+        _files(folder, store.layout.root, form)
+    wanted = relations(store, only)
+    with _locked(folder):
+        files = _files(folder, store.layout.root, form)
+        unchanged = {one.name for one in wanted if _is_unchanged(folder, form, one, files)}
+        if not only:
+            _remove(folder, form, files, files.keys() - {one.name for one in wanted})
+        stale = [one for one in wanted if one.name not in unchanged]
+        for one in stale:  # so that an export that is interrupted is not taken for a finished one
+            files.pop(one.name, None)
+        _write_mark(folder, store.layout.root, form, files)
+        for one in stale:
+            files[one.name] = _File(one.state, _write(store, one, folder / f"{one.name}.{form}", form))
+        _write_mark(folder, store.layout.root, form, files)
+    return [Exported(name=one.name, rows=files[one.name].rows, is_written=one.name not in unchanged) for one in wanted]
+
+
+def _remove(folder: Path, form: Form, files: dict[str, _File], names: Iterable[str]) -> None:
+    """Remove the files of an earlier export whose views no longer exist. Raise InputError if one cannot be removed."""
+    for name in names:
+        if Path(name).name == name:  # never outside the folder, whatever its mark says
+            target = folder / f"{name}.{form}"
+            try:
+                target.unlink(missing_ok=True)
+            except OSError as error:
+                raise InputError(f"{target}: cannot be removed: {error.strerror or error}") from error
+        del files[name]
+
+
+def _write(store: Store, relation: Relation, target: Path, form: Form) -> int:
+    with whole_file(target) as temporary:
+        if form == "parquet":
+            return stage(store, relation, temporary)
+        with TemporaryDirectory(prefix="evalflows-") as scratch:
+            staged = Path(scratch) / "staged.parquet"
+            count = stage(store, relation, staged)
+            write_csv_file(temporary, staged, relation.columns)
+            return count
+
+
+def _is_unchanged(folder: Path, form: Form, relation: Relation, files: dict[str, _File]) -> bool:
+    known = files.get(relation.name)
+    return known is not None and known.state == relation.state and (folder / f"{relation.name}.{form}").is_file()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Create the folder if it is missing, and lock it. Raise InputError if that fails, or if it is locked."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    try:
+        if not try_lock(descriptor):
+            raise InputError(f"{folder}: another export writes there; wait until it has ended, then try again")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _files(folder: Path, root: str, form: Form) -> dict[str, _File]:
+    """Return the files of an earlier export; none for an empty folder. Raise InputError for anything else."""
+    if not any(folder.iterdir()):
+        return {}
+    mark: Any = None
+    with suppress(OSError, ValueError):
+        mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    if not isinstance(mark, dict) or not isinstance(mark.get("files"), dict):
+        raise InputError(f"{folder}: got a folder with other files, wanted a new folder, or one of an earlier export")
+    if (mark.get("store"), mark.get("format")) != (root, form):
+        raise InputError(
+            f"{folder}: got an export of {mark.get('store')} as {mark.get('format')}, wanted one of {root} as {form}"
+        )
+    return {name: _File(**known) for name, known in mark["files"].items()}
+
+
+def _write_mark(folder: Path, root: str, form: Form, files: dict[str, _File]) -> None:
+    listed = {name: asdict(file) for name, file in sorted(files.items())}
+    text = json.dumps({"store": root, "format": form, "files": listed}, indent=1)
+    with suppress(OSError):
+        if (folder / MARK).read_text(encoding="utf-8") == text:
+            return
+    with whole_file(folder / MARK) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+QUERY_ROWS = 10_000
+"""Rows of a row group."""
+
+
+def write_query(relation: duckdb.DuckDBPyRelation, target: Path) -> None:
+    """Write the rows of a query to a Parquet file.
+
+    Raise InputError if the file cannot be written, and for a type that Parquet does not have.
+    """
+    with whole_file(target) as temporary, relation.to_arrow_reader(QUERY_ROWS) as batches:
+        try:
+            with pq.ParquetWriter(temporary, batches.schema, compression="zstd") as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+        except pa.ArrowNotImplementedError as error:
+            raise InputError(f"sql: {error}; wanted columns of types that Parquet has") from error

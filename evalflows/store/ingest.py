@@ -2,27 +2,34 @@
 
 import hashlib
 import inspect
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalflows.specs.close_names import names_to_choose
+from evalflows.specs.code_versions import fault_text
 from evalflows.specs.columns import example_row
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError
-from evalflows.specs.paths import located
+from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.files import located
 from evalflows.specs.reference import load
-from evalflows.specs.user_frames import fault_text
-from evalflows.store.drafts import draft
-from evalflows.store.erased import is_erased
-from evalflows.store.erasing.refused import erased_examples, without_texts
-from evalflows.store.examples import Examples, content_line
-from evalflows.store.ingest.conversations import conversation_rows
-from evalflows.store.ingest.file_formats import Numbered, plain, read_rows, stem
+from evalflows.store.conversations import conversation_rows
+from evalflows.store.erasing import erased_examples, refused_without_texts
+from evalflows.store.file_formats import Numbered, plain, read_rows, stem
 from evalflows.store.known_files import key_of, known_snapshot, note_snapshot
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
-from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, make_current, to_examples
+from evalflows.store.schemas import is_erased
+from evalflows.store.snapshots import (
+    Examples,
+    content_line,
+    current_snapshot,
+    draft,
+    freeze,
+    load_snapshot,
+    make_current,
+    to_examples,
+)
+from evalflows.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +58,7 @@ class Loaded:
         if len(self.selected) == len(self.examples):
             return identity
         if erased := {*erased_examples(store, identity)} & {*self.selected.ids}:
-            raise without_texts(self.name or identity, sorted(erased))
+            raise refused_without_texts(self.name or identity, sorted(erased))
         return freeze(store, self.selected, name=None, source=self.source)
 
 
@@ -198,3 +205,33 @@ def _of_splits(examples: Examples, wanted: Sequence[str]) -> Examples:
 def _rank(example_id: str, seed: int) -> bytes:
     """Return a sort key that depends only on the seed and the id, so that new examples hardly change the sample."""
     return hashlib.sha256(f"{seed}:{example_id}".encode()).digest()
+
+
+JSON_FIELDS = ("inputs", "reference_outputs", "metadata", "attachments")
+PLAIN_FIELDS = ("split", "cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A value at a path of an example, such as `reference_outputs.answer`; None if it is missing on one side."""
+
+    path: str
+    old: Any
+    new: Any
+
+
+def field_changes(old: ExampleRow, new: ExampleRow) -> Iterator[FieldChange]:
+    """Yield the values that differ between two versions of an example."""
+    for name in JSON_FIELDS:
+        before, after = (json.loads(getattr(row, name) or "null") for row in (old, new))
+        yield from _changes(name, before, after)
+    for name in PLAIN_FIELDS:
+        yield from _changes(name, getattr(old, name), getattr(new, name))
+
+
+def _changes(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in dict.fromkeys([*old, *new]):
+            yield from _changes(f"{path}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield FieldChange(path, old, new)

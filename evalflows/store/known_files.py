@@ -5,13 +5,12 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from evalflows.specs import columns, paths
+from evalflows.specs import columns, files
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.store import drafts, examples, json_text, snapshots
-from evalflows.store.ingest import conversations, file_formats, jsonl
-from evalflows.store.parquet import Store
+from evalflows.store import conversations, file_formats, records, snapshots
+from evalflows.store.store import Store
 
-READ_BY = (columns, paths, conversations, file_formats, jsonl, drafts, examples, json_text, snapshots)
+READ_BY = (columns, files, conversations, file_formats, file_formats, snapshots, snapshots, records, snapshots)
 """The modules that make examples of a file's rows: other code may make others."""
 
 _SNAPSHOT = re.compile("snap-[0-9a-f]{24}")
@@ -19,11 +18,11 @@ _SNAPSHOT = re.compile("snap-[0-9a-f]{24}")
 
 def key_of(spec: DatasetSpec) -> str | None:
     """Return a hash of a dataset file's bytes and of how they are read; None if the file cannot be read."""
-    where = paths.located(spec.path or "")
+    where = files.located(spec.path or "")
     how = spec.model_dump_json(include={"columns", "turns"})
     digest = hashlib.blake2b(f"{where.name} {how}".encode(), digest_size=16)
     try:
-        paths.check_regular(where)
+        files.check_regular(where)
         for module in READ_BY:
             digest.update(Path(module.__file__ or "").read_bytes())
         with where.open("rb") as file:

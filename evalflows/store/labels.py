@@ -1,5 +1,11 @@
-"""Import human labels: read from a file, checked as a whole, stored as one batch."""
+"""Import human labels: read from a file, checked as a whole and stored as one batch, or one at a time as a person
+gives it.
 
+A labeller's labels of one metric are an open batch that grows. Its small parts are merged as it does, so that queries
+read few files.
+"""
+
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +13,161 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from evalflows.specs.errors import InputError
-from evalflows.specs.safe_text import from_csv_cell
-from evalflows.store.ingest.file_formats import Numbered, read_rows, suffix
-from evalflows.store.ingest.label_values import LabelValue, finite_number, parse_feedback, parse_value
-from evalflows.store.ingest.labelled_runs import Run, Runs
-from evalflows.store.parquet import Store
-from evalflows.store.records import LabelRow, derived_id, to_json
+from evalflows.specs.errors import InputError, from_csv_cell
+from evalflows.specs.evaluator import MAX_NUMBER
+from evalflows.store.file_formats import Numbered, read_rows, suffix
+from evalflows.store.observations import LABELS, merge_similar
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import DataType, LabelRow, derived_id, from_json, to_json
+from evalflows.store.store import Store
+
+YES, NO = ("true", "yes"), ("false", "no")
+UP, DOWN = (
+    ("up", "thumbs_up", "positive", "like", "+1", "👍"),
+    ("down", "thumbs_down", "negative", "dislike", "-1", "👎"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelValue:
+    """A label's value as stored."""
+
+    value: float | None = None
+    label: str | None = None
+    data_type: DataType
+
+
+def parse_value(value: Any) -> LabelValue:
+    """Parse yes or no, a finite number, or else a category. Raises InputError for nan, infinity and other types."""
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in (*YES, *NO):
+            return LabelValue(value=float(word in YES), data_type="BOOLEAN")
+        return _number_or_label(value.strip())
+    if isinstance(value, bool):
+        return LabelValue(value=float(value), data_type="BOOLEAN")
+    if isinstance(value, int | float):
+        return LabelValue(value=finite_number("value", value), data_type="NUMERIC")
+    raise InputError(f"value: got {type(value).__name__}, wanted a number, yes or no, or a label")
+
+
+def parse_feedback(value: Any) -> LabelValue:
+    """Parse a thumb up or down. Raises InputError for anything else."""
+    word = str(value).strip().lower()
+    if word in (*UP, *YES, "1", "1.0"):
+        return LabelValue(value=1.0, data_type="BOOLEAN")
+    if word in (*DOWN, *NO, "0", "0.0", "-1.0"):
+        return LabelValue(value=0.0, data_type="BOOLEAN")
+    raise InputError(f"feedback: got {value!r}, wanted up or down (or 1 and 0, yes and no, like and dislike)")
+
+
+def finite_number(name: str, value: Any) -> float:
+    """Parse a finite number. Raises InputError for anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: got {value!r}, wanted a number") from None
+    if not math.isfinite(number):
+        raise InputError(f"{name}: got {value!r}, wanted a finite number")
+    if abs(number) > MAX_NUMBER:
+        raise InputError(f"{name}: got {value!r}, wanted a number between -{MAX_NUMBER:g} and {MAX_NUMBER:g}")
+    return number
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Parse a whole number of at least 0. Raises InputError for anything else."""
+    number = finite_number(name, value)
+    if number != int(number) or number < 0:
+        raise InputError(f"{name}: got {value!r}, wanted a whole number of at least 0")
+    return int(number)
+
+
+def _number_or_label(text: str) -> LabelValue:
+    try:
+        float(text)
+    except ValueError:
+        return LabelValue(label=text, data_type="CATEGORICAL")
+    return LabelValue(value=finite_number("value", text), data_type="NUMERIC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of an experiment."""
+
+    run_id: str
+    experiment_id: str
+    name: str  # of the experiment
+    example_id: str
+    repetition: int
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The experiment's name and id, either of which may be used for it."""
+        return self.name, self.experiment_id
+
+
+class Runs:
+    """The runs of all experiments that the rows refer to, read once."""
+
+    def __init__(self, store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._store = store
+        self._experiments: dict[str, str] = {}
+        self._by_id: dict[str, Run] = {}
+        self._by_example: dict[tuple[str, str], dict[int, Run]] = {}  # by experiment and example, then by repetition
+        identities = sorted({str(row["run_id"]) for row in rows if row.get("run_id") is not None})
+        query = "select distinct experiment_id from source.outputs where list_contains(?, run_id)"
+        for (experiment,) in store.query(query, [identities]) if identities else ():
+            self._read(experiment)
+
+    def find(self, row: Mapping[str, Any]) -> Run:
+        """Return the run with `run_id`, or with `experiment`, `example_id` and `repetition`.
+
+        Raises InputError if there is no such run.
+        """
+        if (identity := row.get("run_id")) is not None:
+            if str(identity) not in self._by_id:
+                raise InputError(
+                    f"run_id: got {identity!r}, wanted a run of an experiment in {self._store.layout.root}"
+                )
+            return self._by_id[str(identity)]
+        reference = row.get("experiment") or row.get("experiment_id")
+        if reference is None or row.get("example_id") is None:
+            got = ", ".join(name for name, value in row.items() if value is not None)
+            raise InputError(f"got {got or 'nothing'}, wanted run_id, or experiment and example_id")
+        return self._at(self._experiment(str(reference)), str(row["example_id"]), row.get("repetition"))
+
+    def find_other(self, row: Mapping[str, Any]) -> Run | None:
+        """Return the run of `other_experiment` on the same example; None if the row has no other experiment."""
+        if (reference := row.get("other_experiment")) is None:
+            return None
+        run, other = self.find(row), self._experiment(str(reference))
+        if other == run.experiment_id:
+            raise InputError(f"other_experiment: got {reference!r}, the same experiment, wanted another one")
+        return self._at(other, run.example_id, run.repetition)
+
+    def _at(self, experiment: str, example: str, repetition: Any) -> Run:
+        runs = self._by_example.get((experiment, example), {})
+        if repetition is None and len(runs) > 1:
+            raise InputError(f"example {example!r} has {len(runs)} runs, wanted a column repetition, from 0")
+        number = 0 if repetition is None else whole_number("repetition", repetition)
+        if number not in runs:
+            raise InputError(f"example_id: got {example!r}, but {experiment} has no run of it with repetition {number}")
+        return runs[number]
+
+    def _experiment(self, reference: str) -> str:
+        if reference not in self._experiments:
+            (self._experiments[reference],) = find_experiments(self._store, reference, just_one=True)
+            self._read(self._experiments[reference])
+        return self._experiments[reference]
+
+    def _read(self, experiment: str) -> None:
+        query = """select o.run_id, o.experiment_id, e.name, o.example_id, o.repetition
+                   from source.outputs o join source.experiments e using (experiment_id) where o.experiment_id = ?"""
+        for row in self._store.query(query, [experiment]):
+            run = Run(**dict(zip(Run.__slots__, row, strict=True)))
+            self._by_id[run.run_id] = run
+            self._by_example.setdefault((run.experiment_id, run.example_id), {})[run.repetition] = run
+
 
 SHOWN = ("inputs", "outputs", "reference_outputs", "why")
 """Columns that only inform the labeller."""
@@ -213,3 +367,57 @@ def _time(value: Any) -> datetime | None:
     except ValueError:
         raise InputError(f"labelled_at: got {value!r}, wanted a time such as 2026-01-31T12:00:00Z") from None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+SOURCE = "review"
+"""The source of labels that were given on the page Review."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """A label that counts now."""
+
+    label: LabelRow
+    is_new: bool  # False if the labeller's label was the same already
+
+
+def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
+    """Store the label of one row of a label file, see `import_labels`. It is on disk when this returns.
+
+    The labeller's label of the same subject and metric is replaced: the older row stays, the newer counts. Giving the
+    same label to the same question again stores nothing. Raise InputError for an invalid row, or one without a label.
+    """
+    label, before = store.steady(lambda: _read_review(store, row))
+    if before is not None and _said(before) == _said(label):
+        return Added(label=before, is_new=False)
+    identity = derived_id(batch_id, label.label_id, before.label_id if before else None, *map(str, _said(label)))
+    label = replace(label, batch_id=batch_id, label_id=identity)
+    store.append("labels", batch_id, "label", [label])
+    merge_similar(store, "labels", batch_id, LABELS, removes=True)
+    return Added(label=label, is_new=True)
+
+
+def _read_review(store: Store, row: Mapping[str, Any]) -> tuple[LabelRow, LabelRow | None]:
+    """Return the label of a row, recorded after others of its subject, and what the labeller had said before."""
+    label = label_of(row, Runs(store, [row]), SOURCE)
+    if label is None:
+        raise InputError("got no label, wanted a value, a label or a winner")
+    (label,) = later_labels(store, [label])
+    return label, _current(store, label)
+
+
+def _current(store: Store, label: LabelRow) -> LabelRow | None:
+    """Return the label of the same labeller and subject that counts now."""
+    query = f"""select {", ".join(LabelRow.__slots__)} from source.labels
+                where subject_kind = ? and subject_id = ? and turn is null and other_run_id is not distinct from ?
+                      and metric = ? and labeller is not distinct from ?
+                order by recorded_at desc, label_id limit 1"""
+    subject = (label.subject_kind, label.subject_id, label.other_run_id, label.metric, label.labeller)
+    rows = store.query(query, subject)
+    return LabelRow(**dict(zip(LabelRow.__slots__, rows[0], strict=True))) if rows else None
+
+
+def _said(label: LabelRow) -> tuple[float | str | None, ...]:
+    """What a label says, and of which question."""
+    question = (from_json(label.metadata) or {}).get("question") if label.metadata else None
+    return label.value, label.label, label.comment, question

@@ -1,13 +1,19 @@
-"""Paths of the store's files, and the SQL that reads them, below the root that the macro `source.root()` tells."""
+"""Paths of the store's files, the SQL that reads them, and locks on files, which the operating system frees when
+their process ends.
+"""
 
+import fcntl
 import os
 import re
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.file_locks import try_lock
 from evalflows.store.schemas import TABLES, Table, schema_of
 
 DEFAULT_ROOT = "data/store"
@@ -222,3 +228,30 @@ def _safe(owner: str) -> str:
     if not owner or owner.startswith(("_", ".")) or any(c in owner for c in "/\\*?[]=%"):
         raise InputError(f"got {owner!r}, wanted an id that is valid in a file name")
     return owner
+
+
+def create_locked(path: Path) -> IO[bytes]:
+    """Create and lock a file, to be appended to without a buffer. Raise OSError if that fails."""
+    while True:
+        with suppress(FileNotFoundError, FileExistsError):  # another process removed the folder: create it again
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab", buffering=0)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists():  # else `open_left_behind` took the empty file before it was locked
+                return file
+            file.close()
+
+
+def open_left_behind(path: Path, deadline: float = 0.0) -> IO[bytes] | None:
+    """Open and lock a file that its process has left behind; None if it is in use until the deadline, or gone."""
+    with suppress(FileNotFoundError):
+        file = path.open("rb")
+        while not try_lock(file):
+            if time.monotonic() >= deadline:
+                file.close()
+                return None
+            time.sleep(0.05)
+        if path.exists():  # else its process has just written its rows
+            return file
+        file.close()
+    return None

@@ -1,4 +1,5 @@
-"""Manifests: which files of the store this program wrote, by the hashes of their bytes, and what decisions rest on.
+"""Manifests: which files of the store this program wrote, by the hashes of their bytes, and what decisions rest on;
+and sealed files, written under temporary names until they have one.
 
 `manifests/<owner>.<12 hexadecimal digits>.json` is written whole before the files that it names get their own names, so
 a crash leaves at most a manifest of a file that is not there, which is ignored. A file is known if any manifest names
@@ -16,8 +17,9 @@ import re
 import secrets
 import socket
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -25,13 +27,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from evalflows.specs.errors import StorageError
-from evalflows.store.file_states import packed_states, state_of
+from evalflows.store.files import (
+    StagedFile,
+    file_mode,
+    packed_states,
+    sha256_of,
+    staged_durably,
+    staged_file,
+    state_of,
+    storage_errors,
+)
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.object_store import MANIFESTS
-from evalflows.store.parquet_files import StagedFile, file_mode, staged_durably, storage_errors
 from evalflows.store.records import now
-from evalflows.store.verification import sha256_of
+from evalflows.store.schemas import TABLES, schema_of
 
 FOLDER = MANIFESTS
 NUMBER = 1
@@ -288,3 +300,49 @@ def _version() -> str:
 
 def _writer() -> dict[str, object]:
     return {"user": _user(), "host": socket.gethostname(), "process": os.getpid(), "evalflows_version": _version()}
+
+
+Contents = Iterable[tuple[str, Iterable[pa.Table]]]
+"""Tables, each with the rows of an owner."""
+
+
+def write_sealed(
+    layout: Layout,
+    fs: Any,
+    owner: str,
+    contents: Contents,
+    check: Callable[[], None],
+    written: Written = WRITTEN,
+    *,
+    at_once: bool = False,
+) -> None:
+    """Write the sealed files of an owner, and give them their names in the order of the tables.
+
+    `check` is called before anything is written. If `at_once`, the tables are written on threads.
+
+    Raise StorageError if that fails; files that have their names by then stay.
+    """
+    with ExitStack() as stack:
+        waiting = (_staged(layout, fs, table, owner, rows, check) for table, rows in contents)
+        staged = _at_once(stack, [*waiting]) if at_once else [stack.enter_context(one) for one in waiting]
+        write_manifest(layout, fs, staged, written)
+        for one in staged:
+            with storage_errors(one.path):
+                one.place()
+
+
+def _at_once(stack: ExitStack, waiting: list[AbstractContextManager[StagedFile]]) -> list[StagedFile]:
+    """Write files on a thread each: Arrow and DuckDB use another core."""
+    with ThreadPoolExecutor(max(len(waiting), 1)) as threads:
+        return [*threads.map(stack.enter_context, waiting)]
+
+
+@contextmanager
+def _staged(
+    layout: Layout, fs: Any, table: str, owner: str, rows: Iterable[pa.Table], check: Callable[[], None]
+) -> Iterator[StagedFile]:
+    path = layout.sealed(table, owner)
+    with storage_errors(path):
+        check()
+        with staged_file(layout, fs, path, schema_of(TABLES[table].record), rows) as staged:
+            yield staged

@@ -1,22 +1,84 @@
-"""Writing the observations of production. A span that arrives twice is one row, whoever sends it and when.
+"""Writing the observations of production, and merging the open parts of owners that are still written.
 
 A span belongs to the UTC day in which it began, so its copies meet in one owner, which keeps the latest. All writers
 take one lease for the moment of writing, so any number of receivers and imports may work at once.
+
+Parts of about the same size are merged, so that a row is rewritten only a few times. The merged part is on disk before
+the parts that it replaces are removed, and queries use each key once, so a crash between loses and doubles nothing. The
+replaced parts stay for a while, for queries that have listed them.
 """
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import time
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.store.last_recorded import last_recorded
-from evalflows.store.leases.lease import leased
-from evalflows.store.open_owners import open_owners
-from evalflows.store.parquet import Store
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evalflows.store.files import state_of, storage_errors
+from evalflows.store.layout import StoredFile
+from evalflows.store.leases import leased
 from evalflows.store.records import Json, LabelRow, ScoreRow, after, new_id, to_json
+from evalflows.store.schemas import TABLES
+from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow
+
+_known: dict[str, tuple[object, datetime | None]] = {}
+"""The newest row of each file that this process has looked at, with the state in which the file was."""
+
+
+def last_recorded(store: Store, table: str) -> datetime | None:
+    """Return when the newest row of a table was recorded; None if it has none.
+
+    Files that are damaged do not count: queries leave them out.
+    """
+    fs = store.filesystem
+    paths = (path for path in fs.glob(f"{store.layout.root}/{table}/*/*/*.parquet") if StoredFile.at(path))
+    return max(filter(None, (_newest(store, path) for path in paths)), default=None)
+
+
+def _newest(store: Store, path: str) -> datetime | None:
+    state = state_of(store.layout, store.filesystem, path)
+    known, newest = _known.get(path, (None, None))
+    if state is None or known != state:
+        try:
+            with store.filesystem.open(path, "rb") as file:
+                newest = _newest_in(pq.ParquetFile(file).metadata)
+        except (OSError, pa.ArrowException):  # merged with others meanwhile, or damaged
+            return None
+        _known[path] = state, newest
+    return newest
+
+
+def _newest_in(metadata: Any) -> datetime | None:
+    place = metadata.schema.names.index("recorded_at")
+    groups = (metadata.row_group(number).column(place).statistics for number in range(metadata.num_row_groups))
+    newest = [group.max for group in groups if group is not None and group.has_min_max]
+    return max((moment.replace(tzinfo=moment.tzinfo or UTC) for moment in newest), default=None)
+
+
+def open_owners(store: Store, table: str, prefix: str = "") -> list[str]:
+    """Return the owners with open parts whose id begins with a prefix, sorted."""
+    return _owners(store, table, "open", prefix)
+
+
+def last_owner(store: Store, table: str) -> str | None:
+    """Return the last owner of a table in the order of their ids, such as the last day; None if it has none."""
+    return max((one for state in ("open", "sealed") for one in _owners(store, table, state)), default=None)
+
+
+def _owners(store: Store, table: str, state: str, prefix: str = "") -> list[str]:
+    column, fs = TABLES[table].owner, store.filesystem
+    paths = fs.glob(f"{store.layout.root}/{table}/{state}/{column}={prefix}*")
+    names = (str(path).rstrip("/").rpartition("=")[2] for path in paths)
+    return sorted(name for name in names if name and name != "_")
+
 
 LEASE = "observations"
 PATIENCE_S = 10.0
@@ -104,3 +166,78 @@ def feedback_owner(at: datetime) -> str:
 
 def _is_past_feedback(owner: str, today: str) -> bool:
     return owner.startswith(FEEDBACK) and owner.removeprefix(FEEDBACK) < today
+
+
+FAN = 8
+"""Parts of one tier that are merged at once."""
+SMALLEST, LARGEST = 64 << 10, 64 << 20
+"""Bytes of a part below which all are in the first tier, and from which none is merged again."""
+GRACE_S = 30.0
+"""Seconds that a replaced part stays."""
+TABLE = "observations"
+LABELS = "labels"
+"""The lease of those who merge labels."""
+
+
+class Compaction:
+    """Merges the open days of observations, and knows which parts are to be removed when."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._replaced: deque[tuple[float, str]] = deque()  # when to remove which part
+
+    def step(self) -> None:
+        """Merge what is worth it, and remove what was replaced long enough ago."""
+        self._remove(time.monotonic())
+        for day in open_owners(self._store, TABLE):
+            while replaced := merge_similar(self._store, TABLE, day, LEASE, without=self._waiting()):
+                self._replaced.extend((time.monotonic() + GRACE_S, part) for part in replaced)
+
+    def finish(self) -> None:
+        """Remove all that was replaced."""
+        self._remove(math.inf)
+
+    def _waiting(self) -> set[str]:
+        """Return the parts that were replaced and are not removed yet."""
+        return {path for _, path in self._replaced}
+
+    def _remove(self, until: float) -> None:
+        while self._replaced and self._replaced[0][0] <= until:
+            _, path = self._replaced.popleft()
+            _remove_part(self._store, path)
+
+
+def merge_similar(
+    store: Store, table: str, owner: str, lease: str, *, without: Collection[str] = (), removes: bool = False
+) -> Sequence[str]:
+    """Write parts of about the same size of an open owner as one, each key once, if there are enough of them.
+
+    Return the parts that this replaces: none if there are too few, or if another process has merged or sealed them.
+    Parts `without` do not count. The caller is to remove what was replaced, unless this `removes` it.
+    """
+    sizes = {path: size for path, size in store.open_parts(table, owner).items() if path not in without}
+    if not (parts := _mergeable(sizes)):
+        return ()
+    with leased(store, lease, f"merging {table}", wait=True, patience_s=PATIENCE_S):
+        if store.is_sealed(table, owner) or not {*parts} <= store.open_parts(table, owner).keys():
+            return ()
+        store.merge_parts(table, owner, new_id("part"), parts)
+        for part in parts if removes else ():  # with the lease: others merge only parts that stay until they have
+            _remove_part(store, part)
+    return parts
+
+
+def _remove_part(store: Store, path: str) -> None:
+    """Remove a part that was replaced. Nothing happens if its owner was sealed meanwhile."""
+    with storage_errors(path), suppress(FileNotFoundError):
+        store.filesystem.rm_file(path)
+
+
+def _mergeable(sizes: dict[str, int]) -> list[str]:
+    """Return the parts of the lowest tier that has enough of them; none if no tier has."""
+    tiers: defaultdict[int, list[str]] = defaultdict(list)
+    for path, size in sizes.items():
+        if size < LARGEST:
+            tiers[int(math.log(max(size, SMALLEST) / SMALLEST, FAN))].append(path)
+    full = [tier for tier, parts in tiers.items() if len(parts) >= FAN]
+    return sorted(tiers[min(full)]) if full else []

@@ -1,4 +1,4 @@
-"""Packing: the rows of finished owners move from small files of their own into packed ones (store/packs.py).
+"""Packing: the rows of finished owners move from small files of their own into packed ones (evalflows/store/packs.py).
 
 The packed file is written before the owner's own file is removed, and the own file goes before it as long as it exists,
 so a crash between loses and doubles nothing, and another process may reopen or rewrite the owner meanwhile.
@@ -14,18 +14,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from evalflows.specs.errors import StorageError
-from evalflows.specs.safe_text import print_note
-from evalflows.store.file_states import owner_states, packed_states, state_of, states_of
+from evalflows.specs.errors import StorageError, print_note
+from evalflows.store.files import (
+    file_damage,
+    owner_states,
+    packed_states,
+    sha256_of,
+    state_of,
+    states_of,
+    storage_errors,
+)
 from evalflows.store.layout import StoredFile
-from evalflows.store.leases.lease import holder_of, leased
+from evalflows.store.leases import holder_of, leased
 from evalflows.store.manifests import check_written, manifests, not_written
-from evalflows.store.marker import note_packed
-from evalflows.store.packs import owners_of, packed_rows, sealed_rows, write_pack
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import storage_errors
+from evalflows.store.packs import note_packed, owners_of, packed_rows, sealed_rows, write_pack
 from evalflows.store.schemas import TABLES, columns_of
-from evalflows.store.verification import file_damage, sha256_of
+from evalflows.store.store import Store
 
 LEASE = "packing"
 PACKED_TABLES = [name for name in TABLES if name not in ("examples", "observations")]

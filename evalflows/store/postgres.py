@@ -1,14 +1,21 @@
-"""The tables of an export to PostgreSQL, within one transaction: of which store and state they are, and their rows."""
+"""Exports to PostgreSQL: a table per view in one schema, in one transaction."""
 
-from collections.abc import Iterable
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import asyncpg
 
 from evalflows.specs.errors import InputError
+from evalflows.store.exports import Exported, Relation, relations, stage, staged_rows
 from evalflows.store.layout import identifier, quoted
+from evalflows.store.store import Store
 
 MARK = "evalflows_export"
 """The table that says of which store and state the others are."""
@@ -178,3 +185,165 @@ class Schema:
         query = """select attname, format_type(atttypid, atttypmod) from pg_attribute
                    where attrelid = to_regclass($1) and attnum > 0 and not attisdropped order by attnum"""
         return dict(await self._connection.fetch(query, self.full(table)))
+
+
+NUL = "\u2400"
+"""What is shown for a NUL character, which no text in PostgreSQL can hold: the symbol ␀."""
+
+_TYPES = {
+    "VARCHAR": "text",
+    "JSON": "jsonb",
+    "BOOLEAN": "boolean",
+    "DOUBLE": "double precision",
+    "FLOAT": "real",
+    "TINYINT": "smallint",
+    "SMALLINT": "smallint",
+    "INTEGER": "integer",
+    "BIGINT": "bigint",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp without time zone",
+    "TIMESTAMP WITH TIME ZONE": "timestamp with time zone",
+    "UUID": "uuid",
+    "BLOB": "bytea",
+}
+_SUMS = ("HUGEINT", "UHUGEINT")  # cast to bigint when they are staged
+_LISTS = ("VARCHAR", "BOOLEAN", "DOUBLE", "INTEGER", "BIGINT", "TIMESTAMP WITH TIME ZONE")
+
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_RARE = re.compile(r"NaN|Infinity|[eE][+-]?\d{4}|\d{1000}")
+_DEEP = 500
+_MAX_DIGITS = 10_000
+
+
+def type_of(kind: str) -> str:
+    """Return PostgreSQL's type for a DuckDB type; text for one that it does not have."""
+    base = kind.removesuffix("[]")
+    if kind in _SUMS:
+        return "bigint"
+    if base != kind and base in _LISTS:
+        return f"{_TYPES[base]}[]"
+    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+        return "jsonb"
+    return f"numeric{kind.removeprefix('DECIMAL')}" if kind.startswith("DECIMAL") else _TYPES.get(kind, "text")
+
+
+def expression_of(name: str, kind: str) -> str:
+    """Return the DuckDB SQL of a staged column whose values fit the PostgreSQL type."""
+    column, wanted = identifier(name), type_of(kind)
+    if wanted == "jsonb" and kind != "JSON":
+        return f"to_json({column})"
+    return f"{column}::varchar" if wanted == "text" and kind != "VARCHAR" else column
+
+
+def converter_of(kind: str) -> Callable[[Any], Any] | None:
+    """Return the function that makes values of a type fit PostgreSQL; None if all do."""
+    converters: dict[str, Callable[[Any], Any]] = {
+        "text": fitting_text,
+        "text[]": _fitting_texts,
+        "jsonb": fitting_json,
+    }
+    return converters.get(type_of(kind))
+
+
+def fitting_text(text: str) -> str:
+    """Return a text in which NUL characters are shown as a symbol."""
+    return text.replace("\x00", NUL)
+
+
+def fitting_json(text: str) -> str:
+    """Return JSON that PostgreSQL reads. JSON with NaN, with a huge number or nested too deep becomes a JSON string."""
+    text = _ESCAPED_NUL.sub(rf"\g<1>{NUL}", text)
+    is_plain = text.count("[") + text.count("{") < _DEEP and not _RARE.search(text)
+    return text if is_plain or _is_readable(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _fitting_texts(texts: list[str | None]) -> list[str | None]:
+    return [None if text is None else fitting_text(text) for text in texts]
+
+
+def _is_readable(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_refuse, parse_float=_number, parse_int=_number)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _number(text: str) -> None:
+    _, _, exponent = text.lower().partition("e")
+    if len(text) > _MAX_DIGITS or (exponent and abs(int(exponent[:10])) > _MAX_DIGITS):
+        raise ValueError(text[:20])
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
+
+
+DEFAULT_SCHEMA = "evalflows"
+
+
+def export_postgres(store: Store, url: str, schema: str = DEFAULT_SCHEMA, only: Sequence[str] = ()) -> list[Exported]:
+    """Write every view of the store, or those of these names, to tables of a schema, which is created if needed.
+
+    All in one transaction: readers see the former rows until it ends. A table whose view is unchanged is left alone; of
+    the others, only rows that differ are written. What the URL leaves out is taken from libpq's environment variables.
+
+    Raise InputError, without the URL's password, if the database cannot be used, for an unknown name, and if the schema
+    has tables of something else.
+    """
+    wanted = relations(store, only)
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise InputError("export postgres: got another URL, wanted postgresql://user@host:port/database")
+    try:
+        return asyncio.run(_export(store, url, schema, wanted, is_whole=not only))
+    except asyncpg.PostgresError as error:
+        raise InputError(f"postgres: {error}") from error
+    except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        raise InputError(
+            f"postgres: cannot connect: {getattr(error, 'strerror', None) or error or 'timeout'}"
+        ) from error
+
+
+async def _export(store: Store, url: str, schema: str, wanted: Sequence[Relation], *, is_whole: bool) -> list[Exported]:
+    connection = await _connect(url)
+    try:
+        async with connection.transaction():
+            tables = await Schema.opened(connection, schema, store.layout.root)
+            if is_whole:
+                await tables.remove(tables.states.keys() - {relation.name for relation in wanted})
+            return [await _write(store, tables, relation) for relation in wanted]
+    finally:
+        await connection.close()
+
+
+async def _connect(url: str) -> Any:
+    try:
+        return await asyncpg.connect(url, server_settings={"application_name": "evalflows", "timezone": "UTC"})
+    except ValueError:  # its message may hold a part of the password
+        raise InputError(
+            "export postgres: the URL cannot be read, wanted postgresql://user@host:port/database, with special "
+            "characters of a password as %XX, or the password in PGPASSWORD"
+        ) from None
+
+
+async def _write(store: Store, schema: Schema, relation: Relation) -> Exported:
+    if await schema.has(relation.name, relation.state):
+        return Exported(name=relation.name, rows=schema.states[relation.name][1], is_written=False)
+    columns = {name: type_of(kind) for name, kind in relation.columns.items()}
+    shape = Shape(name=relation.name, key=relation.key, about=relation.about, columns=columns)
+    with TemporaryDirectory(prefix="evalflows-") as scratch:
+        staged = Path(scratch) / "staged.parquet"
+        stage(store, relation, staged)
+        rows = await schema.replace(shape, relation.state, _rows(staged, relation))
+    return Exported(name=relation.name, rows=rows, is_written=True)
+
+
+def _rows(staged: Path, relation: Relation) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a staged file with values that PostgreSQL can hold."""
+    expressions = {name: expression_of(name, kind) for name, kind in relation.columns.items()}
+    converters = [converter_of(kind) for kind in relation.columns.values()]
+    for row in staged_rows(staged, expressions):
+        yield tuple(
+            convert(value) if convert and value is not None else value
+            for convert, value in zip(converters, row, strict=True)
+        )

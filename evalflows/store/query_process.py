@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.catalog import select_from
-from evalflows.store.parquet import Store
-from evalflows.store.restricted import peak_memory_bytes
+from evalflows.store.database import peak_memory_bytes
+from evalflows.store.sql import select_from
 from evalflows.store.stop import Stop, StoppedError
+from evalflows.store.store import Store
 
 POLL_S = 0.02
 """How often the watch looks at a query's process, and at whether its result is still wanted."""

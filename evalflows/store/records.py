@@ -1,22 +1,139 @@
-"""The rows of the store: one frozen dataclass per table, with the column order and types of the Parquet files.
+"""The rows of the store: one frozen dataclass per table, with the column order and types of the Parquet files; and
+the reasons for which there is no conclusion.
 
 Missing is None, with a reason in `error`, `comment` or `reason`; never 0, never NaN. Times are UTC, money is USD,
 durations are seconds. A field typed Json holds JSON text.
 """
 
 import hashlib
+import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 
-from evalflows.store.json_text import Json as Json
-from evalflows.store.json_text import from_json as from_json
-from evalflows.store.json_text import mended as mended
-from evalflows.store.json_text import to_json as to_json
-from evalflows.store.reasons import LimitChange, ReasonCode
+Json = Annotated[str, "json"]
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+_scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
+"""`json.loads` takes five times as long for a short text."""
+
+
+def to_json(value: Any, *, mend: bool = False) -> Json:
+    """Return canonical JSON text: keys sorted, no spaces.
+
+    Raise TypeError or ValueError, in one line, for values that JSON in UTF-8 cannot represent (NaN, a lone surrogate).
+    With `mend`, lone surrogates, which truncated streams contain, become U+FFFD.
+    """
+    text = _encoded(value)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if not mend:
+            raise
+        return mended(text)
+    return text
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types that orjson writes as Python's encoder does, which it does not for floats."""
+_TEXT = frozenset({str})
+
+
+def _encoded(value: Any) -> str:
+    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()  # in a tenth of the time
+        except orjson.JSONEncodeError:  # a lone surrogate, or a number of more than 64 bits
+            pass
+    return _ENCODER.encode(value)
+
+
+def from_json(text: Json | None) -> Any:
+    """Parse JSON text; None stays None. Raise ValueError for a text that is not JSON."""
+    if text is None:
+        return None
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        return json.loads(text)  # which says where it is wrong
+    return value if end == len(text) else json.loads(text)
+
+
+def mended(text: str) -> str:
+    """Replace lone surrogates by U+FFFD, so that the text is valid UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+LimitChange = Literal["began", "grown", "refused", "refused_waiting"]
+
+ReasonCode = Literal[
+    # the interval or the test is inconclusive
+    "no_significant_difference",  # the interval includes zero
+    "interval_includes_bound",  # of a gate's rule: the interval includes the margin or the threshold
+    "worse_but_maybe_within_margin",  # significantly worse, but not by more than the margin
+    "interval_and_test_disagree",
+    "not_significant_after_adjustment",
+    "missing_unbounded",  # values are missing, and no declared range bounds them
+    "missing_could_flip",  # missing values could change the conclusion
+    # there is no estimate, no interval or no test
+    "no_data",
+    "too_few",
+    "below_min_examples",  # fewer than the gate asks for
+    "no_spread",
+    "not_identifiable",
+    "not_converged",
+    "no_interval",
+    "no_test",
+    # the judge
+    "judge_failed_validation",
+    "judge_not_validated",  # its known-answer controls could not be judged
+    "judge_position_bias",
+    "one_presentation_order",  # the same answer was always shown first
+    "order_unknown",  # of recorded verdicts: which answer was shown first
+    "order_drawn",  # at random, without a record
+    # a gate's rule could not be evaluated
+    "no_baseline",
+    "candidate_is_baseline",
+    "not_comparable",
+    "not_side_by_side",  # of a latency: the answers were not made in the same rounds
+    "no_such_metric",
+    "no_such_slice",  # no example has the value that the rule names
+    "ambiguous_metric",  # several evaluators gave it
+    "not_numeric",
+    "run_level_metric",  # one number for all runs, without an interval
+    "incomplete",
+    "margin_too_wide",  # as wide as the metric's range
+    "no_finished_batch",
+    "not_for_batches",
+    # a watch rule
+    "no_reference",  # no previous window, or no such experiment
+    "learning",  # the change detector has too few windows before
+    "rule_removed",  # of an incident: its rule is no longer in the spec
+    "evaluator_changed",  # of an incident: its metric is no longer judged by the same version
+    "closed_by_person",
+]
+"""Codes that code and queries branch on, instead of the text."""
+
+JUDGE_FAILED: tuple[ReasonCode, ...] = ("judge_failed_validation", "judge_not_validated")
+"""Codes of judges that known-answer controls did not validate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code to branch on, and a text to read."""
+
+    code: ReasonCode
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
 
 OutputStatus = Literal["ok", "failed", "not_attempted"]
 ScoreStatus = Literal["scored", "failed", "not_attempted", "not_applicable", "sampled_out"]

@@ -1,30 +1,46 @@
-"""Erasing the texts of examples, traces or people everywhere in a store, while figures stay."""
+"""Erasing texts everywhere in a store while figures stay, and removing whole experiments that are old and that
+nothing refers to.
+"""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from evalflows.specs.errors import StorageError
-from evalflows.store.compaction import LABELS
-from evalflows.store.erasing.files import FileEraser
-from evalflows.store.erasing.plan import Plan, keep_plan, new_plan, plans, remove_plan
-from evalflows.store.erasing.selection import Selection, hashed, is_of
-from evalflows.store.erasing.subjects import Subjects, subjects_of
-from evalflows.store.file_states import state_of, states_of
+from evalflows.specs.errors import InputError, StorageError, print_note
+from evalflows.specs.traces import RetentionSpec
+from evalflows.store.erasing import (
+    FileEraser,
+    Plan,
+    Selection,
+    Subjects,
+    evaluation_of,
+    hashed,
+    is_of,
+    keep_plan,
+    new_plan,
+    plans,
+    remove_plan,
+    subjects_of,
+    trace_rows,
+)
+from evalflows.store.files import state_of, states_of, storage_errors
 from evalflows.store.layout import StoredFile
-from evalflows.store.leases.lease import held_leases, leased, refuse_if_in_use
-from evalflows.store.manifests import check_written
-from evalflows.store.observations import FEEDBACK, PATIENCE_S
+from evalflows.store.leases import held_leases, leased, refuse_if_in_use
+from evalflows.store.manifests import check_written, remove_manifests
+from evalflows.store.observations import FEEDBACK, LABELS, PATIENCE_S
 from evalflows.store.observations import LEASE as OBSERVATIONS
 from evalflows.store.packing import LEASE as PACKING
-from evalflows.store.parquet import Store
-from evalflows.store.records import ErasureRow, to_json
+from evalflows.store.packing import remove_packed
+from evalflows.store.records import ErasureRow, new_id, now, to_json
+from evalflows.store.schemas import ATTRIBUTE, EXPERIMENT_TABLES, FIELD, TABLES
 from evalflows.store.spool import RECEIVED, recover, spool_folder
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 LEFT_S = 600.0
 """Seconds after which a temporary file is one that a killed process has left."""
@@ -218,3 +234,187 @@ def _erased(plan: Plan, erasure_id: str | None, set_aside: int = 0) -> Erased:
     return Erased(
         erasure_id=erasure_id, rows=plan.counts, snapshots=plan.snapshots, owners=plan.owners, set_aside=set_aside
     )
+
+
+OF_EXPERIMENT = ("estimates", *EXPERIMENT_TABLES)
+"""The tables of one experiment, in the order of removal: its own row last, by which an interrupted removal goes on."""
+
+Groups = Mapping[str, Sequence[str]]
+"""The experiments of run groups."""
+
+
+def old_groups(store: Store, until: datetime, keep_last: int) -> Groups:
+    """Return the run groups all of whose experiments were started before, with nothing that refers to one of them."""
+    (rows,) = ask(store, (_OLD, [until, keep_last]))
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for group, experiment in rows:
+        groups[group].append(experiment)
+    waiting = {path.parent.name for path in spool_folder(store).glob("*/*.jsonl")}  # for `resume`
+    return {group: members for group, members in groups.items() if waiting.isdisjoint(members)}
+
+
+def rows_of_groups(store: Store, groups: Groups) -> Counter[str]:
+    """Return the number of rows of the groups' experiments, by table."""
+    experiments = [experiment for members in groups.values() for experiment in members]
+    owners = {**dict.fromkeys(OF_EXPERIMENT, experiments), "verdicts": [*groups]}
+    within = "in (select unnest(?::varchar[]))"
+    queries = [
+        (f"select '{table}', count(*) from source.{table} where {TABLES[table].owner} {within}", [of])
+        for table, of in owners.items()
+    ]
+    found = ask(store, *queries)
+    return Counter({table: count for ((table, count),) in found if count})
+
+
+def remove_groups(store: Store, groups: Groups) -> tuple[Counter[str], list[str]]:
+    """Remove run groups that no process works on; the lease of packing is held.
+
+    Return the number of removed rows by table, and the removed experiments.
+    """
+    rows, removed = Counter[str](), list[str]()
+    for group, members in groups.items():
+        with suppress(InputError), leased(store, group, f"removing {group}", wait=False):
+            rows += rows_of_groups(store, {group: members})
+            _remove(store, "verdicts", [group])
+            for table in OF_EXPERIMENT:
+                _remove(store, table, members)
+            remove_manifests(store.layout, store.filesystem, {group, *members})
+            removed += members
+    return rows, sorted(removed)
+
+
+def _remove(store: Store, table: str, owners: Collection[str]) -> None:
+    """Remove the rows of owners: packed ones first, which count once an owner has no file of its own."""
+    remove_packed(store, table, owners)
+    for owner in owners:
+        for folder in (store.layout.open_folder(table, owner), store.layout.sealed(table, owner).rpartition("/")[0]):
+            with storage_errors(folder), suppress(FileNotFoundError):
+                store.filesystem.rm(folder, recursive=True)
+            if store.layout.is_local:
+                with suppress(OSError):
+                    Path(folder).rmdir()
+
+
+_OLD = """
+with ranked as (
+    select *, row_number() over (partition by name order by started_at desc, experiment_id) as newest
+    from source.experiments
+), referred as (
+    select experiment_id as id from source.baselines
+    union all select candidate_experiment_id from source.decisions
+    union all select baseline_experiment_id from source.decisions
+    union all select unnest(experiments) from source.comparison_sets
+    union all select experiment_id from source.labels
+    union all select e.experiment_id from source.verdicts v
+              join source.experiments e on e.experiment_id in (v.candidate_experiment_id, v.baseline_experiment_id)
+              where v.run_group is distinct from e.run_group
+    union all select unnest(regexp_extract_all(spec, '"experiment": ?"([^"]+)"', 1)) from source.experiments
+), kept as (
+    select distinct run_group from ranked
+    where started_at >= $1 or newest <= $2 or experiment_id in (select id from referred where id is not null)
+)
+select run_group, experiment_id from ranked where run_group not in (select run_group from kept) order by 1, 2
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """What one rule found too old: rows that lose texts or are removed, by table."""
+
+    rule: str
+    rows: Mapping[str, int]
+    experiments: Sequence[str] = ()  # those that are removed
+
+
+def retain(store: Store, spec: RetentionSpec, by: str | None) -> list[Retained]:
+    """Apply the rules. What a process works on at the moment waits for the next time.
+
+    Interrupted erasures are finished first. Raise StorageError for a damaged file, with nothing changed by the rules.
+    """
+    with leased(store, PACKING, "applying rules of retention", wait=True):
+        finish_planned(store)
+        check_sound(store)
+        done = []
+        for rule, subjects in _texts(store, spec, now()):
+            try:
+                rows = erase_planned(store, _plan(rule, subjects, by)).rows
+            except InputError as error:  # a process has just begun to work on some of it
+                print_note(f"{rule}: waits for the next time: {error}")
+                rows = {}
+            done.append(Retained(rule=rule, rows=rows))
+        return [*done, *_removed(store, spec, by)]
+
+
+def would_retain(store: Store, spec: RetentionSpec) -> list[Retained]:
+    """Return what `retain` would do. Nothing is written."""
+    check_sound(store)
+    found = [
+        Retained(rule=rule, rows=with_counts(store, _plan(rule, subjects, None)).counts)
+        for rule, subjects in _texts(store, spec, now())
+    ]
+    if spec.experiments_days is None:
+        return found
+    groups = old_groups(store, now() - timedelta(days=spec.experiments_days), spec.keep_last)
+    experiments = sorted(experiment for members in groups.values() for experiment in members)
+    rule = f"experiments_days: {spec.experiments_days}"
+    return [*found, Retained(rule=rule, rows=rows_of_groups(store, groups), experiments=experiments)]
+
+
+def _removed(store: Store, spec: RetentionSpec, by: str | None) -> list[Retained]:
+    if spec.experiments_days is None:
+        return []
+    rule = f"experiments_days: {spec.experiments_days}"
+    groups = old_groups(store, now() - timedelta(days=spec.experiments_days), spec.keep_last)
+    rows, removed = remove_groups(store, groups)
+    if removed:
+        at = now()
+        row = ErasureRow(
+            erasure_id=new_id("erasure", at),
+            kind="rule",
+            selector_hash=rule,
+            erased_by=by,
+            rows=to_json(dict(rows)),
+            owners=[*removed],
+            recorded_at=at,
+        )
+        store.publish("erasures", row.erasure_id, [row])
+    return [Retained(rule=rule, rows=rows, experiments=removed)]
+
+
+def _plan(rule: str, subjects: Subjects, by: str | None) -> Plan:
+    return new_plan("rule", rule, by, keys=subjects.keys, owners=sorted(subjects.owners), leases=subjects.leases)
+
+
+def _texts(store: Store, spec: RetentionSpec, at: datetime) -> list[tuple[str, Subjects]]:
+    """Return the rows whose texts are too old, by rule."""
+    found = []
+    if spec.trace_texts_days is not None:
+        subjects = trace_rows(store, _old_traces(store, at - timedelta(days=spec.trace_texts_days)))
+        found.append((f"trace_texts_days: {spec.trace_texts_days}", subjects))
+    if spec.call_texts_days is not None:
+        subjects = _old_calls(store, at - timedelta(days=spec.call_texts_days))
+        found.append((f"call_texts_days: {spec.call_texts_days}", subjects))
+    return found
+
+
+def _old_traces(store: Store, until: datetime) -> list[str]:
+    """Return the traces whose last observation began before, of those that still have texts."""
+    query = f"""select trace_id from source.observations group by trace_id
+                having max(started_at) < ? and bool_or(attributes not like '%"{ATTRIBUTE}"%') order by 1"""
+    (rows,) = ask(store, (query, [until]))
+    return [trace for (trace,) in rows]
+
+
+def _old_calls(store: Store, until: datetime) -> Subjects:
+    query = f"""select c.call_id, c.experiment_id, coalesce(e.run_group, c.experiment_id)
+                from source.calls c left join source.experiments e using (experiment_id)
+                where c.started_at < ? and not starts_with(c.request, '{{"{FIELD}":"(erased ') order by 1"""
+    (rows,) = ask(store, (query, [until]))
+    held, subjects = {*held_leases(store)}, Subjects(keys={"calls": []})
+    for call, owner, group in rows:
+        lease = evaluation_of(owner) or group
+        if lease not in held:
+            subjects.keys["calls"].append((call,))
+            subjects.leases |= {owner: lease} if owner else {}
+    subjects.owners |= subjects.leases.keys()
+    return subjects

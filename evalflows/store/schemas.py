@@ -1,5 +1,9 @@
-"""The tables: their records, keys, and Arrow schemas derived from the records."""
+"""The tables: their records, keys, and Arrow schemas derived from the records; the specs that rows hold; and how an
+erased text is marked.
+"""
 
+import json
+import re
 import types
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +16,24 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pyarrow as pa
 
 from evalflows.store import records, trace_records
+from evalflows.store.records import Json
+
+MARKER = re.compile(r"\(erased \d{4}-\d\d-\d\d(?: #[0-9a-f]{12})?\)")
+"""What stands in place of an erased text: when it was erased and, of whole values, what tells them apart."""
+
+FIELD = "erased"
+"""The only field of an erased JSON value, and the field that says so where others stayed."""
+
+ATTRIBUTE = "evalflows.erased"
+"""The attribute of an observation that says on which day it was erased."""
+
+
+def is_erased(text: Json | None) -> bool:
+    """Whether a JSON value was erased."""
+    if text is None or f'"{FIELD}":"(erased ' not in text:
+        return False
+    value = json.loads(text)
+    return isinstance(value, dict) and isinstance(value.get(FIELD), str) and bool(MARKER.fullmatch(value[FIELD]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,14 +16,13 @@ from typing import Any
 
 import duckdb
 
-from evalflows.store.catalog import note_leases, tables_of
-from evalflows.store.file_states import owner_states
+from evalflows.store.files import follow, owner_states
 from evalflows.store.layout import quoted
 from evalflows.store.packs import packed_owners
-from evalflows.store.parquet import Store
-from evalflows.store.roots import follow
 from evalflows.store.schemas import TABLES
-from evalflows.store.views import HELD_LEASES, view_statements
+from evalflows.store.sql import note_leases
+from evalflows.store.store import Store
+from evalflows.store.views import HELD_LEASES, tables_of, view_statements
 
 SMALL = ("experiments", "estimates", "verdicts", "decisions")
 """The tables that are copied: some rows for each experiment, none for each example."""

@@ -23,13 +23,12 @@ from typing import IO, Any, get_args, get_type_hints
 import orjson
 import pyarrow as pa
 
-from evalflows.specs.errors import StorageError
-from evalflows.specs.safe_text import print_note
-from evalflows.store.left_behind import create_locked, open_left_behind
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import storage_errors
+from evalflows.specs.errors import StorageError, print_note
+from evalflows.store.files import storage_errors
+from evalflows.store.layout import create_locked, open_left_behind
 from evalflows.store.records import CallRow, mended
 from evalflows.store.schemas import TABLES, from_columns, to_arrow
+from evalflows.store.store import Store
 
 DEFAULT_FOLDER = "data/spool"
 RECEIVED = "received"

@@ -1,52 +1,168 @@
-"""Querying the store with SQL: an in-memory DuckDB with a view per question (marts, in the schema `main`) and per table
-(in `staging`, where queries find them by their names)."""
+"""Querying the store with SQL: an in-memory DuckDB with a view per question (marts, in the schema `main`, the
+user's own among them) and per table (in `staging`, where queries find them by their names).
+"""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
+import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
-from evalflows.store.layout import quoted
-from evalflows.store.leases.lease import held_leases
-from evalflows.store.parquet import Store
-from evalflows.store.restricted import restrict, time_limit
-from evalflows.store.statements import checked
-from evalflows.store.verification import texts_in
+from evalflows.store.database import restrict, time_limit
+from evalflows.store.files import files_at, texts_in
+from evalflows.store.layout import Layout, quoted
+from evalflows.store.leases import held_leases
+from evalflows.store.schemas import TABLES
+from evalflows.store.store import Store
 from evalflows.store.views import (
-    SQL,
     grain,
-    is_mart,
-    is_own,
     own_views,
     tables_of,
-    view_files,
     view_statement,
-    view_text,
     views_of,
 )
 
-__all__ = [
-    "SQL",
-    "ask",
-    "ask_arrow",
-    "connect",
-    "grain",
-    "is_mart",
-    "is_own",
-    "select",
-    "select_from",
-    "tables_of",
-    "view_files",
-    "view_text",
-    "views_of",
-]
+__all__ = ["ask", "ask_arrow", "connect", "select", "select_from"]
+
+
+def is_store(layout: Layout) -> bool:
+    """Whether there is a store, even if it has lost its marker. Raise InputError if its root cannot be read."""
+    try:
+        fs = files_at(layout)
+        return bool(fs.exists(layout.marker)) or any(fs.exists(f"{layout.root}/{table}") for table in TABLES)
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(f"store {layout.root!r}: {error}") from error
+
+
+def existing_store(root: str | os.PathLike[str] | None = None) -> Store:
+    """Return a store, as `Store`. Raise InputError if there is none."""
+    layout = Layout.at(root)
+    if not is_store(layout):
+        raise InputError(no_store(layout))
+    return Store(layout.root)
+
+
+@contextmanager
+def store_or_empty() -> Iterator[Store]:
+    """Yield the store, or an empty temporary one if there is none."""
+    layout = Layout.at()
+    if is_store(layout):
+        yield Store(layout.root)
+        return
+    with TemporaryDirectory(prefix="evalflows-") as folder:
+        yield Store(folder)
+
+
+def no_store(layout: Layout) -> str:
+    """Say that there is no store, and how to begin or name another."""
+    return f"no store at {layout.root}: `evalflows run SPEC` creates one, and EVALFLOWS_STORE names another"
+
+
+def no_experiments(layout: Layout) -> str:
+    return f"no experiments in the store {layout.root}: `evalflows run SPEC` creates one"
+
+
+_QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+"""The nodes of queries that read. The body of a CTE may also be a COPY, INSERT, UPDATE or DELETE node."""
+
+_TABLE_FUNCTIONS = frozenset(
+    {
+        *("range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"),
+        *("histogram", "histogram_values", "summary", "changes_between"),
+        *("duckdb_columns", "duckdb_databases", "duckdb_functions", "duckdb_keywords", "duckdb_schemas"),
+        *("duckdb_tables", "duckdb_types", "duckdb_views", "pragma_show", "pragma_table_info", "pragma_version"),
+    }
+)
+"""The functions that a query may select from. Others run SQL from a text, change settings, or read other files."""
+
+_EXPLAIN = ("explain", "explain analyze", "explain ( format json )", "explain ( analyze , format json )")
+
+
+def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Return SQL that runs one query, or explains one.
+
+    Raise InputError for more than one statement, for one that may change something, and for SQL that DuckDB rejects.
+    """
+    kind = _kind(connection, sql)
+    if kind == "SELECT":
+        _check_query(connection, sql)
+        return sql
+    if kind == "EXPLAIN":
+        explain, query = _explained(connection, sql)
+        _check_query(connection, query)
+        return f"{explain} {query}"
+    raise InputError(f"sql: got {kind}, wanted one query (select, from, with, describe, explain)")
+
+
+def _kind(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    try:
+        kinds = [statement.type.name for statement in connection.extract_statements(sql)]
+    except duckdb.Error as error:
+        raise InputError(f"sql: {' '.join(str(error).split())}") from error
+    return ", ".join(kinds) or "nothing"
+
+
+def _explained(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[str, str]:
+    """Split EXPLAIN with its options from its query, by DuckDB's tokens."""
+    raw = sql.encode()
+    tokens = duckdb.tokenize(sql)
+    ends = [start for start, _ in tokens[1:]] + [len(raw)]
+    words: list[str] = []
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        if kind == duckdb.token_type.comment:
+            continue
+        explain, query = " ".join(words), raw[start:].decode()
+        if explain in _EXPLAIN and _is_select(connection, query):
+            return explain, query
+        words.append(raw[start:end].decode().strip().lower())
+    raise InputError(f"sql: got EXPLAIN of something else, wanted a query after {' or '.join(_EXPLAIN)}")
+
+
+def _is_select(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
+    try:
+        return _kind(connection, sql) == "SELECT"
+    except InputError:
+        return False
+
+
+def _check_query(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    ((text,),) = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchall()
+    tree = json.loads(text)
+    if tree["error"]:
+        raise InputError(f"sql: {tree['error_message']}")
+    for node in _dicts(tree["statements"]):
+        kind = str(node.get("type", ""))
+        if kind.endswith("_NODE") and kind not in _QUERY_NODES:
+            statement = kind.removesuffix("_NODE").removesuffix("_QUERY")
+            raise InputError(f"sql: got {statement} within a query, wanted a query that only reads")
+        if kind == "TABLE_FUNCTION":
+            _check_table_function(node)
+
+
+def _check_table_function(node: dict[str, Any]) -> None:
+    name = str(node["function"]["function_name"]).lower()
+    if name not in _TABLE_FUNCTIONS:
+        raise InputError(f"sql: got {name}(), wanted a view or a function that reads no file and runs no SQL")
+
+
+def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object in a JSON tree. Iterative: the nesting of a query is not limited by Python's stack."""
+    pending = [tree]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            yield value
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
 
 
 def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = False) -> duckdb.DuckDBPyConnection:

@@ -1,9 +1,9 @@
 """The store: Parquet files in a folder or an object store.
 
-`<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once; store/packs.py has those of many owners.
-`<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. Open parts are
-ignored if the owner has a sealed file. DuckDB lists files separately, so a query may miss an owner that is sealed
-meanwhile: `Store.query` detects this, a connection does not.
+`<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once; evalflows/store/packs.py has those of many
+owners. `<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. Open
+parts are ignored if the owner has a sealed file. DuckDB lists files separately, so a query may miss an owner that is
+sealed meanwhile: `Store.query` detects this, a connection does not.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
@@ -21,20 +21,36 @@ import duckdb
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.damage import Damage, damages_of, restore_empties
-from evalflows.store.file_states import Copies, Tries, states_of, unchanged
+from evalflows.store.database import ReadOnlyFiles, connect_source, shared
+from evalflows.store.files import (
+    Copies,
+    Tries,
+    files_at,
+    last_recorded,
+    merged,
+    noting_downloads,
+    readable,
+    readable_paths,
+    sha256_of,
+    states_of,
+    storage_errors,
+    texts_in,
+    unchanged,
+    write_file,
+)
 from evalflows.store.layout import Layout, StoredFile
-from evalflows.store.manifests import WRITTEN, Written, check_written
-from evalflows.store.marker import is_packed, prepare
-from evalflows.store.merge import last_recorded, merged
-from evalflows.store.packs import files_of, packed_file, sealed_rows
-from evalflows.store.parquet_files import storage_errors, write_file
-from evalflows.store.read_only_files import ReadOnlyFiles
-from evalflows.store.roots import files_at, noting_downloads, readable, readable_paths
+from evalflows.store.manifests import WRITTEN, Contents, Written, check_written, write_sealed
+from evalflows.store.packs import (
+    Damage,
+    damages_of,
+    files_of,
+    is_packed,
+    packed_file,
+    prepare,
+    restore_empties,
+    sealed_rows,
+)
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
-from evalflows.store.sealing import Contents, write_sealed
-from evalflows.store.source import connect_source, shared
-from evalflows.store.verification import sha256_of, texts_in
 
 Result = TypeVar("Result")
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from evalflows.store.reasons import ReasonCode
-from evalflows.store.records import ExperimentState, Json, SubjectKind, now
+from evalflows.store.records import ExperimentState, Json, ReasonCode, SubjectKind, now
 
 TraceSource = Literal["otlp", "langfuse", "langsmith", "rows"]
-"""Where an observation came from, which decides how its attributes are named: specs/attribute_aliases.py."""
+"""Where an observation came from, which decides how its attributes are named: evalflows/specs/attribute_aliases.py."""
 SpanStatus = Literal["ok", "error", "unset"]
 TraceScope = Literal["traces", "observations", "sessions"]
 SUBJECT_KINDS: Mapping[TraceScope, SubjectKind] = {
@@ -31,7 +30,7 @@ WatchOutcome = Literal["holds", "violated", "not_evaluated"]
 class ObservationRow:
     """One observation of a trace, with its attributes as they came: a span, or a log record that points at a span.
 
-    Names are given to attributes when they are read, by specs/attribute_aliases.py.
+    Names are given to attributes when they are read, by evalflows/specs/attribute_aliases.py.
     """
 
     trace_id: str  # of OpenTelemetry: 32 hex digits

@@ -1,17 +1,124 @@
-"""The SQL of the catalog's views: one per table in `staging`, marts in `main`, the user's own marts among them."""
+"""The SQL of the catalog's views: one per table in `staging`, marts in `main`, the user's own marts among them, and
+macros that find the fields of an observation in its attributes.
+"""
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import groupby
 from pathlib import Path
 
-from evalflows.specs.errors import InputError
-from evalflows.specs.metric_names import MEASURES, PASS_K
-from evalflows.store.attribute_macros import attribute_macros
+from evalflows.specs.attribute_aliases import FIELDS, LONG, NOT_CAPTURED, TYPES, Alias, OfResource, Within
+from evalflows.specs.errors import MEASURES, PASS_K, InputError
 from evalflows.store.layout import quoted
-from evalflows.store.own_marts import OwnMart, own_marts
 from evalflows.store.schemas import TABLES
+
+
+def attribute_macros() -> Iterator[str]:
+    """Yield the SQL that creates the macros `attribute_<field>(source, attributes, contents, resource)`.
+
+    Each gives the value as text, or null.
+    """
+    yield (
+        "create or replace macro text_within(text, path) as "
+        "case when json_valid(text) then json_extract_string(text::json, path) end"
+    )
+    for field, by_source in FIELDS.items():
+        cases = " ".join(
+            f"when {quoted(source)} then {_first_of(aliases, field in LONG)}"
+            for source, aliases in by_source.items()
+            if aliases
+        )
+        yield (
+            f"create or replace macro attribute_{field}(source, attributes, contents, resource) as "
+            f"case source {cases} end"
+        )
+    yield (
+        "create or replace macro list_of_tags(text) as case when text is null then null "
+        "when json_valid(text) then coalesce(try_cast(text::json as varchar[]), [text]) "
+        "else list_transform(string_split(text, ','), lambda tag: trim(tag)) end"
+    )
+    yield "create or replace macro finite(number) as case when isfinite(number) then number end"
+    kinds = ", ".join(f"{quoted(name)}: {quoted(kind)}" for name, kind in TYPES.items())
+    # `map[key]` is a list before DuckDB 1.2, which reads exported views too
+    found = f"map_extract(map {{{kinds}}}, lower(name))[1]"
+    yield f"create or replace macro observation_type(name) as coalesce({found}, 'span')"
+
+
+def _first_of(aliases: Sequence[Alias], is_long: bool) -> str:
+    """Return SQL for the first alias that has a value. Neighbours of one column are read in one pass over its JSON."""
+    columns = ("attributes", "contents") if is_long else ("attributes",)
+    found = []
+    for place, group in groupby(aliases, key=type):
+        if place is str:
+            paths = ", ".join(_path(str(alias)) for alias in group)
+            found += [_any_value(f"json_extract_string({column}, [{paths}])", is_long) for column in columns]
+        else:
+            found += [_elsewhere(alias) for alias in group if not isinstance(alias, str)]
+    return f"coalesce({', '.join(found)})" if len(found) > 1 else found[0]
+
+
+def _any_value(values: str, is_long: bool) -> str:
+    captured = f"list_filter({values}, lambda value: value <> {quoted(NOT_CAPTURED)})" if is_long else values
+    return f"list_any_value({captured})"
+
+
+def _elsewhere(alias: Within | OfResource) -> str:
+    if isinstance(alias, OfResource):
+        return f"json_extract_string(resource, {_path(alias.attribute)})"
+    text = f"json_extract_string(attributes, {_path(alias.attribute)})"
+    longer = f"json_extract_string(contents, {_path(alias.attribute)})"
+    return f"text_within(coalesce({text}, {longer}), {_path(*alias.keys)})"
+
+
+def _path(*keys: str) -> str:
+    return quoted("$" + "".join(f'."{key}"' for key in keys))
+
+
+FOLDER = "EVALFLOWS_MARTS"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMart:
+    """A file, and when it was changed: what was read of it is valid until then."""
+
+    path: Path
+    changed_ns: int
+    size: int
+
+
+def own_marts(taken: Collection[str]) -> tuple[OwnMart, ...]:
+    """Return the user's marts, by name; none if the variable is not set.
+
+    Raise InputError, in one line, if the folder is missing, or if a file cannot be a mart.
+    """
+    named = os.environ.get(FOLDER)
+    if not named:
+        return ()
+    try:
+        paths = sorted(path for path in Path(named).absolute().iterdir() if path.suffix == ".sql")
+        return tuple(_mart(path, taken) for path in paths)
+    except OSError as error:
+        raise InputError(f"{FOLDER}={named}: {error}, wanted a folder of .sql files") from error
+
+
+def _mart(path: Path, taken: Collection[str]) -> OwnMart:
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", path.stem):
+        raise InputError(f"{path}: got the name {path.stem!r}, wanted a-z, 0-9 and _ only")
+    if path.stem in taken:
+        raise InputError(f"{path}: got the name {path.stem!r}, wanted another: evalflows has a view of that name")
+    try:
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: {error}, wanted UTF-8") from error
+    if not re.fullmatch(r"-- one row per [a-z0-9_]+(?:, [a-z0-9_]+)*(?:: .*)?", first):
+        raise InputError(f"{path}: got {first!r} as its first line, wanted '-- one row per column, column: what it is'")
+    state = path.stat()
+    return OwnMart(path, state.st_mtime_ns, state.st_size)
+
 
 SQL = Path(__file__).parent / "sql"
 
@@ -156,7 +263,7 @@ HELD_LEASES = "create or replace macro held_leases() as getvariable('held_leases
 _STATE_NOW = """case when state = 'running' and not list_contains(held_leases(), lease)
                      then 'interrupted' else state end"""
 
-# As analysis/differences/target_changes.py does: null if that cannot be told.
+# As evalflows/analysis/pairing.py does: null if that cannot be told.
 _SAME_TARGET = """case when version <> other or application is distinct from other_application then false
                       when kind = 'http' and application is null then null else true end"""
 

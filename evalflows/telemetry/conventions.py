@@ -1,14 +1,421 @@
-"""What was said between an application and a model, as OpenAI messages, from any instrumentation."""
+"""How instrumentations write down conversations with a model. All of them result in OpenAI messages.
 
+The views in SQL find the same (evalflows/store/views.py).
+"""
+
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
-from evalflows.specs.attribute_aliases import NOT_CAPTURED
-from evalflows.specs.protocols import Message
-from evalflows.telemetry.conventions.message_events import Event, events_of_list, messages_of_events
-from evalflows.telemetry.conventions.numbered import openinference, openllmetry
-from evalflows.telemetry.conventions.openai_messages import messages_of, parsed
+import orjson
+
+from evalflows.specs.attribute_aliases import FIELDS, LONG, NOT_CAPTURED, OWN_METADATA, TYPES, Alias, OfResource, Within
+from evalflows.specs.errors import Message
+from evalflows.store.records import Json
+from evalflows.store.trace_records import ObservationRow
+
+TEXT = ("text", "refusal")
+REASONING = ("reasoning", "thinking")
+
+
+def messages_of_parts(role: str, parts: Sequence[Any]) -> list[Message]:
+    """Return a message with parts in OpenAI's form: one message, and one more for each tool's response.
+
+    Content is None where it was not captured: an instrumentation may name the parts and leave out what is in them.
+    """
+    parts = [part for part in parts if isinstance(part, Mapping)]
+    responses = [_response(part) for part in parts if part.get("type") == "tool_call_response"]
+    others = [part for part in parts if part.get("type") != "tool_call_response"]
+    return [*([_message(role, others)] if others or not responses else []), *responses]
+
+
+def tool_call(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Return a tool call in OpenAI's form. Its arguments are JSON text; None if they were not captured."""
+    text = arguments if isinstance(arguments, str) or arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return {"id": identity, "type": "function", "function": {"name": str(name or ""), "arguments": text}}
+
+
+def _message(role: str, parts: Sequence[Mapping[str, Any]]) -> Message:
+    message: Message = {"role": role, "content": _content([part for part in parts if not _is_aside(part)])}
+    reasoning = [part["content"] for part in parts if part.get("type") in REASONING and part.get("content")]
+    if reasoning:
+        message["reasoning_content"] = "\n".join(map(str, reasoning))
+    if calls := [part for part in parts if part.get("type") == "tool_call"]:
+        message["tool_calls"] = [tool_call(part.get("id"), part.get("name"), part.get("arguments")) for part in calls]
+    return message
+
+
+def _is_aside(part: Mapping[str, Any]) -> bool:
+    return part.get("type") in (*REASONING, "tool_call")
+
+
+def _content(parts: Sequence[Mapping[str, Any]]) -> Any:
+    """Return text if there is nothing else, else parts in OpenAI's form; None if nothing was captured."""
+    filled = [part for part in parts if part.get("type") not in TEXT or part.get("content") is not None]
+    if not filled:
+        return None
+    if all(part.get("type") in TEXT for part in filled):
+        return "\n".join(str(part["content"]) for part in filled)
+    texts = ({"type": "text", "text": part["content"]} if part.get("type") in TEXT else dict(part) for part in filled)
+    return list(texts)
+
+
+def _response(part: Mapping[str, Any]) -> Message:
+    found = next((part[name] for name in ("response", "result", "content") if part.get(name) is not None), None)
+    text = found if isinstance(found, str) or found is None else json.dumps(found, ensure_ascii=False)
+    return {"role": "tool", "content": text, "tool_call_id": part.get("id")}
+
+
+OPENAI_ROLES = {
+    "human": "user",
+    "HumanMessage": "user",
+    "ai": "assistant",
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "model": "assistant",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "tool",
+    "ChatMessage": "user",
+}
+"""Other names of roles, as LangChain and Google's models use them."""
+KEPT = ("name", "refusal", "reasoning_content")
+
+
+def parsed(value: Any) -> Any:
+    """Return JSON text that is an object or a list as such; any other value, and other text, as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def messages_of(value: Any) -> list[Message]:
+    """Return the messages of a value: a message, a list of them, or an object that contains them; else an empty list.
+
+    A batch, a list of lists, counts by its first conversation.
+    """
+    value = parsed(value)
+    if isinstance(value, list | tuple):
+        if value and isinstance(value[0], list):
+            return messages_of(value[0])
+        return [message for item in value for message in messages_of(item)]
+    if not isinstance(value, Mapping):
+        return []
+    return _messages_in(value)
+
+
+def _messages_in(value: Mapping[str, Any]) -> list[Message]:
+    if isinstance(value.get("parts"), list):
+        return messages_of_parts(_role(value), value["parts"])
+    if isinstance(value.get("kwargs"), Mapping) and "lc" in value:  # LangChain's serialised form
+        return [_openai_message({"role": (value.get("id") or ["user"])[-1]} | dict(value["kwargs"]))]
+    if value.get("type") in ("function_call", "function_call_output"):
+        return [_of_response_item(value)]
+    if _is_message(value):
+        return [_openai_message(value)]
+    return next((found for name in CONTAINERS if (found := messages_of(value.get(name)))), [])
+
+
+CONTAINERS = ("messages", "choices", "generations", "message", "input", "output", "response")
+"""Fields of requests and responses in which messages lie, such as those of chat completions, LangChain and the
+Responses API."""
+
+
+def _is_message(value: Mapping[str, Any]) -> bool:
+    role = value.get("role", value.get("type"))
+    fields = ("content", "tool_calls", "function_call")
+    return isinstance(role, str) and _known(role) and any(name in value for name in fields)
+
+
+def _known(role: str) -> bool:
+    return role in OPENAI_ROLES or role in ("system", "developer", "user", "assistant", "tool", "function")
+
+
+def _role(value: Mapping[str, Any]) -> str:
+    role = str(value.get("role") or value.get("type") or "user")
+    return OPENAI_ROLES.get(role, role)
+
+
+def _openai_message(value: Mapping[str, Any]) -> Message:
+    message: Message = {"role": _role(value), "content": _openai_content(value.get("content"))}
+    if calls := [_call(call) for call in _calls(value)]:
+        message["tool_calls"] = calls
+    if identity := value.get("tool_call_id"):
+        message["tool_call_id"] = identity
+    return message | {name: value[name] for name in KEPT if value.get(name) is not None}
+
+
+def _openai_content(content: Any) -> Any:
+    """Return the content's text if it has nothing else."""
+    content = parsed(content) if isinstance(content, list) else content
+    if isinstance(content, list) and content and all(_text(part) is not None for part in content):
+        return "\n".join(str(_text(part)) for part in content)
+    return content
+
+
+def _text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    is_text = isinstance(part, Mapping) and part.get("type") in ("text", "input_text", "output_text")
+    return part["text"] if is_text and isinstance(part.get("text"), str) else None
+
+
+def _calls(value: Mapping[str, Any]) -> list[Any]:
+    calls = value.get("tool_calls") or (value.get("additional_kwargs") or {}).get("tool_calls")
+    if not calls and isinstance(value.get("function_call"), Mapping):
+        calls = [{"function": value["function_call"]}]
+    return [call for call in calls or () if isinstance(call, Mapping)]
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool call in OpenAI's form, in which the arguments are JSON text."""
+    function = call.get("function")
+    function = function if isinstance(function, Mapping) else call  # LangChain's {id, name, args}
+    arguments = function.get("arguments", function.get("args"))
+    return tool_call(call.get("id") or call.get("call_id"), function.get("name"), arguments)
+
+
+def _of_response_item(item: Mapping[str, Any]) -> Message:
+    """Return an item of the Responses API as a message."""
+    if item["type"] == "function_call_output":
+        return {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
+    return {"role": "assistant", "content": None, "tool_calls": [_call(item)]}
+
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The attributes of one observation, parsed."""
+
+    row: ObservationRow
+    short: Object
+    contents: Object
+    resource: Object
+
+    @classmethod
+    def of(cls, row: ObservationRow) -> "Fields":
+        return cls(row, from_text(row.attributes) or {}, from_text(row.contents) or {}, from_text(row.resource) or {})
+
+    @property
+    def attributes(self) -> Object:
+        """All attributes, as they came."""
+        return self.short | self.contents
+
+    def value(self, field: str) -> Any:
+        """Return the first value that a field has under any name; None if there is none."""
+        for place, group in groupby(FIELDS[field].get(self.row.source, ()), key=type):
+            aliases = list(group)
+            columns = (self.short, self.contents) if field in LONG else (self.short,)
+            for column in columns if place is str else (self.short,):
+                for alias in aliases:
+                    found = column.get(alias) if isinstance(alias, str) else self._elsewhere(alias)
+                    if found is not None and not (found == NOT_CAPTURED and field in LONG):
+                        return found
+        return None
+
+    def _elsewhere(self, alias: Alias) -> Any:
+        if isinstance(alias, OfResource):
+            return self.resource.get(alias.attribute)
+        assert isinstance(alias, Within)
+        found = parsed(self.short.get(alias.attribute, self.contents.get(alias.attribute)))
+        for key in alias.keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+    def text(self, field: str) -> str | None:
+        found = self.value(field)
+        return found if found is None or isinstance(found, str) else to_text(found)
+
+    def whole_number(self, field: str) -> int | None:
+        number = self.number(field)
+        return None if number is None else round(number)
+
+    def number(self, field: str) -> float | None:
+        try:
+            number = float(found) if (found := self.value(field)) is not None else None
+        except (TypeError, ValueError):
+            return None
+        return number if number is not None and math.isfinite(number) else None
+
+    def tags(self) -> list[str]:
+        """Return the tags, from a list, from JSON text of one, or from text with commas between them."""
+        text = self.text("tags")
+        if text is None:
+            return []
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return [tag.strip() for tag in text.split(",")]
+        if not isinstance(found, list):
+            return [text]
+        return [tag if isinstance(tag, str) else to_text(tag) for tag in found if tag is not None]
+
+    def type(self) -> str:
+        if self.row.kind == "log":
+            return "event"
+        return TYPES.get((self.text("type") or "").lower(), "span")
+
+    def metadata(self) -> Object:
+        """Return all attributes as they came, and the application's own metadata under its plain names."""
+        attributes = self.attributes
+        own: Object = {}
+        for name in OWN_METADATA.get(self.row.source, ()):
+            if name.endswith("."):
+                below = {key.removeprefix(name): value for key, value in attributes.items() if key.startswith(name)}
+                own |= {key: _plain(value) for key, value in below.items()}
+            elif isinstance(found := parsed(attributes.get(name)), dict):
+                own |= found.get("metadata") or {} if name == "extra" else found
+        return attributes | own
+
+
+def from_text(text: Json | None) -> Any:
+    return None if text is None else orjson.loads(text)
+
+
+def to_text(value: Any) -> str:
+    """Return a value as JSON text, in the form that DuckDB gives it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of JSON text, which some packages make of every value, including text."""
+    try:
+        return orjson.loads(value) if isinstance(value, str) and value[:1] in ('"', "{", "[") else value
+    except orjson.JSONDecodeError:
+        return value
+
+
+Event = tuple[str, Mapping[str, Any]]
+"""Its name, and its attributes or body."""
+
+EVENT_ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+CHOICE = "gen_ai.choice"
+PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
+BODIES = ("body", "gen_ai.event.content", "event_body")
+"""Attributes under which an event's body may be: of a log record, and of the span events of some packages."""
+
+
+def messages_of_events(events: Sequence[Event]) -> tuple[list[Message], list[Message]]:
+    """Return the request and the answer, in the order of the events; two empty lists if there are no such events."""
+    request: list[Message] = []
+    answer: list[Message] = []
+    for name, fields in events:
+        body = _body(fields)
+        if name in EVENT_ROLES:
+            request += _message_of_event(body, EVENT_ROLES[name])
+        elif name == CHOICE:
+            answer += _message_of_event(_choice(body), "assistant")
+        elif name == PROMPT:
+            request += messages_of(fields.get("gen_ai.prompt"))
+        elif name == COMPLETION:
+            answer += messages_of(fields.get("gen_ai.completion"))
+    return request, answer
+
+
+def events_of_list(value: Any) -> list[Event]:
+    """Return events that are one attribute, a list of objects with `event.name`, as earlier pydantic-ai writes them."""
+    items = parsed(value)
+    items = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    return [(str(item["event.name"]), item) for item in items if "event.name" in item]
+
+
+def _body(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in BODIES:
+        body = parsed(fields.get(name))
+        if isinstance(body, Mapping):
+            return body
+        if isinstance(body, str):
+            return {"content": body}
+    return fields
+
+
+def _message_of_event(body: Mapping[str, Any], role: str) -> list[Message]:
+    identity = body.get("tool_call_id") or body.get("id")
+    fields = {"role": body.get("role") or role, "content": body.get("content"), "tool_calls": body.get("tool_calls")}
+    return messages_of(fields | ({"tool_call_id": identity} if role == "tool" and identity else {}))
+
+
+def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    message = parsed(body.get("message"))
+    if isinstance(message, str):
+        message = {"content": message}
+    return {"tool_calls": body.get("tool_calls")} | dict(message) if isinstance(message, Mapping) else body
+
+
+def openinference(attributes: Mapping[str, Any], prefix: str) -> list[Message]:
+    """Return the messages below a prefix such as `llm.input_messages`."""
+    items = (_fields(item, "message") for item in numbered(attributes, prefix))
+    return [message for item in items for message in messages_of(_of_openinference(item))]
+
+
+def openllmetry(attributes: Mapping[str, Any], prefix: str, role: str) -> list[Message]:
+    """Return the messages below `gen_ai.prompt` or `gen_ai.completion`; `role` is that of messages that name none."""
+    items = [item for item in numbered(attributes, prefix) if isinstance(item, Mapping)]
+    return [message for item in items for message in messages_of({"role": role, "content": None} | dict(item))]
+
+
+def numbered(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+    """Return the attributes below a prefix as a list of nested objects, in the order of their numbers."""
+    tree: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if name.startswith(prefix) and name[len(prefix) : len(prefix) + 1] == ".":
+            *path, last = name[len(prefix) + 1 :].split(".")
+            _place(tree, path)[last] = value
+    found = _listed(tree)
+    return found if isinstance(found, list) else []
+
+
+def _place(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
+    for part in path:
+        below = tree.setdefault(part, {})
+        if not isinstance(below, dict):  # both a value and attributes below it: the latter say more
+            below = tree[part] = {}
+        tree = below
+    return tree
+
+
+def _listed(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(name.isdecimal() for name in tree):
+        return [_listed(tree[name]) for name in sorted(tree, key=int)]
+    return {name: _listed(value) for name, value in tree.items()}
+
+
+def _fields(item: Any, name: str) -> dict[str, Any]:
+    inner = item.get(name) if isinstance(item, Mapping) else None
+    return dict(inner) if isinstance(inner, Mapping) else {}
+
+
+def _of_openinference(item: dict[str, Any]) -> dict[str, Any]:
+    message = {"role": item.get("role") or "user", "content": item.get("content")}
+    parts = [_part(_fields(part, "message_content")) for part in item.get("contents") or ()]
+    if parts and message["content"] is None:
+        message["content"] = parts
+    if calls := [_fields(call, "tool_call") for call in item.get("tool_calls") or ()]:
+        message["tool_calls"] = calls
+    return message | {name: item[name] for name in ("tool_call_id", "name") if item.get(name)}
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    image = part.get("image")
+    if isinstance(image, Mapping):
+        return {"type": "image_url", "image_url": dict(image.get("image") or image)}
+    return part
+
 
 DETAILS = "gen_ai.client.inference.operation.details"
 """The event with the content of a model call."""

@@ -1,10 +1,14 @@
-"""Traces and logs of OpenTelemetry's protocol (OTLP) as rows: every valid span, whatever else is in the request.
+"""Traces and logs of OpenTelemetry's protocol (OTLP), as protobuf or JSON, as rows: every valid span, whatever else
+is in the request.
 
 Requests are protobuf messages, or those that `parse_json` returns. (protobuf's own JSON parser must not be used: it
 reads OTLP's hexadecimal ids as base64, without an error.)
 """
 
-from collections.abc import Iterator
+import base64
+import math
+import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,9 +18,49 @@ from evalflows.specs.errors import InputError, describe, short
 from evalflows.store.observations import day_of, split_attributes
 from evalflows.store.records import Json, derived_id, to_json
 from evalflows.store.trace_records import ObservationRow, SpanStatus
-from evalflows.telemetry.attribute_values import Attributes, attributes_of, value_of
-from evalflows.telemetry.evaluation_results import RESULT, add_results_of_record, add_results_of_span
-from evalflows.telemetry.parsed import Telemetry
+from evalflows.telemetry.feedback import RESULT, Telemetry, add_results_of_record, add_results_of_span
+
+Attributes = dict[str, Any]
+
+
+def attributes_of(pairs: Iterable[Any]) -> Attributes:
+    """Return key-value pairs as a dictionary; of two pairs with the same key, the last counts."""
+    return {pair.key: value_of(pair.value) for pair in pairs}
+
+
+def value_of(value: Any) -> Any:
+    """Return a value as JSON: bytes as base64 text, numbers that JSON lacks as text (NaN), no value as None."""
+    if value is None:
+        return None
+    kind = value.WhichOneof("value") if hasattr(value, "WhichOneof") else _kind(value)
+    if kind == "string_value":
+        return value.string_value
+    if kind in ("int_value", "bool_value"):
+        return getattr(value, kind)
+    return _converted(value, kind)
+
+
+def _kind(value: Any) -> str | None:
+    """Return the field of a message of opentelemetry-proto-json that is set."""
+    fields = ("string_value", "int_value", "bool_value", *_CONVERTED)
+    return next((name for name in fields if getattr(value, name) is not None), None)
+
+
+def _converted(value: Any, kind: str | None) -> Any:
+    match kind:
+        case "double_value":
+            return value.double_value if math.isfinite(value.double_value) else str(value.double_value)
+        case "array_value":
+            return [value_of(item) for item in value.array_value.values]
+        case "kvlist_value":
+            return attributes_of(value.kvlist_value.values)
+        case "bytes_value":
+            return base64.b64encode(value.bytes_value).decode()
+    return None
+
+
+_CONVERTED = ("double_value", "array_value", "kvlist_value", "bytes_value")
+
 
 KINDS = (None, "internal", "server", "client", "producer", "consumer")
 STATUSES: tuple[SpanStatus, ...] = ("unset", "ok", "error")
@@ -223,3 +267,115 @@ def _links(links: Any) -> Json | None:
 
 def _text(nanoseconds: int) -> str | None:
     return at.isoformat() if (at := _moment(nanoseconds)) else None
+
+
+SPANS, LOGS = "resourceSpans", "resourceLogs"
+OTHERS = ("resourceMetrics", "resourceProfiles")
+"""Requests that are about no trace."""
+_HEXADECIMAL = re.compile(r"([\da-fA-F]{2})*")
+_LEVELS = {SPANS: ("scopeSpans", "spans"), LOGS: ("scopeLogs", "logRecords")}
+
+
+def rows_of_json(text: bytes) -> Telemetry:
+    """Return the rows of a request of traces or logs. A span or log record that is invalid is rejected, in a line.
+
+    Raise InputError if the text is no such request; one of metrics is ignored.
+    """
+    try:
+        fields = orjson.loads(text)
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}") from error
+    return rows_of_fields(fields)
+
+
+def rows_of_fields(fields: Any) -> Telemetry:
+    """Return the rows of a request whose JSON is parsed, as `rows_of_json`."""
+    if not isinstance(fields, dict):
+        raise InputError(f"not OTLP: got {type(fields).__name__}, wanted an object with {SPANS} or {LOGS}")
+    kinds = [kind for kind in (SPANS, LOGS) if kind in fields]
+    if not kinds and not any(kind in fields for kind in OTHERS):
+        got = ", ".join(list(fields)[:5]) or "an empty object"
+        raise InputError(f"not OTLP: got {short(got)}, wanted an object with {SPANS} or {LOGS}")
+    if not kinds:
+        return Telemetry(ignored=1)
+    return merged([_of_kind({kind: fields[kind]}, kind) for kind in kinds])
+
+
+def merged(parts: list[Telemetry]) -> Telemetry:
+    """Return several as one."""
+    return Telemetry(
+        observations=[row for part in parts for row in part.observations],
+        scores=[row for part in parts for row in part.scores],
+        labels=[row for part in parts for row in part.labels],
+        rejected=[line for part in parts for line in part.rejected],
+        ignored=sum(part.ignored for part in parts),
+    )
+
+
+def _of_kind(fields: dict[str, Any], kind: str) -> Telemetry:
+    rows_of = rows_of_traces if kind == SPANS else rows_of_logs
+    try:
+        return rows_of(request_of(fields))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return merged([_alone(one, item, kind) for one, item in _split(fields, kind)])
+
+
+def _alone(fields: dict[str, Any], item: Any, kind: str) -> Telemetry:
+    """Return the rows of a request with a single span or log record, which is rejected if it is invalid."""
+    what = "span" if kind == SPANS else "log record"
+    name = item.get("name", item.get("eventName")) if isinstance(item, dict) else item
+    if isinstance(item, dict) and (problem := _otlp_json_id_problem(item)):
+        return Telemetry(rejected=[f"{what} {short(name)}: {problem}"])
+    try:
+        return (rows_of_traces if kind == SPANS else rows_of_logs)(request_of(fields))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        return Telemetry(rejected=[" ".join(f"{what} {short(name)}: {error}".split())])
+
+
+def _otlp_json_id_problem(item: dict[str, Any]) -> str | None:
+    """Return why an id cannot be read; those that can are checked with the others."""
+    for field, name in (("traceId", "trace id"), ("spanId", "span id"), ("parentSpanId", "parent id")):
+        if (value := item.get(field)) is not None and not (isinstance(value, str) and _HEXADECIMAL.fullmatch(value)):
+            return f"got {short(value)} as {name}, wanted hexadecimal digits"
+    return None
+
+
+def _split(fields: dict[str, Any], kind: str) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield a request for each span or log record, and the item. Raise InputError where the request has another form.
+
+    Resources and scopes that are invalid themselves are left out: they only describe their spans.
+    """
+    scopes, items = _LEVELS[kind]
+    for resource in _objects(fields[kind], kind):
+        for scope in _objects(resource.get(scopes), scopes):
+            for item in _listed(scope.get(items), items):
+                single = {**_valid(scope, "scope"), items: [item]}
+                yield {kind: [{**_valid(resource, "resource"), scopes: [single]}]}, item
+
+
+def _valid(group: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the description of a group of spans, if there is a valid one."""
+    if not isinstance(group.get(name), dict):
+        return {}
+    described = {name: group[name]}
+    probe = described if name == "resource" else {"scopeSpans": [described]}
+    try:
+        request_of({SPANS: [probe]})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+    return described
+
+
+def _objects(value: Any, name: str) -> Iterator[dict[str, Any]]:
+    for item in _listed(value, name):
+        if not isinstance(item, dict):
+            raise InputError(f"not OTLP: {name}: got {type(item).__name__}, wanted an object")
+        yield item
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InputError(f"not OTLP: {name}: got {type(value).__name__}, wanted a list")
+    return value

@@ -1,19 +1,385 @@
-"""Stored observations as the objects that mappers, filters and evaluators get: observations, traces, sessions."""
+"""Stored observations as what mappers, filters and evaluators get: observations, traces and sessions, their tree,
+their tool calls, and paths into them.
 
+The names are those of OpenTelemetry and Langfuse; Langfuse's other spellings work too. What was not captured is None:
+an instrumentation that leaves content out gives no input, not an empty one.
+"""
+
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from evalflows.specs.errors import InputError, Message
 from evalflows.store.trace_records import ObservationRow
-from evalflows.telemetry.conventions.message_events import Event
-from evalflows.telemetry.conventions.openai_messages import messages_of, parsed
-from evalflows.telemetry.fields import Fields, from_text
-from evalflows.telemetry.messages import OUTPUT, Conversation, conversation_of
+from evalflows.telemetry.conventions import (
+    OUTPUT,
+    Conversation,
+    Event,
+    Fields,
+    answer_text,
+    conversation_of,
+    from_text,
+    last_user_text,
+    messages_of,
+    parsed,
+)
 from evalflows.telemetry.otlp import TIME
-from evalflows.telemetry.tool_calls import asked_calls, join_tool_calls, run_call
-from evalflows.telemetry.trace_content import content_of
-from evalflows.telemetry.views import ObservationView, SessionView, ToolCall, TraceView
+
+_STEP = re.compile(r"([A-Za-z_][\w\-]*)((?:\[[^\[\]]*\])*)")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+
+
+def parsed_path(path: str) -> list[tuple[str, list[str]]]:
+    """Return a path's steps: a field, and what is in brackets after it. Raise InputError if it is no path."""
+    steps, rest = [], path
+    while rest:
+        found = _STEP.match(rest)
+        dot, rest = (rest[found.end() : found.end() + 1], rest[found.end() + 1 :]) if found else ("", rest)
+        if not found or dot not in ("", ".") or (dot and not rest):
+            raise InputError(f"path {path!r}: wanted fields such as output, or observations[type=tool].output")
+        steps.append((found[1], _BRACKETS.findall(found[2])))
+    if not steps:
+        raise InputError("path: got an empty text, wanted a field such as output")
+    return steps
+
+
+def at_path(item: Any, path: str) -> Any:
+    """Return the value at a path; None where a field is missing.
+
+    A field of a list is the list of this field of its elements, so a path to all observations of a type gives a list,
+    never just the last. `[field=value]` keeps the elements that have this value, and `[0]` is the first element.
+    """
+    value = item
+    for name, brackets in parsed_path(path):
+        value = _field(value, name)
+        for bracket in brackets:
+            value = _chosen(value, bracket)
+    return value
+
+
+def _field(value: Any, name: str) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_field(element, name) for element in value]
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _chosen(value: Any, bracket: str) -> Any:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return None
+    name, is_condition, wanted = bracket.partition("=")
+    if is_condition:
+        return [element for element in value if str(_field(element, name.strip())) == wanted.strip()]
+    place = int(bracket) if re.fullmatch(r"-?\d+", bracket) else None
+    return value[place] if place is not None and -len(value) <= place < len(value) else None
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolCall:
+    """A tool call of a model or an agent, as an object and as a mapping: `call.name` and `call["name"]`."""
+
+    name: str
+    arguments: Any = None  # parsed, if it is JSON text
+    id: str | None = None
+    result: Any = None  # None if it was not captured
+    error: str | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.__slots__:
+            raise KeyError(f"{name!r}: wanted one of {', '.join(self.__slots__)}")
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name) if name in self.__slots__ else default
+
+    def keys(self) -> Iterator[str]:
+        return iter(self.__slots__)
+
+
+@dataclass(slots=True, kw_only=True)
+class ObservationView:
+    """One observation: a model call, a tool call, a step of an agent, or any other span."""
+
+    id: str
+    trace_id: str
+    parent_id: str | None = None
+    type: str = "span"  # generation, tool, agent, chain, retriever, embedding, evaluator, guardrail, event or span
+    name: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    latency_s: float | None = None  # None if it did not end, or ended before it began
+    status: str = "unset"
+    status_message: str | None = None
+    input: Any = None  # parsed, if it is JSON text; of a model call {"messages": […]}
+    output: Any = None  # parsed, if it is JSON text; of a model call {"messages": […]}
+    messages: list[Message] | None = None  # of a model call, in OpenAI's form: the request and the answer
+    tool_calls: list[ToolCall] = field(default_factory=list)  # those that a model asked for, or of a tool the one call
+    model: str | None = None
+    provider: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    session_id: str | None = None
+    user_id: str | None = None
+    tags: list[str] = field(default_factory=list)
+    version: str | None = None
+    environment: str | None = None
+    service: str | None = None
+    trace_name: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)  # all attributes, as they came
+
+    @property
+    def parent_observation_id(self) -> str | None:
+        return self.parent_id
+
+    @property
+    def start_time(self) -> datetime:
+        return self.started_at
+
+    @property
+    def end_time(self) -> datetime | None:
+        return self.ended_at
+
+    @property
+    def level(self) -> str:
+        return "ERROR" if self.status == "error" else "DEFAULT"
+
+    @property
+    def latency(self) -> float | None:
+        return self.latency_s
+
+
+@dataclass(slots=True, kw_only=True)
+class TraceView:
+    """One trace, with its observations in order of time. Its fields are those of the view `traces`."""
+
+    id: str
+    name: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    latency_s: float | None = None
+    status: str = "ok"
+    input: Any = None
+    output: Any = None
+    session_id: str | None = None
+    user_id: str | None = None
+    tags: list[str] = field(default_factory=list)
+    version: str | None = None
+    environment: str | None = None
+    service: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)  # of the root observation
+    observations: list[ObservationView] = field(default_factory=list)
+
+    @property
+    def timestamp(self) -> datetime:
+        return self.started_at
+
+    @property
+    def latency(self) -> float | None:
+        return self.latency_s
+
+    @property
+    def release(self) -> str | None:
+        return self.version
+
+    def of_type(self, kind: str) -> list[ObservationView]:
+        """Return all observations of a type, in order of time; an empty list if there are none."""
+        return [observation for observation in self.observations if observation.type == kind]
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls of the trace, in order: what models asked for, and what tools ran.
+
+        A call that was asked for and run is one, with its arguments and its result.
+        """
+        calls = {id(call): call for observation in self.observations for call in observation.tool_calls}
+        return list(calls.values())
+
+    @property
+    def messages(self) -> list[Message] | None:
+        """The longest conversation with a model, in OpenAI's form; None if no content was captured."""
+        return longest([observation.messages for observation in self.observations if observation.messages])
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionView:
+    """One session: its traces in order of time."""
+
+    id: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    user_id: str | None = None
+    tags: list[str] = field(default_factory=list)
+    version: str | None = None
+    environment: str | None = None
+    traces: list[TraceView] = field(default_factory=list)
+
+    @property
+    def session_id(self) -> str:
+        return self.id
+
+    @property
+    def input(self) -> Any:
+        return self.traces[0].input if self.traces else None
+
+    @property
+    def output(self) -> Any:
+        return self.traces[-1].output if self.traces else None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return self.traces[-1].metadata if self.traces else {}
+
+
+def longest(conversations: Sequence[list[Message]]) -> list[Message] | None:
+    """Return the conversation with the most messages, the first of several; None if there is none."""
+    return max(conversations, key=len, default=None)
+
+
+def asked_calls(answer: Sequence[Message]) -> list[ToolCall]:
+    """Return the tool calls in a model's answer. Of an agent, the answer also has their results."""
+    calls: list[ToolCall] = []
+    for message in answer:
+        if message["role"] == "tool":
+            _note_result(message, calls)
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            calls.append(ToolCall(name=function["name"], arguments=parsed(function["arguments"]), id=call.get("id")))
+    return calls
+
+
+def run_call(tool: ObservationView, name: str | None, identity: str | None) -> ToolCall:
+    """Return the call that a tool's span is about."""
+    error = (tool.status_message or "failed") if tool.status == "error" else None
+    return ToolCall(
+        name=name or tool.name, arguments=_arguments(tool.input), id=identity, result=tool.output, error=error
+    )
+
+
+def _arguments(value: Any) -> Any:
+    """Return named arguments as such where they came as Langfuse's {"args": [], "kwargs": {…}}."""
+    if isinstance(value, dict) and value.keys() == {"args", "kwargs"} and not value["args"]:
+        return value["kwargs"]
+    return value
+
+
+def join_tool_calls(observations: Sequence[ObservationView]) -> None:
+    """Make one object of a call that a model asked for and of the span that ran it, of observations in order of time.
+
+    It has the arguments and the result, from wherever they were captured. The calls of an agent, which repeats those
+    of its models, are joined too.
+    """
+    asked: list[ToolCall] = []
+    for observation in observations:
+        if observation.type == "generation":
+            for message in _tool_messages(observation.input):
+                _note_result(message, asked)
+            asked += observation.tool_calls
+    for kind in ("tool", "agent"):
+        free = list(asked)
+        for observation in observations:
+            if observation.type == kind:
+                observation.tool_calls = [_joined(call, free) for call in observation.tool_calls]
+                asked += [call for call in observation.tool_calls if not any(call is known for known in asked)]
+
+
+def _joined(call: ToolCall, free: list[ToolCall]) -> ToolCall:
+    """Return the asked call that is the same, with what this one adds, and take it out of those that are free."""
+    place = next((place for place, other in enumerate(free) if _is_same(call, other)), None)
+    if place is None:
+        return call
+    found = free.pop(place)
+    if found.arguments is None:
+        found.arguments = call.arguments
+    if call.result is not None:  # what the tool returned says more than what the model was told
+        found.result = call.result
+    found.error, found.id = found.error or call.error, found.id or call.id
+    return found
+
+
+def _is_same(call: ToolCall, asked: ToolCall) -> bool:
+    if call.id is not None and asked.id is not None:
+        return call.id == asked.id
+    unknown = call.arguments is None or asked.arguments is None
+    return call.name == asked.name and (unknown or call.arguments == asked.arguments)
+
+
+def _tool_messages(value: Any) -> Iterator[Message]:
+    messages = value.get("messages") if isinstance(value, Mapping) else None
+    yield from (message for message in messages or () if message.get("role") == "tool")
+
+
+def _note_result(message: Message, calls: Sequence[ToolCall]) -> None:
+    """Give the result in a tool's message to the latest call with its id, unless it has one."""
+    identity = message.get("tool_call_id")
+    call = next((call for call in reversed(calls) if identity is not None and call.id == identity), None)
+    if call is not None and call.result is None:
+        call.result = parsed(message.get("content"))
+
+
+STEPS = ("span", "chain", "agent")
+"""Types that may do the work of a whole trace."""
+
+
+def content_of(root: ObservationView, observations: Sequence[ObservationView]) -> tuple[Any, Any]:
+    """Return the input and the output of a trace; None for what was not captured.
+
+    They are those of the root. If it captured neither (a web server's span, say), those of the only step below it that
+    did, and else of the last model call that answered with text. Messages are shortened to what a judge compares: the
+    user's last message, and the text of the answer.
+    """
+    speaker = root if _has_content(root) else _only_step(root, observations) or _last_answer(observations)
+    if speaker is None:
+        return None, None
+    return _asked(speaker), _answered(speaker)
+
+
+def _has_content(observation: ObservationView) -> bool:
+    return observation.input is not None or observation.output is not None
+
+
+def _only_step(root: ObservationView, observations: Sequence[ObservationView]) -> ObservationView | None:
+    """Return the step that captured content nearest below the root, if nothing beside it did."""
+    below: defaultdict[str | None, list[ObservationView]] = defaultdict(list)
+    for observation in observations:
+        below[observation.parent_id].append(observation)
+    level, seen = below[root.id], {root.id}
+    while level:
+        if filled := [observation for observation in level if _has_content(observation)]:
+            return filled[0] if len(filled) == 1 and filled[0].type in STEPS else None
+        seen |= {observation.id for observation in level}
+        level = [child for parent in level for child in below[parent.id] if child.id not in seen]
+    return None
+
+
+def _last_answer(observations: Sequence[ObservationView]) -> ObservationView | None:
+    made = [observation for observation in observations if observation.type == "generation" and observation.messages]
+    said = [observation for observation in made if answer_text(_messages(observation.output)) is not None]
+    return next(reversed(said or made), None)
+
+
+def _asked(observation: ObservationView) -> Any:
+    messages = _messages(observation.input)
+    text = last_user_text(messages)
+    return observation.input if text is None else text
+
+
+def _answered(observation: ObservationView) -> Any:
+    text = answer_text(_messages(observation.output))
+    return observation.output if text is None else text
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    """Return the messages of a model call's side; an empty list if it is anything else."""
+    is_side = isinstance(value, dict) and value.keys() == {"messages"} and isinstance(value["messages"], list)
+    messages = value["messages"] if is_side else []
+    return [message for message in messages if isinstance(message, dict) and "role" in message]
+
 
 TALKING = ("generation", "agent")
 """Types of observations that have a conversation with a model."""
@@ -174,3 +540,21 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 def _first(items: Sequence[Any], field: Callable[[Any], str | None]) -> str | None:
     return next((value for item in items if (value := field(item)) is not None), None)
+
+
+def in_depth(observations: Sequence[ObservationView]) -> Iterator[tuple[int, ObservationView]]:
+    """Yield each observation with its depth, below its parent; below nothing if the parent is missing, or itself."""
+    below: defaultdict[str | None, list[ObservationView]] = defaultdict(list)
+    known = {observation.id for observation in observations}
+    for observation in observations:
+        below[observation.parent_id if observation.parent_id in known else None].append(observation)
+    seen: set[str] = set()
+    stack = [(0, root) for root in reversed(below[None])]
+    for left in (None, *observations):  # what is only its own ancestor stands at the top, too
+        stack += [(0, left)] if left is not None and left.id not in seen else []
+        while stack:
+            depth, observation = stack.pop()
+            if observation.id not in seen:
+                seen.add(observation.id)
+                yield depth, observation
+                stack += [(depth + 1, child) for child in reversed(below[observation.id])]

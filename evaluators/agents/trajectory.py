@@ -1,13 +1,130 @@
-"""Score the arguments of a call from 0 to 1, by one of four rules."""
+"""Read an agent's trajectory from its outputs, in the formats of agents and published datasets, pair its calls one
+to one with the expected ones, score them, and write it as text for a judge.
+"""
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, get_args
 
-from evalflows.evaluators.agents.calls import Call
-from evalflows.evaluators.judges.context import value_at
+import numpy as np
+from numpy.typing import NDArray
+
+from evalflows.evaluators.judging import value_at
+from evalflows.evaluators.score import RunView, as_text
 from evalflows.specs.errors import short
-from evalflows.specs.json_schema import JSON_TYPES
+from evalflows.specs.files import JSON_TYPES
+
+FloatArray = NDArray[np.float64]
+
+
+def best_pairs(worth: FloatArray) -> list[tuple[int, int]]:
+    """Return the pairs (row, column) with the largest total worth, with each row and each column in at most one pair.
+
+    `worth` has shape (n, m) and no negative values; pairs worth 0 are left out. Exact, in O(n² m) for n <= m: the
+    Hungarian method with shortest augmenting paths (Kuhn 1955; Jonker & Volgenant 1987).
+    """
+    if worth.size == 0:
+        return []
+    if worth.shape[0] > worth.shape[1]:
+        return sorted((row, column) for column, row in best_pairs(worth.T))
+    cost = worth.max() - worth
+    columns, rows = cost.shape[1], cost.shape[0]
+    row_prices, column_prices = np.zeros(rows), np.zeros(columns)  # the dual prices
+    row_of_column = np.full(columns, -1)  # the row assigned to each column
+    for row in range(rows):
+        _assign_row(row, cost, row_prices, column_prices, row_of_column)
+    pairs = sorted((int(row), column) for column, row in enumerate(row_of_column) if row >= 0)
+    return [(row, column) for row, column in pairs if worth[row, column] > 0]
+
+
+def _assign_row(
+    row: int, cost: FloatArray, row_prices: FloatArray, column_prices: FloatArray, row_of_column: NDArray[np.int_]
+) -> None:
+    """Assign a column to one more row along the cheapest augmenting path. Change the arrays in place."""
+    columns = row_of_column.size
+    shortest, previous_column = np.full(columns, np.inf), np.full(columns, -1)
+    visited = np.zeros(columns, dtype=bool)
+    current_row, column, distance = row, -1, 0.0
+    while True:
+        reduced = distance + cost[current_row] - row_prices[current_row] - column_prices
+        closer = ~visited & (reduced < shortest)
+        shortest[closer], previous_column[closer] = reduced[closer], column
+        column = int(np.where(visited, np.inf, shortest).argmin())
+        distance = float(shortest[column])
+        if row_of_column[column] < 0:
+            break
+        visited[column], current_row = True, int(row_of_column[column])
+    row_prices[row] += distance
+    row_prices[row_of_column[visited]] += distance - shortest[visited]
+    column_prices[visited] -= distance - shortest[visited]
+    while column >= 0:
+        previous = int(previous_column[column])
+        row_of_column[column] = row if previous < 0 else row_of_column[previous]
+        column = previous
+
+
+_ARGUMENTS = ("arguments", "args", "input", "kwargs", "parameters")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool's name and arguments; None for arguments that are not a JSON object, which match nothing."""
+
+    name: str
+    arguments: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        arguments = "not a JSON object" if self.arguments is None else json.dumps(self.arguments, ensure_ascii=False)
+        return f"{self.name}({arguments})"
+
+
+def read_calls(given: Any, where: str) -> tuple[Call, ...]:
+    """Read a list of calls.
+
+    An element is {"name", "arguments"} (or args, input, kwargs, parameters), the same inside "function" as in OpenAI's
+    format, or {name: arguments}. Raise ValueError, with `where` first, for a value that is not a list, and for an
+    element without a name.
+    """
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"{where}: got {short(given)}, wanted a list of calls")
+    return tuple(_read_call(item, f"{where}[{index}]") for index, item in enumerate(given))
+
+
+def _read_call(item: Any, where: str) -> Call:
+    if isinstance(item, Mapping):
+        fields = item["function"] if _has_name(item.get("function")) else item
+        if _has_name(fields):
+            return Call(
+                fields["name"], read_arguments(next((fields[key] for key in _ARGUMENTS if key in fields), None))
+            )
+        if len(item) == 1:
+            ((name, arguments),) = item.items()
+            if isinstance(arguments, Mapping):
+                return Call(str(name), read_arguments(arguments))
+    raise ValueError(f"{where}: got {short(item)}, wanted a call: name and arguments")
+
+
+def _has_name(fields: Any) -> bool:
+    return isinstance(fields, Mapping) and isinstance(fields.get("name"), str)
+
+
+def read_arguments(given: Any) -> dict[str, Any] | None:
+    """Read arguments by name from a mapping or a JSON text; None for anything else. Null or an empty text is {}."""
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}
+    if isinstance(given, str):
+        try:
+            given = json.loads(given, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return None
+    return {str(name): value for name, value in given.items()} if isinstance(given, Mapping) else None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
 
 Rule = Literal["exact", "per_argument", "types", "allowed"]
 Numbers = Literal["equal", "strict"]
@@ -187,3 +304,325 @@ def _types_of(field: Any) -> list[str]:
     """Return the JSON types that a schema allows, whether it names them as JSON schema, Python or BFCL does."""
     declared = field.get("type", "any") if isinstance(field, Mapping) else "any"
     return [JSON_TYPES.get(name, name) for name in ([declared] if isinstance(declared, str) else declared)]
+
+
+Message = Mapping[str, Any]
+
+_ASSISTANT = ("assistant", "ai")
+_SYSTEM = ("system", "developer")
+_TEXT_PARTS = ("text", "output_text", "input_text", "summary_text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssistantParts:
+    """The assistant's calls, reasoning and final answer in a list of messages."""
+
+    calls: tuple[Call, ...] = ()
+    reasoning: tuple[str, ...] = ()
+    answer: str | None = None
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether the value is a non-empty list of chat messages or of items of OpenAI's Responses API."""
+    return isinstance(value, list | tuple) and bool(value) and all(_kind(item) for item in value)
+
+
+def read_messages(given: Any, where: str) -> list[Message]:
+    """Return chat messages unchanged. Raise ValueError for a value that is not a list of them; it can be empty."""
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"{where}: got {short(given)}, wanted a list of messages")
+    for index, item in enumerate(given):
+        if not _kind(item):
+            raise ValueError(f"{where}[{index}]: got {short(item)}, wanted a message: role and content")
+    return list(given)
+
+
+def new_messages(messages: Iterable[Message], inputs: Mapping[str, Any] | None) -> list[Message]:
+    """Return the messages without system messages, and without the inputs' conversation if they begin with it."""
+    rest = [message for message in messages if _kind(message) not in _SYSTEM]
+    earlier = next((value for value in (inputs or {}).values() if is_conversation(value)), ())
+    known = [_identity(message) for message in earlier if _kind(message) not in _SYSTEM]
+    begins_with_known = [_identity(message) for message in rest[: len(known)]] == known
+    return rest[len(known) :] if begins_with_known else rest
+
+
+def assistant_parts(messages: Iterable[Message]) -> AssistantParts:
+    """Return the assistant's calls in order, its texts with calls, and its last text without a call."""
+    calls: list[Call] = []
+    reasoning: list[str] = []
+    answer: str | None = None
+    for message in messages:
+        new_calls, text = calls_of(message), text_of(message)
+        calls += new_calls
+        if text and (new_calls or _kind(message) == "reasoning"):
+            reasoning.append(text)
+        elif text and is_assistant(message):
+            answer = text
+    return AssistantParts(calls=tuple(calls), reasoning=tuple(reasoning), answer=answer)
+
+
+def is_assistant(message: Message) -> bool:
+    return _kind(message) in (*_ASSISTANT, "message")
+
+
+def calls_of(message: Message) -> tuple[Call, ...]:
+    """Return the calls of an assistant's message (OpenAI, LangChain, Anthropic), or of one item of a response."""
+    if _kind(message) == "function_call":
+        return read_calls([message], "function_call")
+    if not is_assistant(message):
+        return ()
+    content = message.get("content")
+    used = [part for part in _parts(content) if isinstance(part, Mapping) and part.get("type") == "tool_use"]
+    return read_calls([*(message.get("tool_calls") or ()), *used], "tool_calls")
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a message, from all its text parts."""
+    content = message.get("summary") if _kind(message) == "reasoning" else message.get("content")
+    texts = [part if isinstance(part, str) else _text_of_part(part) for part in _parts(content)]
+    return "\n".join(text for text in texts if text.strip())
+
+
+def _text_of_part(part: Any) -> str:
+    is_text = isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS
+    return str(part.get("text") or "") if is_text else ""
+
+
+def _parts(content: Any) -> Sequence[Any]:
+    return content if isinstance(content, list | tuple) else [] if content is None else [content]
+
+
+def _kind(message: Any) -> str:
+    """Return the role of a message, or the type in LangChain and for an item of a response; "" for anything else."""
+    kind = (message.get("role") or message.get("type")) if isinstance(message, Mapping) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _identity(message: Message) -> tuple[str, str]:
+    """Return what identifies a message: its role, in one spelling, and its text."""
+    kind = _kind(message)
+    return {"ai": "assistant", "human": "user"}.get(kind, kind), text_of(message)
+
+
+_MOST_SHOWN = 3
+_LONGEST = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Pairs of expected and actual calls with a score above 0, and the score of each pair."""
+
+    expected: Sequence[Call]
+    actual: Sequence[Call]
+    pairs: Sequence[tuple[int, int]]
+    scores: Sequence[float]
+
+    @property
+    def total(self) -> float:
+        return float(sum(self.scores))
+
+    def faults(self, *, extra: bool = True) -> str | None:
+        """Return the first three faults of the calls, with `extra` also extra calls; None without faults."""
+        faults = [*self._partial(), *self._unpaired(extra)]
+        more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
+        return "; ".join([*faults[:_MOST_SHOWN], *more]) or None
+
+    def _partial(self) -> list[str]:
+        partial = [pair for pair, share in zip(self.pairs, self.scores, strict=True) if share < 1]
+        return [f"wanted {_cut(self.expected[row])}, got {_cut(self.actual[column])}" for row, column in partial]
+
+    def _unpaired(self, extra: bool) -> list[str]:
+        """Return the faults of unpaired calls; an expected and an actual call of the same tool make one fault."""
+        paired_expected, paired_actual = {row for row, _ in self.pairs}, {column for _, column in self.pairs}
+        left = [call for index, call in enumerate(self.actual) if index not in paired_actual]
+        faults = []
+        for expected in (call for index, call in enumerate(self.expected) if index not in paired_expected):
+            namesake = next((call for call in left if call.name == expected.name), None)
+            if namesake:
+                left.remove(namesake)
+            faults.append(
+                f"wanted {_cut(expected)}, got {_cut(namesake)}" if namesake else f"no call of {_cut(expected)}"
+            )
+        return [*faults, *(f"not wanted: {_cut(call)}" for call in left if extra)]
+
+
+def _cut(call: Call) -> str:
+    text = str(call)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def paired(expected: Sequence[Call], actual: Sequence[Call], score_call: CallScore) -> Paired:
+    """Pair the calls so that the total score is largest, whatever their order."""
+    scores = [[score_call(expected_call, actual_call) for actual_call in actual] for expected_call in expected]
+    worth = np.array(scores, dtype=np.float64)
+    pairs = best_pairs(worth.reshape(len(expected), len(actual)))
+    return Paired(expected, actual, pairs, [float(worth[pair]) for pair in pairs])
+
+
+_NO_ANSWERS = ("tool_calls", "messages", "reasoning_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """An agent's calls in order, its reasoning in order, and its final answer as text; None without an answer."""
+
+    tool_calls: tuple[Call, ...]
+    reasoning_steps: tuple[str, ...]
+    final_answer: str | None
+
+
+def read_trajectory(
+    outputs: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, run: RunView | None = None
+) -> Trajectory:
+    """Return the trajectory of a run.
+
+    Calls come from `tool_calls`; without that field from `messages` (or `output`, if it is a conversation), except
+    those already in the inputs; and if there are none, from the run's steps: those of kind "tool", else the calls in
+    recorded model responses. Reasoning comes from `reasoning_steps`, else from texts alongside calls. The final answer
+    is that of `answer_of`. Arguments that are not a JSON object are None.
+
+    Raise ValueError for fields that are not a list of calls, messages or steps.
+    """
+    messages = messages_of(outputs, inputs)
+    from_messages, from_steps = assistant_parts(messages), assistant_parts(_recorded(run))
+    calls = from_messages.calls or _tools(run) or from_steps.calls
+    if outputs.get("tool_calls") is not None:
+        calls = read_calls(outputs["tool_calls"], "tool_calls")
+    answer = _answer(outputs, from_messages)
+    reasoning = _reasoning(outputs)
+    return Trajectory(
+        tool_calls=calls,
+        reasoning_steps=(from_messages.reasoning or from_steps.reasoning) if reasoning is None else reasoning,
+        final_answer=None if answer is None else as_text(answer),
+    )
+
+
+def messages_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None) -> list[Message]:
+    """Return the conversation in `messages` or `output` without the inputs' messages; empty without a conversation."""
+    given = fields.get("messages")
+    if given is None:
+        given = fields["output"] if is_conversation(fields.get("output")) else []
+    return new_messages(read_messages(given, "messages"), inputs)
+
+
+def answer_of(fields: Mapping[str, Any], inputs: Mapping[str, Any] | None = None) -> Any:
+    """Return the final answer unchanged, or None: `final_answer`, else the assistant's last text without a call, else
+    `output` or `answer`, else the only field."""
+    return _answer(fields, assistant_parts(messages_of(fields, inputs)))
+
+
+def expected_calls(
+    reference_outputs: Mapping[str, Any] | None, key: str | None, inputs: Mapping[str, Any] | None = None
+) -> tuple[Call, ...] | None:
+    """Return the calls of a reference: of the field `key`, else of `tool_calls`, else of `messages`; None without any.
+
+    Raise ValueError for a value that is not a list of calls or messages, and for arguments that are not a JSON object.
+    """
+    names = (key,) if key is not None else ("tool_calls", "messages")
+    fields = reference_outputs if isinstance(reference_outputs, Mapping) else {}
+    field = next((name for name in names if fields.get(name) is not None), None)
+    if field is None:
+        return None
+    given, where = fields[field], f"reference: {field}"
+    if field == "messages" or (is_conversation(given) and "role" in given[0]):
+        calls = assistant_parts(new_messages(read_messages(given, where), inputs)).calls
+    else:
+        calls = read_calls(given, where)
+    if broken := [call.name for call in calls if call.arguments is None]:
+        raise ValueError(f"{where}: {broken[0]}: got arguments that are not a JSON object, wanted a JSON object")
+    return calls
+
+
+def _answer(fields: Mapping[str, Any], spoken: AssistantParts) -> Any:
+    if fields.get("final_answer") is not None:
+        return fields["final_answer"]
+    if spoken.answer is not None:
+        return spoken.answer
+    others = {name: value for name, value in fields.items() if name not in _NO_ANSWERS and not is_conversation(value)}
+    named = [others[name] for name in ("output", "answer") if others.get(name) is not None]
+    if named:
+        return named[0]
+    return next(iter(others.values())) if len(others) == len(fields) == 1 else None
+
+
+def _reasoning(outputs: Mapping[str, Any]) -> tuple[str, ...] | None:
+    given = outputs.get("reasoning_steps")
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"reasoning_steps: got {short(given)}, wanted a list of texts")
+    return tuple(as_text(step) for step in given)
+
+
+def _tools(run: RunView | None) -> tuple[Call, ...]:
+    steps = [step for step in _steps(run) if step.get("kind") == "tool"]
+    return tuple(Call(str(step.get("name")), read_arguments(step.get("inputs"))) for step in steps)
+
+
+def _recorded(run: RunView | None) -> list[Message]:
+    """Return the messages in recorded model responses: of a chat completion, or the items of a response."""
+    messages: list[Message] = []
+    for step in _steps(run):
+        outputs = step.get("outputs")
+        if step.get("kind") == "llm" and isinstance(outputs, Mapping):
+            given = outputs.get("output")
+            items: list[Any] = given if isinstance(given, list) else [outputs.get("message")]
+            messages += [item for item in items if is_conversation([item])]
+    return messages
+
+
+def _steps(run: RunView | None) -> Sequence[Mapping[str, Any]]:
+    return [step for step in (run.steps if run else None) or () if isinstance(step, Mapping)]
+
+
+NOTHING = "(no step and no answer)"
+
+
+def transcript(outputs: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, run: RunView | None = None) -> str:
+    """Return the agent's actions in order.
+
+    They come from `messages`, including those of users and tools; else from its reasoning, its calls, with the tools'
+    results if the run's steps have them, and its final answer.
+    """
+    messages, trajectory = messages_of(outputs, inputs), read_trajectory(outputs, inputs, run)
+    messages_have_calls = any(calls_of(message) for message in messages) or not trajectory.tool_calls
+    if messages and messages_have_calls:
+        entries = [entry for message in messages for entry in _of_message(message)]
+        if outputs.get("final_answer") is not None:
+            entries.append(f"final answer: {trajectory.final_answer}")
+    else:
+        entries = list(_of_trajectory(trajectory, outputs, run))
+    return "\n".join(f"{number}. {entry}" for number, entry in enumerate(entries, 1)) or NOTHING
+
+
+def _of_message(message: Message) -> Iterator[str]:
+    text = text_of(message)
+    if message.get("type") == "function_call_output":
+        yield f"result: {as_text(message.get('output'))}"
+    elif text and is_assistant(message):
+        yield f"agent: {text}"
+    elif text:
+        role = str(message.get("role") or message.get("type"))
+        yield f"{'result' if role == 'tool' else role}: {text}"
+    yield from (f"call: {call}" for call in calls_of(message))
+
+
+def _of_trajectory(trajectory: Trajectory, outputs: Mapping[str, Any], run: RunView | None) -> Iterator[str]:
+    yield from (f"reasoning: {text}" for text in trajectory.reasoning_steps)
+    results = _results(run) if outputs.get("tool_calls") is None else []
+    for index, call in enumerate(trajectory.tool_calls):
+        yield f"call: {call}"
+        if len(results) == len(trajectory.tool_calls):
+            yield f"result: {results[index]}"
+    if trajectory.final_answer is not None:
+        yield f"final answer: {trajectory.final_answer}"
+
+
+def _results(run: RunView | None) -> list[str]:
+    """Return the result, or the error, of each tool among the run's steps."""
+    tools = [step for step in (run.steps if run else []) if step.get("kind") == "tool"]
+    return [f"error: {step['error']}" if step.get("error") else _shown(step.get("outputs")) for step in tools]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,20 +1,29 @@
+""""""
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from evalflows.evaluators.asking import NONE, Temperature, answer, question, repeated, sampling, shipped
-from evalflows.evaluators.asking import reference as reference_text
-from evalflows.evaluators.fence import fenced
-from evalflows.evaluators.judges.criterion import CRITERIA, Criterion, criteria_of
-from evalflows.evaluators.preference import Preference
-from evalflows.evaluators.prompt import check_prompt, prompt_hash
-from evalflows.evaluators.settings import checked_choice, checked_count
-from evalflows.evaluators.sheet import Reasoning, Verdict, verdict_schema
-from evalflows.evaluators.text import as_text
-from evalflows.specs.errors import short
-from evalflows.specs.protocols import Complete
+from evalflows.evaluators.binding import Reasoning, Verdict, verdict_schema
+from evalflows.evaluators.judging import (
+    CRITERIA,
+    NONE,
+    Criterion,
+    Temperature,
+    answer,
+    check_prompt,
+    criteria_of,
+    prompt_hash,
+    question,
+    repeated,
+    sampling,
+    shipped,
+)
+from evalflows.evaluators.judging import reference as reference_text
+from evalflows.evaluators.score import Preference, as_text, checked_choice, checked_count, fenced
+from evalflows.specs.errors import Complete, short
+from evalflows.specs.files import fill
 from evalflows.specs.reference import version_of
-from evalflows.specs.template import fill
 
 PLAIN, LABELLED = shipped("pairwise"), shipped("pairwise_labelled")
 """The default prompts, without and with a reference."""

@@ -11,13 +11,12 @@ from benchmarks.simulation.gates import estimates as gate_estimate
 from benchmarks.simulation.sequences import ANALYSES, MAX_N, first_rejection, last_interval
 from benchmarks.simulation.table import Measure, measures, not_held, summary
 from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, Setting, Skewed, World, YesNo, with_loss
-from evalflows.analysis.differences.metric_pairs import PairedMetric
-from evalflows.analysis.differences.scales import Scale
-from evalflows.analysis.gates.quantities import bounded_difference
-from evalflows.specs.metric import MetricSpec
+from evalflows.analysis.gates import bounded_difference
+from evalflows.analysis.pairing import PairedMetric, Scale
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.stats import paired_difference
-from evalflows.stats.differences.sequential import confidence_sequence
-from evalflows.store.queries.metric_values import MetricValues
+from evalflows.stats.sequential import confidence_sequence
+from evalflows.store.queries.values import MetricValues
 
 RUNS, ERRORS = 200, 4.0
 """With 4 standard errors, chance breaks one of 600 bounds in 2 % of seeds. The tests use a single fixed seed."""

@@ -20,8 +20,8 @@ from selenium.webdriver import Chrome, Keys
 from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.store import connect
+from evalflows.store.files import FORMAT
 from evalflows.store.layout import Layout
-from evalflows.store.parquet_files import FORMAT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -16,9 +16,9 @@ from running_up import until
 from selenium.webdriver import Chrome
 from starlette.types import Message, Receive, Scope, Send
 
-from evalflows.dashboard.application import application
-from evalflows.serving.http import listen, url_of
-from evalflows.store.parquet import Store
+from evalflows.dashboard.app import application
+from evalflows.serving import listen, url_of
+from evalflows.store.store import Store
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 from past import Past, passes
 
-from evalflows.cli.backtest import backtest
+from evalflows.cli.gates import backtest
 from evalflows.cli.main import cli
 
 N = 120

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from finished import START, Rows, finished_experiment
 
 from evalflows.cli.main import cli
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 
 def asked(*arguments: str) -> Result:

@@ -167,7 +167,7 @@ def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch
     def broken() -> None:
         raise ZeroDivisionError("a bug\nof ours")
 
-    monkeypatch.setattr("evalflows.cli.experiments.existing_store", broken)
+    monkeypatch.setattr("evalflows.cli.run.existing_store", broken)
     done = CliRunner().invoke(cli, ["show", "x"])
     message = "internal error in evalflows: ZeroDivisionError: a bug of ours (--verbose shows the traceback)"
     assert (done.exit_code, done.stderr) == (70, f"evalflows: {message}\n")

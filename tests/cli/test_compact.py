@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import evalflows.store.packing
 from evalflows.cli.main import cli
 from evalflows.store.packing import pack_many
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 

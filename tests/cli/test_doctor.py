@@ -15,9 +15,9 @@ from gated import drawn, gated
 
 from evalflows.cli.main import cli
 from evalflows.store import connect
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.files import FORMAT
 from evalflows.store.records import to_json
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 

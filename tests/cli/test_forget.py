@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from personal import REVIEWER, SECRET, USER, files_with
 
 from evalflows.cli.main import cli
-from evalflows.store.erasing.plan import keep_plan, new_plan
-from evalflows.store.parquet import Store
+from evalflows.store.erasing import keep_plan, new_plan
+from evalflows.store.store import Store
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

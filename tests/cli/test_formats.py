@@ -14,8 +14,8 @@ from failing_service import connection
 from gated import drawn, fallen, gated
 
 from evalflows.cli.main import cli
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.files import FORMAT
+from evalflows.store.store import Store
 
 ROOT = Path(__file__).parent.parent.parent
 OLD = drawn(40, 0.8)

@@ -17,7 +17,7 @@ from prefect.context import SettingsContext, get_settings_context
 
 from evalflows.cli.main import cli
 from evalflows.store import connect
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 GUARD = {"name": "release", "non_inferiority": {"exact_match": 0.05}}
 OLD = drawn(200, 0.8)

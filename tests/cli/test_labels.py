@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from labelled import judged, run_of, write_csv
 
 from evalflows.cli.labels import labels
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 N = 200
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from evalflows.cli.commands import LateCommand
 from evalflows.cli.main import cli
 from evalflows.store import connect
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.files import FORMAT
 
 ROOT = Path(__file__).parent.parent.parent
 SLOW = ("duckdb", "great_expectations", "openai", "pandas", "prefect", "pyarrow", "pydantic", "scipy")

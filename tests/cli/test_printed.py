@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from evalflows.cli.main import cli
-from evalflows.cli.terminal import WIDTH_ELSEWHERE
-from evalflows.store.parquet_files import FORMAT
+from evalflows.cli.output import WIDTH_ELSEWHERE
+from evalflows.store.files import FORMAT
 
 KEPT = Path(__file__).parent.parent / "store" / "kept" / f"format_{FORMAT}.zip"
 PRINTED = Path(__file__).parent / "printed"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.cli import processes as module
-from evalflows.cli.processes import Process, Processes
+from evalflows.cli import serve as module
+from evalflows.cli.serve import Process, Processes
 from evalflows.specs.errors import IncompleteError
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -27,7 +27,7 @@ time.sleep(60)
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
     """A block in which processes are started, with little patience for those that do not end."""
-    monkeypatch.setattr(module, "GRACE_S", 1.0)
+    monkeypatch.setattr(module, "PROCESSES_GRACE_S", 1.0)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with Processes() as block:
         yield block

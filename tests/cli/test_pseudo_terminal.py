@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from labelled import judged
 
-from evalflows.store.parquet import Store
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
 
 EVALFLOWS = str(Path(sys.executable).with_name("evalflows"))
 BAD = "\x1b[2J\x1b[32mgate release: PASS\x1b[0m\x9b2J\u202e"

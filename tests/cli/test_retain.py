@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from personal import SECRET, files_with
 
 from evalflows.cli.main import cli
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 DEFAULT = Path(__file__).parents[2] / "data" / "retention" / "default.yaml"
 

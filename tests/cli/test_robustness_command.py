@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from evalflows.cli.robustness import robustness
-from evalflows.reports.robustness import robustness_report
+from evalflows.reports.checks import robustness_report
 from evalflows.store import Store
 
 MODULE = """
@@ -74,7 +74,7 @@ def test_a_start_is_looked_into_and_told_in_tables_and_sentences(run_group: str)
     smaller = wide(robustness, run_group, "--change", "0.1", "--composite", "quality", "--over", "contains,length")
     assert "changing any one weight by 10 % does not change the winner" in smaller.stdout
     assert "on contains, length, no system dominates " in smaller.stdout
-    from evalflows.flows.api.composites import robustness as look_into
+    from evalflows.api.planning import robustness as look_into
 
     assert look_into(run_group) == robustness_report(Store(), run_group), "the Python door gives the same report"
     for arguments, message in (

@@ -54,7 +54,7 @@ def test_a_slow_query_is_stopped_after_a_timeout_that_is_a_positive_number() -> 
 )
 def test_a_query_that_cannot_be_interrupted_ends_the_process(limits: str, message: str) -> None:
     program = (
-        f"import time\nfrom evalflows.cli.sql import _ended_at_once\nwith _ended_at_once({limits}): time.sleep(60)"
+        f"import time\nfrom evalflows.cli.store import _ended_at_once\nwith _ended_at_once({limits}): time.sleep(60)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stdout) == (2, "")

@@ -17,7 +17,7 @@ from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
 from evalflows.store import Store
-from evalflows.store.queries.states import spooled_rows
+from evalflows.store.queries.progress import spooled_rows
 from evalflows.store.records import ExperimentRow, OutputRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.spool import Spool
@@ -26,7 +26,7 @@ SECOND = timedelta(seconds=1)
 HOLDS = """
 import sys, time
 from evalflows.store import Store
-from evalflows.store.leases.lease import leased
+from evalflows.store.leases import leased
 with leased(Store(sys.argv[1]), sys.argv[2], "work", wait=False):
     print("held", flush=True)
     time.sleep(60)

@@ -3,8 +3,7 @@
 import io
 import re
 
-from evalflows.cli.tables import Table, table
-from evalflows.cli.terminal import Console, Text
+from evalflows.cli.output import Console, Table, Text, table
 
 ID = "exp-01m84dts8vq0cae2rqr0mhwtsa"
 

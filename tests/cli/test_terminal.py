@@ -15,16 +15,15 @@ import pytest
 from click.testing import CliRunner, Result
 from rich import progress
 
-from evalflows.cli import terminal
-from evalflows.cli.errors import one_line_errors
+from evalflows.cli import output
+from evalflows.cli.commands import one_line_errors
 from evalflows.cli.main import cli
-from evalflows.cli.tables import table
-from evalflows.cli.terminal import Console, Text, console, echo, echo_error, escaped_logs
+from evalflows.cli.output import Console, Text, console, echo, echo_error, escaped_logs, table
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
 
-CLI = Path(terminal.__file__).parent
+CLI = Path(output.__file__).parent
 BAD = "\x1b[2J\x9b32m\x07gate release: PASS\r\u202e\x7f"
 SHOWN = "\\x1b[2J\\x9b32m\\x07gate release: PASS\\x0d\\u202e\\x7f"
 ACTIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -32,7 +31,7 @@ FORBIDDEN = {
     *("click.echo", "click.secho", "click.echo_via_pager", "click.style", "print", "sys.stdout", "traceback.print_exc"),
     *("rich.print", "sys.stderr.write", "rich.console.Console", "rich.text.Text", "json.dumps", "csv.writer"),
 }
-"""What prints or formats without escaping. Use evalflows.cli.terminal and evalflows.specs.safe_text instead."""
+"""What prints or formats without escaping. Use evalflows.cli.output and evalflows.specs.errors instead."""
 
 
 def names_used(path: Path) -> Iterator[str]:
@@ -51,7 +50,7 @@ def names_used(path: Path) -> Iterator[str]:
 
 def test_commands_print_through_the_terminal_module(tmp_path: Path) -> None:
     for path in CLI.glob("*.py"):
-        assert path.name == "terminal.py" or not FORBIDDEN & set(names_used(path)), path
+        assert path.name == "output.py" or not FORBIDDEN & set(names_used(path)), path
     path = tmp_path / "careless.py"
     path.write_text("from rich.text import Text\nimport click, sys\nclick.echo('a')\nprint(1, file=sys.stdout)\n")
     assert FORBIDDEN & set(names_used(path)) == {"rich.text.Text", "click.echo", "print", "sys.stdout"}

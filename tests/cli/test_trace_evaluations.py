@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 from made_traces import BEGAN, traces, write
 
-from evalflows.cli.trace_evaluations import evaluate_traces
-from evalflows.store.parquet import Store
+from evalflows.cli.production import evaluate_traces
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

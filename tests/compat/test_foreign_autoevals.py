@@ -21,9 +21,8 @@ from foreign_evaluators import (
 )
 from user_places import without_places
 
+from evalflows.engine.prepare import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
-from evalflows.execution.resolve import bind_evaluator, reference_to
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 
@@ -193,8 +192,8 @@ def test_an_async_client_makes_an_async_judge_and_no_other_does() -> None:
 
 
 def test_settings_go_where_the_scorer_takes_them() -> None:
-    from evalflows.evaluators.call import offer_run
-    from evalflows.evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.binding import offer_run
+    from evalflows.evaluators.score import ExampleView, RunView
 
     available = offer_run(
         ExampleView(id="e", inputs={"input": "q"}, reference_outputs={"output": "x"}),
@@ -212,8 +211,8 @@ def test_settings_go_where_the_scorer_takes_them() -> None:
 
 
 def test_context_is_looked_up_and_what_a_template_lacks_is_an_error() -> None:
-    from evalflows.evaluators.call import offer_run
-    from evalflows.evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.binding import offer_run
+    from evalflows.evaluators.score import ExampleView, RunView
 
     class Overlap(autoevals.Scorer):  # type: ignore[misc,name-defined]
         def _run_eval_sync(self, output: Any, expected: Any = None, context: Any = None, **kwargs: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ROWS, client, judged, kept, no_network, said, scores_of, verdict
 
-from evalflows.execution.resolve import bind_evaluator, reference_to
+from evalflows.engine.prepare import bind_evaluator, reference_to
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.store import Store
@@ -172,8 +172,8 @@ def test_one_of_a_run_is_refused_for_all_runs_and_settings_for_what_is_made() ->
 
 
 def test_steps_are_child_runs_and_ids_that_are_uuids_stay() -> None:
-    from evalflows.evaluators.call import offer_run
-    from evalflows.evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.binding import offer_run
+    from evalflows.evaluators.score import ExampleView, RunView
 
     seen: list[Any] = []
 

@@ -8,9 +8,8 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import async_client, client, judged, no_network, refusing, said, scores_of, verdict
 
+from evalflows.engine.prepare import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
-from evalflows.execution.resolve import bind_evaluator, reference_to
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 
@@ -140,8 +139,8 @@ def test_what_makes_an_evaluator_is_none() -> None:
 
 
 def test_a_list_of_messages_that_was_wrapped_is_a_trajectory() -> None:
-    from evalflows.evaluators.call import offer_run
-    from evalflows.evaluators.subject import ExampleView, RunView
+    from evalflows.evaluators.binding import offer_run
+    from evalflows.evaluators.score import ExampleView, RunView
 
     example = ExampleView(id="e", inputs={}, reference_outputs={"output": looked_up("Rome")})
     judge = bind_evaluator(EvaluatorSpec(use=reference_to(openevals.create_trajectory_match_evaluator())))

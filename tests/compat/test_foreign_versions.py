@@ -13,12 +13,10 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import no_network, verdict
 
-from evalflows.evaluators.call import offer_run
+from evalflows.engine.prepare import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
+from evalflows.evaluators.binding import offer_run
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.evaluators.score import normalise
-from evalflows.evaluators.subject import ExampleView, RunView
-from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
-from evalflows.execution.resolve import bind_evaluator, reference_to
+from evalflows.evaluators.score import ExampleView, RunView, normalise
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 
@@ -31,8 +29,8 @@ import autoevals, openevals
 from langsmith.evaluation import StringEvaluator
 from pydantic_evals.evaluators import Contains, LLMJudge
 from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
-from evalflows.execution.resolve import reference_to
+from evalflows.engine.prepare import evaluator_version, prepare_evaluator
+from evalflows.engine.prepare import reference_to
 
 def grade(asked, answer, reference): return {"score": 1}
 
@@ -51,7 +49,7 @@ print(json.dumps([evaluator_version(prepare_evaluator(spec), {}) for spec in spe
 UNASKED = """
 import json, sys
 from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.execution.resolve import bind_evaluator
+from evalflows.engine.prepare import bind_evaluator
 bind_evaluator(EvaluatorSpec(use="exact_match"))
 bind_evaluator(EvaluatorSpec(use="judges:upper", args={"question": "q"}))
 print(json.dumps([name for name in %r if name in sys.modules]))

@@ -14,7 +14,7 @@ from evalflows.compat.langchain import (
     load_evaluator,
     resolve_pairwise_criteria,
 )
-from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import fenced
 from evalflows.specs.errors import InputError
 
 FORGERIES = [

@@ -12,7 +12,7 @@ from evalflows.compat.langsmith.evaluation import LangChainStringEvaluator
 from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.llm import loop
 from evalflows.specs import InputError
-from evalflows.specs.protocols import Completion
+from evalflows.specs.errors import Completion
 
 SIDES = {"prediction": "It is noon.", "input": "When?", "reference": "noon"}
 

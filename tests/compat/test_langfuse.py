@@ -20,17 +20,15 @@ from evalflows.compat.langfuse import (
     get_client,
 )
 from evalflows.compat.langfuse.absent import METHODS, NAMES
-from evalflows.compat.langfuse.datasets import DatasetClient
-from evalflows.compat.langfuse.evaluations import complete
+from evalflows.compat.langfuse.client import DatasetClient
+from evalflows.compat.langfuse.evaluations import Item, as_composite, as_mapper, as_row, complete, wrapped
 from evalflows.compat.langfuse.experiment import ExperimentItemResult, ExperimentResult
-from evalflows.compat.langfuse.functions import as_composite, as_mapper
-from evalflows.compat.langfuse.items import Item, as_row, wrapped
-from evalflows.evaluators import subject
-from evalflows.evaluators.subject import Evaluations, unwrapped
+from evalflows.evaluators import score
+from evalflows.evaluators.score import Evaluations, unwrapped
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import version_of
 from evalflows.store import Store
-from evalflows.telemetry.reading import observation_view, trace_view
+from evalflows.telemetry.views import observation_view, trace_view
 
 OURS_ONLY = {"run_batched_evaluation": {"scope", "fetch_trace_fields"}}
 """Arguments of Langfuse before version 5."""
@@ -151,10 +149,10 @@ def test_what_is_wrapped_is_unwrapped_to_the_same_and_items_that_cannot_be_used_
 
 
 def test_a_composite_is_not_made_of_missing_evaluations() -> None:
-    scored = subject.Evaluation(name="a", value=1.0, data_type="BOOLEAN", metadata={"returned_as": "a"})
-    none = subject.Evaluation(name="b", value=None, status="not_applicable")
+    scored = score.Evaluation(name="a", value=1.0, data_type="BOOLEAN", metadata={"returned_as": "a"})
+    none = score.Evaluation(name="b", value=None, status="not_applicable")
     assert complete(Evaluations([scored, none])) == [Evaluation(name="a", value=True, data_type="BOOLEAN")]
-    failed = subject.Evaluation(name="c", value=None, status="failed")
+    failed = score.Evaluation(name="c", value=None, status="failed")
     with pytest.raises(ValueError, match=r"^c has no score for this item, so what is composed of it has none$"):
         complete(Evaluations([scored, failed]))
 

@@ -20,7 +20,7 @@ from evalflows.compat.langsmith.evaluation import (
     evaluate_comparative,
 )
 from evalflows.compat.langsmith.schemas import Example, Run
-from evalflows.evaluators.preference import Preference
+from evalflows.evaluators.score import Preference
 from evalflows.specs import InputError
 from evalflows.store import Store, connect
 

@@ -13,7 +13,7 @@ from evalflows.compat.langsmith import Client
 from evalflows.compat.langsmith.schemas import AttachmentsOperations, ExampleCreate
 from evalflows.specs import InputError
 from evalflows.store import Store
-from evalflows.store.ingest.datasets import find_snapshot
+from evalflows.store.ingest import find_snapshot
 from evalflows.store.snapshots import load_snapshot
 
 

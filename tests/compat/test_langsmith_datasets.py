@@ -9,7 +9,7 @@ import pytest
 from evalflows.compat.langsmith import Client
 from evalflows.specs import InputError
 from evalflows.store import Store, connect
-from evalflows.store.ingest.datasets import find_snapshot
+from evalflows.store.ingest import find_snapshot
 from evalflows.store.snapshots import load_snapshot
 
 EXAMPLES = [

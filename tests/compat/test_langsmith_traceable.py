@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflows.compat.langsmith import RunTree, get_current_run_tree, trace, traceable, tracing_context
-from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.ledger import Recorder, recording
 from evalflows.specs import InputError
 
 

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from evalflows.cli.main import cli
-from evalflows.dashboard.application import application
-from evalflows.store.parquet import Store
+from evalflows.dashboard.app import application
+from evalflows.store.store import Store
 
 TOKEN = "pass=word & more"
 

@@ -8,12 +8,11 @@ from labelled import judged
 from production import produce, trace
 from starlette.testclient import TestClient
 
-import evalflows.dashboard.application
-from evalflows.dashboard.application import application
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
+import evalflows.dashboard.app
+from evalflows.dashboard.app import application
+from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import StorageError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +121,7 @@ def test_a_damaged_file_is_named_and_a_fault_is_no_traceback(store: Store, monke
     def fault(site: Site, query: Query) -> Page:
         raise ZeroDivisionError("secret of the code")
 
-    monkeypatch.setattr(evalflows.dashboard.application, "PAGES", {"/damaged": damaged, "/fault": fault})
+    monkeypatch.setattr(evalflows.dashboard.app, "PAGES", {"/damaged": damaged, "/fault": fault})
     answer = browser(store).get("/damaged")
     assert (answer.status_code, "scores/sealed/x: damaged" in answer.text) == (500, True)
     answer = browser(store).get("/fault")

@@ -7,11 +7,11 @@ from pathlib import Path
 from dashboards import addresses
 from starlette.testclient import TestClient
 
-from evalflows.dashboard.application import application
-from evalflows.store.erasing.erase import erase
-from evalflows.store.erasing.selection import Selection
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.dashboard.app import application
+from evalflows.store.erasing import Selection
+from evalflows.store.files import FORMAT
+from evalflows.store.retention import erase
+from evalflows.store.store import Store
 
 KEPT = Path(__file__).parents[1] / "store" / "kept" / f"format_{FORMAT}.zip"
 

@@ -9,9 +9,8 @@ from labelled import judged
 from matched import asked
 from starlette.testclient import TestClient
 
-from evalflows.dashboard.application import application
-from evalflows.dashboard.given import MOST_BYTES
-from evalflows.store.parquet import Store
+from evalflows.dashboard.app import MOST_BYTES, application
+from evalflows.store.store import Store
 
 HERE = {"origin": "http://127.0.0.1:4280"}
 

@@ -17,13 +17,12 @@ from dashboards import started
 from production import produce, trace
 from starlette.types import Message
 
-import evalflows.dashboard.application
-from evalflows.dashboard.application import application
+import evalflows.dashboard.app
+from evalflows.dashboard.app import application
 from evalflows.dashboard.making import BusyError, Making
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
-from evalflows.store.parquet import Store
+from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.store.stop import Stop, StoppedError
+from evalflows.store.store import Store
 
 ENDLESS = "(select sum(a.range * b.range) from range(1000000) a, range(1000000) b where a.range + b.range > 5) > 0"
 
@@ -87,7 +86,7 @@ def test_a_page_is_told_when_its_client_has_gone(store: Store, monkeypatch: pyte
         seen.append(wait(site.stop))
         raise StoppedError("stopped")
 
-    monkeypatch.setattr(evalflows.dashboard.application, "PAGES", {"/slow": slow})
+    monkeypatch.setattr(evalflows.dashboard.app, "PAGES", {"/slow": slow})
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

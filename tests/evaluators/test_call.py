@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.call import OFFERED, Bound, bind, offer_experiment, offer_run
-from evalflows.evaluators.subject import Evaluation, Evaluations, ExampleView, ItemResult, RunView
+from evalflows.evaluators.binding import OFFERED, Bound, bind, offer_experiment, offer_run
+from evalflows.evaluators.score import Evaluation, Evaluations, ExampleView, ItemResult, RunView
 from evalflows.specs.errors import InputError
 
 

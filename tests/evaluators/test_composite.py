@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from user_places import without_places
 
+from evalflows.engine.prepare import composite_version
 from evalflows.evaluators.composite import Combined, Function, Part, combined
-from evalflows.execution.resolve import composite_version
+from evalflows.specs.errors import MEASURES
+from evalflows.specs.evaluator import CompositeSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.specs.metric_names import MEASURES
 
 LOWER = {"higher_is_better": False}
 

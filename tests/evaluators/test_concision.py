@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.concision import concision
+from evalflows.evaluators.binding import concision
 
 
 def concise(answer: Any, wanted: Any, **settings: Any) -> bool | None:

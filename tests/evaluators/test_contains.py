@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.contains import contains
+from evalflows.evaluators.text import contains
 
 
 def found(answer: Any, wanted: Any = None, **settings: Any) -> bool | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.edit_similarity import edit_similarity
+from evalflows.evaluators.text import edit_similarity
 
 
 def similarity(answer: Any, wanted: Any, **settings: Any) -> float:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.exact_match import exact_match
+from evalflows.evaluators.text import exact_match
 
 
 def match(answer: Any, wanted: Any, **settings: Any) -> bool | None:

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from evalflows.evaluators import concision, contains, exact_match, final_answer, length_between, regex
-from evalflows.evaluators.call import bind
-from evalflows.evaluators.returned import read_returned
+from evalflows.evaluators.binding import bind, read_returned
 from evalflows.evaluators.score import Judgement
 
 

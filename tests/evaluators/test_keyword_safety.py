@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.keyword_safety import keyword_safety
 from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import keyword_safety
 
 
 def judged(answer: Any, *blocked: str, **settings: Any) -> Score:

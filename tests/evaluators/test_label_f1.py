@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.call import bind
-from evalflows.evaluators.label_f1 import label_f1
+from evalflows.evaluators.binding import bind
 from evalflows.evaluators.score import Score
+from evalflows.evaluators.text import label_f1
 
 
 def judged(answers: list[Any], wanted: list[Any], **settings: Any) -> Score:

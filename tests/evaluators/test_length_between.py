@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.evaluators.length_between import length_between
+from evalflows.evaluators.text import length_between
 
 
 def fits(answer: Any, **settings: Any) -> bool:

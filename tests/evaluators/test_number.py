@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.number import number_in
+from evalflows.evaluators.numbers import number_in
 
 
 def read(value: Any) -> Decimal | None:

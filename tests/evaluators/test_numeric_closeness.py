@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.numeric_closeness import numeric_closeness
+from evalflows.evaluators.numbers import numeric_closeness
 from evalflows.evaluators.score import Score
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from langsmith.evaluation.evaluator import ComparisonEvaluationResult
 
-from evalflows.evaluators.preference import Preference, preferences
+from evalflows.evaluators.score import Preference, preferences
 
 ONE, TWO = "run-1", "run-2"
 RUNS = (ONE, TWO)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflows.evaluators.regex import regex
+from evalflows.evaluators.text import regex
 from evalflows.specs.errors import CallError
 
 

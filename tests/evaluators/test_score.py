@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from evalflows.evaluators.score import Judgement, Score, normalise
-from evalflows.specs.metric import MAX_NUMBER
+from evalflows.specs.evaluator import MAX_NUMBER
 from evalflows.store.records import DataType
 
 

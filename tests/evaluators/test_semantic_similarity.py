@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.semantic_similarity import semantic_similarity
-from evalflows.llm import minilm
+from evalflows.evaluators.semantic import semantic_similarity
+from evalflows.llm import local
 
 DOCS = Path(__file__).parents[2] / "docs" / "evaluators.md"
 
@@ -33,7 +33,7 @@ class Real:
     """The model on this machine."""
 
     async def __call__(self, texts: Sequence[str], **parameters: Any) -> list[list[float]]:
-        return minilm.embed(texts)
+        return local.embed(texts)
 
 
 def similarity(answer: Any, wanted: Any, embed: Any, **settings: Any) -> float | None:

@@ -6,7 +6,7 @@ import pytest
 
 from evalflows import evaluators
 from evalflows.evaluators import PAIRWISE, SHORT_NAMES
-from evalflows.evaluators.call import OFFERED, bind
+from evalflows.evaluators.binding import OFFERED, bind
 
 NEEDED = {
     "regex": {"pattern": "a"},

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.text import answer_text, reference_value
+from evalflows.evaluators.score import answer_text, reference_value
 
 
 def test_a_key_names_the_field_of_an_answer_and_of_a_reference_of_several() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from evalflows.engine.judge import decided_by, is_undecided, with_earlier_cost
+from evalflows.engine.prepare import bind_evaluator
+from evalflows.engine.results import EvaluationResult, failed_result, result_of_score
+from evalflows.engine.running import RunnableEvaluator
 from evalflows.evaluators.score import normalise
-from evalflows.execution.cascade import decided_by, is_undecided, with_earlier_cost
-from evalflows.execution.evaluation_result import EvaluationResult, failed_result, result_of_score
-from evalflows.execution.resolve import bind_evaluator
-from evalflows.execution.running_experiment import RunnableEvaluator
-from evalflows.llm.breaker import Breaker
 from evalflows.llm.budget import Budget
-from evalflows.llm.usage import Usage
+from evalflows.llm.ledger import Usage
+from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.evaluator import TierSpec
 
 

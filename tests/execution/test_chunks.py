@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.execution.chunks import MAX_CHUNKS, MIN_CHUNK_SIZE, chunk_size, chunks_of
+from evalflows.engine.chunks import MAX_CHUNKS, MIN_CHUNK_SIZE, chunk_size, chunks_of
 from evalflows.store.records import ExperimentRow, now
 
 

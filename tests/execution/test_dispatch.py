@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.execution.chunks import Chunk, Dispatch
-from evalflows.execution.dispatch import Left, budget_of_part, dispatched, left_of
+from evalflows.engine.chunks import Chunk, Dispatch, Left, budget_of_part, dispatched, left_of
 from evalflows.specs.errors import CallError
-from evalflows.store.parquet import Store
-from evalflows.store.queries.spent_parts import Spent, spent_on_part, was_over_budget
+from evalflows.store.queries.progress import SpentParts, spent_on_part, was_over_budget
 from evalflows.store.records import now
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 FIRST, SECOND = Chunk("e1", 0, 0, 30), Chunk("e1", 0, 30, 40)
@@ -31,8 +30,8 @@ def test_the_parts_add_up_to_the_whole(sizes: list[int], calls: int, usd: float)
 
 
 def test_a_limit_that_is_overspent_leaves_nothing() -> None:
-    assert left_of(1.0, 10, Spent(12, 1.5)) == Left(usd=0.0, calls=0)
-    assert left_of(None, None, Spent(12, 1.5)) == Left(usd=None, calls=None)
+    assert left_of(1.0, 10, SpentParts(12, 1.5)) == Left(usd=0.0, calls=0)
+    assert left_of(None, None, SpentParts(12, 1.5)) == Left(usd=None, calls=None)
     assert Left(usd=None, calls=0).is_spent and not Left(usd=None, calls=None).is_spent
 
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.execution.chunks import MIN_CHUNK_SIZE
-from evalflows.execution.pair_chunks import (
+from evalflows.engine.chunks import (
     MAX_CHUNK_SIZE,
-    MAX_CHUNKS,
+    MAX_PAIR_CHUNKS,
+    MIN_CHUNK_SIZE,
     PairChunk,
     PairTrial,
     baseline_of,
-    chunk_size,
     n_trials,
     orders,
+    pair_chunk_size,
     pair_chunks,
     pairs_of,
     planned_pairs,
@@ -165,6 +165,6 @@ def test_a_comparison_that_has_ended_has_no_chunks_and_nothing_planned() -> None
     [(10, 1, 1, MIN_CHUNK_SIZE), (100_000, 1, 1, 500), (100_000, 1, 10, MAX_CHUNK_SIZE), (20_000, 5, 3, 1500)],
 )
 def test_a_chunk_is_as_large_as_makes_few_of_them(n: int, repetitions: int, pairs: int, size: int) -> None:
-    assert chunk_size(n, repetitions, pairs) == size
+    assert pair_chunk_size(n, repetitions, pairs) == size
     if size < MAX_CHUNK_SIZE:
-        assert repetitions * pairs * -(-n // size) <= max(MAX_CHUNKS, repetitions * pairs) + repetitions * pairs
+        assert repetitions * pairs * -(-n // size) <= max(MAX_PAIR_CHUNKS, repetitions * pairs) + repetitions * pairs

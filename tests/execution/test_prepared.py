@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 import pytest
 
 from evalflows import run
-from evalflows.execution.prepared import (
+from evalflows.engine.prepare import (
     MAX_KEPT,
     Preparations,
     PreparedExperiment,
     bind_experiment,
+    evaluator_version,
     prepare_comparison,
+    prepare_evaluator,
     prepared_experiments,
 )
-from evalflows.execution.prepared_evaluator import evaluator_version, prepare_evaluator
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec

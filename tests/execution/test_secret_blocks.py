@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, error, serving
 
-from evalflows.execution.preflight.check_spec import check_spec
-from evalflows.execution.prepared import prepare_experiment
-from evalflows.execution.secret_blocks import key_for
+from evalflows.engine.preflight import check_spec
+from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.secret_blocks import key_for
 from evalflows.specs import EndpointConnection, ExperimentSpec, InputError, LocalConnection
 from evalflows.store import Store
 from evalflows.store.schemas import TABLES

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from made_traces import observation
 
-from evalflows.execution.trace_judging import is_drawn, sampling_rate
+from evalflows.engine.traces import is_drawn, sampling_rate
 from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.telemetry.reading import observation_view, trace_view
-from evalflows.telemetry.views import TraceView
+from evalflows.telemetry.views import TraceView, observation_view, trace_view
 
 
 def trace(number: int, **fields: Any) -> TraceView:

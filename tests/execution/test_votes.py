@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evalflows.execution.votes import Votes, judgements_of, read_votes, voted_examples
+from evalflows.engine.prepare import Votes, judgements_of, read_votes, voted_examples
+from evalflows.specs.comparison import VotesSpec
 from evalflows.specs.errors import InputError
-from evalflows.specs.votes import VotesSpec
 from evalflows.store.records import ComparisonRow, ComparisonSetRow, now
 
 Row = Mapping[str, Any]

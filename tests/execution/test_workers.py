@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.execution import workers as module
-from evalflows.execution.workers import Workers
+from evalflows.engine import workers as module
+from evalflows.engine.workers import Workers
 from evalflows.llm import loop
 
 
@@ -90,7 +90,7 @@ class Seen:
 
 
 def test_quick_plain_work_stays_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 5.0)  # however busy the machine is, by then it is done
+    monkeypatch.setattr(module, "WORKER_CHECK_INTERVAL_S", 5.0)  # however busy the machine is, by then it is done
     work = Seen()
     run(Workers(8), work, range(2000), is_async=False)
     assert work.done == list(range(2000)), "one after another, in order"

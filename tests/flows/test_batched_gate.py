@@ -10,14 +10,14 @@ from endpoint import Endpoint, completion, serving
 from gated import drawn, fallen, gated, rows
 
 from evalflows import gate, run
-from evalflows.execution.chunks import in_running_order
+from evalflows.engine.chunks import in_running_order
 from evalflows.reports.decisions import Decision, decisions_named
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.store import connect
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow, now
 from evalflows.store.snapshots import to_examples
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

@@ -12,7 +12,7 @@ from evalflows.reports.decisions import Decision, decisions_named
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import GateFailedError
 from evalflows.store import connect
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

@@ -12,7 +12,7 @@ from matched import asked
 from pairwise_runs import N, answered, by_length, judged_by
 
 from evalflows import compare, gate, run
-from evalflows.analysis.gates.baselines import approve_baseline
+from evalflows.analysis.gates import approve_baseline
 from evalflows.cli.main import cli
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs import ExperimentSpec

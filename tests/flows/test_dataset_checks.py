@@ -13,8 +13,8 @@ from endpoint import Endpoint, serving
 from interrupted_runs import start, write_spec
 
 from evalflows import evaluate
-from evalflows.execution.data_checks import process
-from evalflows.execution.data_checks.process import CheckProcess
+from evalflows.data_checks import process
+from evalflows.data_checks.process import CheckProcess
 from evalflows.specs import DatasetSpec
 from evalflows.specs.errors import IncompleteError, InputError
 

@@ -15,13 +15,12 @@ from endpoint import Endpoint, Reply, serving
 from prefect.settings import Settings
 from running_up import EVALFLOWS, MARK, Up, ask, prefect_yaml, running_up, until
 
-from evalflows.execution.server.settings import SERVER_SETTINGS
 from evalflows.flows.deployments import comparison_spec_of, prefect_file, spec_of, trace_evaluation_spec_of
+from evalflows.prefect_server import SERVER_SETTINGS
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec, load_experiment
-from evalflows.specs.retention import load_retention
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec, load_trace_evaluation
+from evalflows.specs.traces import TraceEvaluationSpec, load_retention, load_trace_evaluation
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "experiments" / "demo.yaml"

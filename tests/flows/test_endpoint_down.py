@@ -6,7 +6,7 @@ from endpoint import Endpoint, Reply, Request, completion, error, serving
 from failing_service import WINDOW, WORKERS, N, Service, chat, complete, connection, incomplete, spec
 
 from evalflows import run
-from evalflows.llm import limiter
+from evalflows.llm import rate_limits
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
@@ -121,7 +121,7 @@ def test_limiter_widths_are_stored_with_their_reasons() -> None:
         ("judge", True)
     ]
     found = rows("select reason, width, changed_at from limits order by changed_at")
-    assert found[0][:2] == ("began", limiter.FIRST_WIDTH)
+    assert found[0][:2] == ("began", rate_limits.FIRST_WIDTH)
     assert {"began", "grown", "refused"} <= {reason for reason, _, _ in found}
     assert all(1 <= width <= 64 for _, width, _ in found)
 

@@ -8,12 +8,12 @@ from catalog_rows import rows
 from made_traces import BEGAN, observation, traces, write
 
 from evalflows import evaluate_traces
-from evalflows.evaluators.subject import RunView
+from evalflows.evaluators.score import RunView
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.reference import refer
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store
-from evalflows.store.queries.trace_batches import batch_row
+from evalflows.store.queries.traces import batch_row
 from evalflows.store.trace_records import WatermarkRow
 
 pytestmark = pytest.mark.usefixtures("prefect_api")

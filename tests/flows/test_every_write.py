@@ -15,7 +15,7 @@ from endpoint import Endpoint, serving
 from evalflows import run
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store import connect, manifests, parquet_files, spool
+from evalflows.store import connect, files, manifests, spool
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -51,7 +51,7 @@ class _Spool:
 
 @contextmanager
 def failing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    locked, durably = spool.create_locked, parquet_files.staged_durably
+    locked, durably = spool.create_locked, files.staged_durably
 
     def counted_durably(target: Any, write: Callable[[Any], Any], mode: int) -> Any:
         def counted(file: Any) -> Any:
@@ -62,7 +62,7 @@ def failing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(spool, "create_locked", lambda path: _Spool(locked(path), disk))
-        for module in (parquet_files, manifests):
+        for module in (files, manifests):
             patch.setattr(module, "staged_durably", counted_durably)
         yield
 

@@ -13,7 +13,7 @@ from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.errors import GateFailedError
 from evalflows.specs.gate import GateSpec
 from evalflows.store import connect
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

@@ -13,16 +13,15 @@ from compared import Compared, run_id
 from labelled import judged, run_of, score, write_csv
 from matched import asked
 
-from evalflows.analysis.human_labels.label_next import next_to_label
+from evalflows.analysis.labels import next_to_label
 from evalflows.flows.validate_judge import compare_with_people
-from evalflows.reports.judge import JudgeReport, judge_reports
+from evalflows.reports.judges import JudgeReport, judge_reports
 from evalflows.specs.errors import InputError
-from evalflows.stats.rater_agreement.agreement import agreement
-from evalflows.stats.rater_agreement.krippendorff import krippendorff_alpha
-from evalflows.stats.rater_agreement.prediction_powered import prediction_powered_mean
-from evalflows.store.ingest.labels import import_labels
-from evalflows.store.parquet import Store
-from evalflows.tasks.validate_judge import validate_judge
+from evalflows.stats.agreement import agreement, krippendorff_alpha
+from evalflows.stats.judge_error import prediction_powered_mean
+from evalflows.store.labels import import_labels
+from evalflows.store.store import Store
+from evalflows.tasks.score import validate_judge
 
 N = 400
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", Path(__file__).parents[3] / "shared" / "data"))

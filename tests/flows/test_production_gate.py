@@ -17,8 +17,8 @@ from evalflows.reports.decisions import Decision, decisions_named, find_decision
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.errors import GateFailedError
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.parquet import Store
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

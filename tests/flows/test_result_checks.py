@@ -74,7 +74,7 @@ def not_met(store: Any, experiments: Sequence[ExperimentRow], flow_run_id: str |
 
 @pytest.mark.usefixtures("prefect_api")
 def test_nothing_is_concluded_from_results_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflows.tasks.check_results.checks_of_results", not_met)
+    monkeypatch.setattr("evalflows.tasks.test_and_decide.checks_of_results", not_met)
     with pytest.raises(IncompleteError, match=r"^experiment 'checked' \(exp-\w+\): wrong \(and 1 more\)$") as caught:
         run()
     assert len(caught.value.experiments) == 1

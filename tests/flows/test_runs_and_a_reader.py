@@ -10,7 +10,7 @@ import pytest
 import yaml
 from trials import READING_S
 
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 pytestmark = [pytest.mark.usefixtures("prefect_api"), pytest.mark.soak]
 

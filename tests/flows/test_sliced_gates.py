@@ -13,11 +13,10 @@ from gated import gated
 from evalflows import gate, plan, sentences_of
 from evalflows.cli.main import cli
 from evalflows.pytest_plugin import assert_at_least
-from evalflows.reports.decisions import decisions_named
-from evalflows.reports.reproduce_decision import pairs_query, values_query
+from evalflows.reports.decisions import decisions_named, pairs_query, values_query
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.errors import GateFailedError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

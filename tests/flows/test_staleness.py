@@ -12,8 +12,7 @@ import pytest
 from http_application import says, serving_application
 
 from evalflows import run
-from evalflows.analysis.differences.comparability import differences
-from evalflows.analysis.differences.matching import matched
+from evalflows.analysis.pairing import differences, matched
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 from evalflows.store.records import ExperimentRow

@@ -10,9 +10,9 @@ from catalog_rows import rows
 
 from evalflows import evaluate_traces, run
 from evalflows.specs import ExperimentSpec
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.parquet import Store
-from evalflows.telemetry.exports.adding import add_traces
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.store import Store
+from evalflows.telemetry.exports import add_traces
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data"))

@@ -16,7 +16,7 @@ from made_traces import traces, write
 
 from evalflows import evaluate_traces
 from evalflows.specs.errors import IncompleteError
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store, connect
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")

@@ -20,7 +20,7 @@ from evalflows import run
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
 from evalflows.store import Store
-from evalflows.store.leases.lease import leased
+from evalflows.store.leases import leased
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

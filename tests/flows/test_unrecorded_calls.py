@@ -14,8 +14,8 @@ from http_application import says, serving_application
 from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.cli.show import print_calls, print_experiments
-from evalflows.execution.unrecorded_calls import may_call_unrecorded
-from evalflows.reports.experiments_report import experiments_report
+from evalflows.engine.unrecorded_calls import may_call_unrecorded
+from evalflows.reports.pages_as_text import experiments_report
 from evalflows.reports.results import results_of
 from evalflows.specs import ExperimentSpec, IncompleteError
 from evalflows.specs.reference import load

@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from evalflows.llm import attempts
-from evalflows.llm.attempts import LONGEST_PAUSE_S, RETRYABLE, calls_waiting, pause_s, retry
+from evalflows.llm import calls as attempts
+from evalflows.llm.calls import LONGEST_PAUSE_S, RETRYABLE, calls_waiting, pause_s, retry
 from evalflows.llm.faults import http_status_kind
-from evalflows.llm.rate_limit_headers import retry_after_s
+from evalflows.llm.rate_limits import retry_after_s
 from evalflows.specs.errors import CallError, ErrorKind
 
 KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)

@@ -11,11 +11,10 @@ import openai
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from evalflows.llm import attempts, loop
+from evalflows.llm import calls, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import completer
-from evalflows.llm.ledger import Ledger
-from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.llm.wrapped import wrap
 from evalflows.specs import CallError, Completion, EndpointConnection
 from evalflows.store import Store
@@ -30,7 +29,7 @@ Outcome = Completion | BaseException
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(calls, "FIRST_PAUSE_S", 0.001)
 
 
 class Varying:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 
-from evalflows.llm import attempts, loop
+from evalflows.llm import calls as attempts
+from evalflows.llm import loop
 from evalflows.llm.connect import completer
-from evalflows.llm.ledger import Ledger
-from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs import CallError, Completion, EndpointConnection
 from evalflows.specs.errors import ErrorKind
 from evalflows.store import Store

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from evalflows.llm.budget import Budget
-from evalflows.llm.divided_budget import DividedBudget, divided, is_divided
+from evalflows.llm.budget import Budget, DividedBudget, divided, is_divided
 from evalflows.specs.errors import CallError
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, serving
 
-from evalflows.llm import attempts, loop
+from evalflows.llm import calls, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import embedder
-from evalflows.llm.ledger import Ledger
-from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs import CallError, EndpointConnection
 from evalflows.store import Store
 from evalflows.store.records import CallRow
@@ -22,7 +21,7 @@ SIZE = 8
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(calls, "FIRST_PAUSE_S", 0.001)
 
 
 def vector_of(text: str) -> list[float]:

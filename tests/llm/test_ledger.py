@@ -5,7 +5,7 @@ from typing import Any
 
 from evalflows.llm import loop
 from evalflows.llm.ledger import Ledger, key_of_text
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from evalflows.llm import attempts, limiter, loop
-from evalflows.llm.complete import Completer
+from evalflows.llm import calls as attempts
+from evalflows.llm import loop, rate_limits
+from evalflows.llm.calls import Completer
 from evalflows.llm.connect import completer
-from evalflows.llm.ledger import Ledger
-from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs import CallError, Completion, EndpointConnection
 from evalflows.specs.errors import ErrorKind
 from evalflows.store import Store
@@ -44,7 +44,7 @@ SLOW.drip_s = 0.1
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)
+    monkeypatch.setattr(rate_limits, "FIRST_HOLD_S", 0.01)
 
 
 def score_of(question: str) -> int:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.llm import minilm
-from evalflows.llm.minilm import embed
+from evalflows.llm import local
+from evalflows.llm.local import embed
 from evalflows.specs import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def unloaded() -> Iterator[None]:
     """Start with nothing loaded, and leave nothing loaded."""
-    minilm._load.cache_clear()
+    local._load.cache_clear()
     yield
-    minilm._load.cache_clear()
+    local._load.cache_clear()
 
 
 def cosine(one: str, other: str) -> float:
@@ -53,7 +53,7 @@ TEXTS = [
 
 def test_each_text_has_a_vector_of_length_one() -> None:
     vectors = embed(TEXTS)
-    assert [len(vector) for vector in vectors] == [minilm.SIZE] * len(TEXTS)
+    assert [len(vector) for vector in vectors] == [local.SIZE] * len(TEXTS)
     assert all(type(number) is float for vector in vectors for number in vector)
     assert [math.hypot(*vector) for vector in vectors] == pytest.approx([1.0] * len(TEXTS), abs=1e-9)
 
@@ -73,18 +73,18 @@ def test_a_huge_text_is_no_trouble(text: str) -> None:
 def test_a_file_that_is_not_the_known_one_is_refused(
     name: str, unloaded: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package, path, sha256 = getattr(minilm, name)
-    monkeypatch.setattr(minilm, name, (package, path, "0" * 64))
+    package, path, sha256 = getattr(local, name)
+    monkeypatch.setattr(local, name, (package, path, "0" * 64))
     with pytest.raises(InputError, match=f"SHA-256 of {package}'s {path}: got {sha256}, wanted 000"):
         embed(["a"])
-    monkeypatch.setattr(minilm, name, (package, "nowhere", sha256))
+    monkeypatch.setattr(local, name, (package, "nowhere", sha256))
     with pytest.raises(InputError, match=f"no file nowhere in the package {package}"):
         embed(["a"])
 
 
 PROGRAM = """
 import json, sys
-from evalflows.llm import minilm
+from evalflows.llm import local as minilm
 minilm.require_installed()
 early = "onnxruntime" in sys.modules
 minilm.embed(["a"])

@@ -12,10 +12,9 @@ import pytest
 from http_application import SECRET, Application, Reply, cuts, failure, post, says, sends, spec, waits
 
 from evalflows.llm import loop
+from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.post import headers_of, poster
-from evalflows.llm.recorder import Recorder, recording
-from evalflows.specs.errors import CallError, ErrorKind, InputError, StorageError
-from evalflows.specs.protocols import Posted
+from evalflows.specs.errors import CallError, ErrorKind, InputError, Posted, StorageError
 
 # The request
 

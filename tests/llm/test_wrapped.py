@@ -11,8 +11,7 @@ from endpoint import Endpoint, Reply, error, serving
 from pydantic import BaseModel
 
 from evalflows.llm.budget import Budget
-from evalflows.llm.recorder import Recorder, recording
-from evalflows.llm.usage import Usage
+from evalflows.llm.ledger import Recorder, Usage, recording
 from evalflows.llm.wrapped import CONNECTION, plain, step, wrap
 from evalflows.specs import InputError
 from evalflows.specs.errors import StorageError

@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from evalflows.pages.charts import Point, domain, histogram, share_bar, sparkline, timeline, whisker
-from evalflows.pages.charts.svg import Scale
+from evalflows.dashboard.charts import Point, Scale, domain, histogram, share_bar, sparkline, timeline, whisker
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 

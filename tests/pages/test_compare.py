@@ -7,12 +7,11 @@ import pytest
 from answered import answered
 from page_text import Seen, seen
 
-from evalflows.pages.compare import compare_page
-from evalflows.pages.links import Links, NoLinks
-from evalflows.pages.page import Site
-from evalflows.pages.query import Query
+from evalflows.dashboard.compare import compare_page
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 EXAMPLES = [f"q{place}" for place in range(6)]
 ROWS = [

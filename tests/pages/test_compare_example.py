@@ -6,12 +6,11 @@ import pytest
 from answered import answered
 from page_text import Seen, seen
 
-from evalflows.pages.compare_example import compare_example_page, neighbours
-from evalflows.pages.links import Links
-from evalflows.pages.page import Site
-from evalflows.pages.query import Query
+from evalflows.dashboard.compare import compare_example_page, neighbours
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 EXAMPLES = [f"q{place}" for place in range(4)]
 BASE, CANDIDATE = "exp-00-old", "exp-01-new"

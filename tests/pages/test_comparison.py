@@ -9,15 +9,12 @@ from judges_of_pairs import by_text
 from matched import compared, experiment
 from page_tables import shown_text, table_rows
 
-from evalflows.pages.comparison import comparison_page
-from evalflows.pages.comparisons import comparisons_page
-from evalflows.pages.links import Links, NoLinks
-from evalflows.pages.page import Site
-from evalflows.pages.pairs import pair_page
-from evalflows.pages.query import Query
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.reports.comparison import comparison_report
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> \u202eevil \x1b[31m"
 

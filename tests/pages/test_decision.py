@@ -5,22 +5,18 @@ import pytest
 from page_tables import shown_text, table_rows
 from past import FAILED, Past, guard
 
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates.kept_decision import keep_decision
-from evalflows.analysis.gates.stored_rules import stored_rules
-from evalflows.pages.decision import decision_page
-from evalflows.pages.decisions import decisions_page
-from evalflows.pages.links import Links, NoLinks
-from evalflows.pages.page import Site
-from evalflows.pages.query import Query
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.analysis.gates import stored_rules
+from evalflows.dashboard.decisions import decision_page, decisions_page
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.reports.decisions import find_decision
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import DecisionRow, ExperimentRow
+from evalflows.store.store import Store
 
 
 def decided(

@@ -3,11 +3,11 @@
 from answered import answered
 from page_text import seen
 
-from evalflows.analysis.differences.stored_pairs import diff_of
-from evalflows.pages.diff import diff_page
-from evalflows.pages.links import NoLinks
-from evalflows.pages.page import Site
-from evalflows.store.parquet import Store
+from evalflows.analysis.diff import diff_of
+from evalflows.dashboard.compare import diff_page
+from evalflows.dashboard.links import NoLinks
+from evalflows.dashboard.rendering import Site
+from evalflows.store.store import Store
 
 EXAMPLES = ["q0", "q1", "q2"]
 

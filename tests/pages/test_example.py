@@ -9,14 +9,12 @@ import pytest
 from answered import answered
 from page_text import Seen, seen
 
-from evalflows.pages.example import example_page
-from evalflows.pages.links import Links
-from evalflows.pages.page import Site
-from evalflows.pages.query import Query
-from evalflows.pages.texts import ON_PAGE
+from evalflows.dashboard.experiments import example_page
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import ON_PAGE, Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.records import to_json
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script> \x1b[31m \u202egnp.exe [x](javascript:alert(1)) =HYPERLINK(1)"

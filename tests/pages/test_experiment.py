@@ -8,15 +8,13 @@ from answered import answered
 from page_text import Seen, seen
 from store_rows import make_row
 
-from evalflows.pages.experiment import experiment_page
-from evalflows.pages.links import Links, NoLinks
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
-from evalflows.reports.experiment_items import ItemFilter, items_of
-from evalflows.reports.slice_means import slice_means
-from evalflows.reports.value_distributions import distributions
+from evalflows.dashboard.experiments import experiment_page
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.rendering import Page, Query, Site
+from evalflows.reports.examples import ItemFilter, distributions, items_of
+from evalflows.reports.results import slice_means
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 EXAMPLES = [f"q{place}" for place in range(6)]
 ROWS = [

@@ -10,14 +10,12 @@ import pytest
 from page_text import Seen, seen
 from store_rows import make_row
 
-from evalflows.pages.experiments import IN_PAGE, experiments_page
-from evalflows.pages.links import Links
-from evalflows.pages.over_time import over_time_page
-from evalflows.pages.page import Page, Site
-from evalflows.pages.query import Query
+from evalflows.dashboard.experiments import IN_PAGE, experiments_page, over_time_page
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.records import controls_batch, derived_id
+from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -165,7 +163,7 @@ def test_long_lists_have_pages(store: Store) -> None:
 
 def test_a_running_experiment_fills_in(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "evalflows run SPEC" in page(store)[1].text, "an empty store says how to begin"
-    monkeypatch.setattr("evalflows.store.catalog.held_leases", lambda _: ["group-00"])
+    monkeypatch.setattr("evalflows.store.sql.held_leases", lambda _: ["group-00"])
     experiment(store, 0, 0.5, state="running")
     made, shown = page(store)
     assert made.refresh_s == 5

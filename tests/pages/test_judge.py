@@ -10,17 +10,14 @@ from matched import compared, experiment
 from page_tables import shown_text, table_rows
 from store_rows import make_row
 
-from evalflows.analysis.human_labels.current_agreement import current_report
-from evalflows.analysis.human_labels.standings import judge_standings
-from evalflows.pages.judge import judge_page
-from evalflows.pages.judges import judges_page
-from evalflows.pages.links import Links
-from evalflows.pages.page import Site
-from evalflows.pages.query import Query
-from evalflows.reports.judge_records import judge_record
+from evalflows.analysis.labels import current_report, judge_standings
+from evalflows.dashboard.decisions import judge_page, judges_page
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Query, Site
+from evalflows.reports.judges import judge_record
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.labels import import_labels
-from evalflows.store.parquet import Store
+from evalflows.store.labels import import_labels
+from evalflows.store.store import Store
 
 N = 60
 TRUTH = {f"q{place:02}": float(place % 3 > 0) for place in range(N)}  # 40 of 60 are right
@@ -92,8 +89,8 @@ def test_disagreements_are_paged(owner: str) -> None:
 
 
 def test_the_report_is_the_one_that_the_command_stores(owner: str) -> None:
-    from evalflows.reports.judge import judge_reports
-    from evalflows.tasks.validate_judge import validate_judge
+    from evalflows.reports.judges import judge_reports
+    from evalflows.tasks.score import validate_judge
 
     _, _, (subject,) = judge_record(Store(), "correct")
     current = current_report(Store(), subject)

@@ -8,16 +8,13 @@ from full_store import Filler, freeze_questions
 from page_tables import table_rows
 from store_rows import make_row
 
-from evalflows.flows.api.comparison_result import ComparativeResult
-from evalflows.flows.api.diff_result import diff
-from evalflows.flows.api.experiment_result import ExperimentResult
-from evalflows.pages.charts import domain
-from evalflows.pages.charts.forest import Estimate, forest
-from evalflows.pages.notebook import shown
+from evalflows.api.results import ComparativeResult, ExperimentResult, diff
+from evalflows.dashboard.charts import Estimate, domain, forest
+from evalflows.dashboard.notebook import shown
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import StorageError
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.files import FORMAT
+from evalflows.store.store import Store
 
 HOSTILE = "<script>alert(1)</script> \u202ered"
 

@@ -8,12 +8,11 @@ import pytest
 from page_text import Seen, seen
 from store_rows import make_row
 
-from evalflows.pages.links import Links
-from evalflows.pages.over_time import over_time_page
-from evalflows.pages.page import Site
-from evalflows.pages.query import Query
+from evalflows.dashboard.experiments import over_time_page
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

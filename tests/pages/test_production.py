@@ -11,16 +11,13 @@ from alarmed import SPEC, alarmed_production
 from made_windows import IDENTITY, NAME, Production
 from production import BEGAN, produce, score, trace, trace_id
 
-from evalflows.dashboard.given import take_acknowledgement
-from evalflows.pages.links import Links
-from evalflows.pages.page import Page, Site
-from evalflows.pages.production import evaluation_page, incident_page, production_page
-from evalflows.pages.proofs import Proofs
-from evalflows.pages.query import Query
-from evalflows.pages.traces import trace_page, traces_page
+from evalflows.dashboard.app import take_acknowledgement
+from evalflows.dashboard.links import Links, Proofs
+from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
+from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
-from evalflows.store.queries.incidents import incidents
+from evalflows.store.queries.windows import incidents
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalflows.pages.links import Links, NoLinks, query_text
-from evalflows.pages.query import Query
+from evalflows.dashboard.links import Links, NoLinks, query_text
+from evalflows.dashboard.rendering import Query
 from evalflows.specs.errors import InputError
 
 

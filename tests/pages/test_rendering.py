@@ -6,11 +6,10 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
-from evalflows.pages import rendering
-from evalflows.pages.links import Links
-from evalflows.pages.page import Page, Site
-from evalflows.pages.rendering import render, whole_page
-from evalflows.store.parquet import Store
+from evalflows.dashboard import rendering
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Page, Site, render, whole_page
+from evalflows.store.store import Store
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> \x1b[31mred\u202egnp.exe\u2066 \ud800 &amp;"
 SHOWN = (

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from markupsafe import Markup
 
 from evalflows.cli.main import cli
-from evalflows.pages.links import Links, NoLinks
-from evalflows.pages.page import Page, Site
-from evalflows.pages.report import report_html, report_on, site_in_file
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.rendering import Page, Site
+from evalflows.dashboard.report_file import report_html, report_on, site_in_file
 from evalflows.reports.sendable import ReportedComparison, ReportedDecision, ReportedExperiments, reported
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.files import FORMAT
+from evalflows.store.store import Store
 
 HOSTILE = "<script>alert(1)</script> \u202ered"
 

@@ -10,15 +10,13 @@ from judges_of_pairs import by_text
 from labelled import judged, run_of, score
 from matched import asked, compared, experiment
 
-from evalflows.analysis.human_labels.standings import judge_standings
-from evalflows.dashboard.given import take_label
-from evalflows.pages.links import Links
-from evalflows.pages.page import Site
-from evalflows.pages.query import Query
-from evalflows.pages.review import review_page
-from evalflows.pages.review_start import review_start_page
+from evalflows.analysis.labels import judge_standings
+from evalflows.dashboard.app import take_label
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Query, Site
+from evalflows.dashboard.review import review_page, review_start_page
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 SAID = {"q0": 1.0, "q1": 1.0, "q2": 0.0, "q3": 1.0}
 CURRENT = "select example_id, value, label, labeller, comment from current_labels order by example_id, labeller"

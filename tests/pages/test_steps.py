@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evalflows.pages.steps import steps_of
+from evalflows.dashboard.rendering import steps_of
 
 
 def test_a_child_stands_below_its_parent() -> None:

@@ -10,7 +10,7 @@ import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 import evalflows
-from evalflows.compat.langsmith import Client, suites  # what the inner pytest imports, it would forget
+from evalflows.compat.langsmith import Client, testing  # what the inner pytest imports, it would forget
 from evalflows.store import connect
 
 pytest_plugins = ["pytester"]
@@ -92,7 +92,7 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, endpoint: 
 @pytest.fixture
 def loaded(prefect_api: dict[str, str]) -> None:
     evalflows.evaluate(lambda q: q, [{"inputs": {"q": 1}}], ["contains"], experiment_prefix="loaded")
-    assert suites and openai
+    assert testing and openai
 
 
 def rows(query: str) -> list[tuple[Any, ...]]:
@@ -198,7 +198,7 @@ MISTAKES = [
 
 def test_mistakes_fail_the_test_with_one_line(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setattr(suites, "record", lambda *_: suites.Recorded(experiment="x", passed=0, tests=0))
+    monkeypatch.setattr(testing, "record", lambda *_: testing.Recorded(experiment="x", passed=0, tests=0))
     bodies = "".join(f"@pytest.mark.langsmith\ndef test_{i}():\n    {call}\n" for i, (call, _) in enumerate(MISTAKES))
     pytester.makepyfile(f"import pytest\nfrom evalflows.compat.langsmith import expect, testing as t\n{bodies}")
     run = pytester.runpytest("-p", "evalflows.pytest_plugin.plugin")
@@ -239,9 +239,9 @@ def test_what_a_worker_reports_can_be_sent(inner: pytest.Pytester, monkeypatch: 
     """Workers of xdist send reports as JSON-like values; the process that has collected them all writes."""
     kept: list[Any] = []
     monkeypatch.setattr(
-        suites,
+        testing,
         "record",
-        lambda suite, cases, name: kept.extend(cases) or suites.Recorded(experiment="x", passed=1, tests=1),
+        lambda suite, cases, name: kept.extend(cases) or testing.Recorded(experiment="x", passed=1, tests=1),
     )
     inner.makepyfile(
         test_app="""

@@ -49,7 +49,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("imported, loaded", [("", []), ("import evalflows.store.parquet", ["duckdb"])])
+@pytest.mark.parametrize("imported, loaded", [("", []), ("import evalflows.store.store", ["duckdb"])])
 def test_collecting_imports_nothing_of_evalflows(tmp_path: Path, imported: str, loaded: list[str]) -> None:
     """Beside it a module that imports the store, to see that one would be seen."""
     path = tmp_path / "test_empty.py"

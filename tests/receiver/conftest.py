@@ -8,9 +8,9 @@ import pytest
 from asking import Client
 from starlette.testclient import TestClient
 
-from evalflows.receiver import folding
-from evalflows.receiver.application import Limits, Receiver
-from evalflows.store.parquet import Store
+from evalflows import receiver as folding
+from evalflows.receiver import Limits, Receiver
+from evalflows.store.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from receiving import receiving
 
 from evalflows.cli.main import cli
-from evalflows.serving.http import listen
+from evalflows.serving import listen
 from evalflows.specs.errors import InputError
 
 

@@ -13,18 +13,14 @@ from asking import Client, body_of, names
 from otlp_requests import span, traces
 from receiving import Batches, Load, kill_repeatedly, receiving, start
 
-from evalflows.receiver import folding
-from evalflows.receiver.application import Limits
-from evalflows.receiver.folding import Folding
-from evalflows.receiver.intake import Intake
-from evalflows.receiver.journal import Entry, Journal
+from evalflows import receiver
+from evalflows.receiver import Entry, Folding, Intake, Journal, Limits
 from evalflows.specs.errors import StorageError
 from evalflows.store.doctor import examine
-from evalflows.store.observations import day_of, write_observations
-from evalflows.store.open_owners import open_owners
-from evalflows.store.parquet import Store
+from evalflows.store.observations import day_of, open_owners, write_observations
 from evalflows.store.records import now
 from evalflows.store.spool import RECEIVED, spool_folder
+from evalflows.store.store import Store
 from evalflows.telemetry.otlp import rows_of_traces
 
 ENTRY = Entry("traces", "protobuf", body_of("a"))
@@ -73,7 +69,7 @@ def test_rows_that_were_written_but_not_removed_from_the_journal_are_not_doubled
     journal.write([ENTRY])
     taken = journal.take()
     assert taken is not None
-    for batch in folding._batches(taken):
+    for batch in receiver._batches(taken):
         batch.write(store)  # and here it was killed
     journal.give_back(taken)
     fold(store, journal)
@@ -175,7 +171,7 @@ def test_a_store_that_cannot_be_written_is_tried_again(
 
     with served() as client:
         with monkeypatch.context() as patch:
-            patch.setattr(folding, "write_observations", fail)
+            patch.setattr(receiver, "write_observations", fail)
             assert client.post(body_of("a")).status_code == 200
             wait_until(lambda: len(tried) > 3)
             assert client.http.get("/health").json()["status"] == "/a/path: No space left on device"
@@ -190,7 +186,7 @@ def test_what_could_not_be_stored_at_the_end_is_kept_for_the_next_start(
         raise StorageError("/a/path: No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match="is kept for the next start"):
-        patch.setattr(folding, "write_observations", fail)
+        patch.setattr(receiver, "write_observations", fail)
         with served() as client:
             client.post(body_of("a"))
     assert names(store) == []
@@ -210,7 +206,7 @@ def test_a_full_journal_refuses_more_until_it_was_folded(
 
     with served(limits=Limits(pending=1)) as client:
         with monkeypatch.context() as patch:
-            patch.setattr(folding, "write_observations", fail)
+            patch.setattr(receiver, "write_observations", fail)
             assert client.post(body_of("a")).status_code == 200
             answer = client.post(body_of("a", "b"))
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")

@@ -14,8 +14,8 @@ from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from otlp_requests import START, in_json, logs, record, span, traces
 
-from evalflows.receiver.application import Limits
-from evalflows.store.parquet import Store
+from evalflows.receiver import Limits
+from evalflows.store.store import Store
 
 KB = 1 << 10
 

@@ -11,9 +11,8 @@ import sending_program
 from instrumented import ANSWER, ARGUMENTS, QUESTION, RESULT
 from receiving import Running, receiving
 
-from evalflows.store.parquet import Store
-from evalflows.telemetry.reading import trace_view
-from evalflows.telemetry.views import TraceView
+from evalflows.store.store import Store
+from evalflows.telemetry.views import TraceView, trace_view
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sending_program.__file__)

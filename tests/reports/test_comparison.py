@@ -8,8 +8,8 @@ import pytest
 from compared import Compared
 
 from evalflows.reports.comparison import ComparisonReport, comparison_report
-from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow, RatingRow, VerdictRow, to_json
+from evalflows.store.store import Store
 
 COUNTS = {"wins": 6, "losses": 2, "ties": 2, "flipped": 1, "missing": 0, "left_out": 0}
 

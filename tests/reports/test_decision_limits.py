@@ -7,17 +7,15 @@ import numpy as np
 from past import FAILED, Past, guard, passes
 from store_rows import make_row
 
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates.kept_decision import keep_decision
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import find_decision
-from evalflows.reports.markdown_pages import decisions_page
+from evalflows.reports.sendable import decisions_page
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import VerdictRow, controls_batch, to_json
+from evalflows.store.store import Store
 
 
 def limits(past: Past, gate: GateSpec, spec: ExperimentSpec | None = None, *, alone: bool = False) -> list[str]:

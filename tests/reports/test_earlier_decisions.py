@@ -14,9 +14,9 @@ from evalflows import decide_on
 from evalflows.cli.main import cli
 from evalflows.reports.decisions import decisions_named
 from evalflows.specs.gate import GateSpec
-from evalflows.store.catalog import connect
-from evalflows.store.parquet import Store
 from evalflows.store.records import DecisionRow
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 RIGHT = np.arange(60) % 10 > 0
 LOOKS = "its p-values are not adjusted for earlier ones with other rules or another baseline"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from past import FAILED, Past
 
-from evalflows.analysis.differences.stored_pairs import diff_of
-from evalflows.reports.example_changes import (
+from evalflows.analysis.diff import diff_of
+from evalflows.reports.diff import (
     ChangeFilter,
     ComparedExperiments,
     change_counts,
@@ -16,7 +16,7 @@ from evalflows.reports.example_changes import (
     changed_examples,
     count_changes,
 )
-from evalflows.reports.example_detail import example_detail
+from evalflows.reports.examples import example_detail
 from evalflows.specs.errors import InputError
 from evalflows.store.records import OutputRow, derived_id, to_json
 

@@ -6,8 +6,8 @@ from past import Past
 from store_rows import make_row
 
 from evalflows.reports.failed_judges import failed_metrics
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow, controls_batch, to_json
+from evalflows.store.store import Store
 
 
 def experiment(past: Past, metrics: dict[str, str], **fields: Any) -> ExperimentRow:

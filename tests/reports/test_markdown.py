@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from evalflows.reports.markdown import code, escaped, markdown_table
+from evalflows.reports.formats import code, escaped, markdown_table
 
 ATTACKS = (
     "![x](http://127.0.0.1:9/x.png)",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.reports.names_apart import names_apart, when
-from evalflows.store.parquet import Store
+from evalflows.reports.results import names_apart, when
+from evalflows.store.store import Store
 
 NOW = datetime(2026, 11, 23, 15, 0, tzinfo=UTC)
 

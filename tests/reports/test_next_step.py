@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from evalflows.reports.decisions import Decision
-from evalflows.reports.next_step import after_experiments
 from evalflows.reports.results import Result
-from evalflows.store.parquet import Store
+from evalflows.reports.sendable import after_experiments
 from evalflows.store.records import to_json
+from evalflows.store.store import Store
 
 
 def decision(conclusion: str, *open_codes: str) -> Decision:

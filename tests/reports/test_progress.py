@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from evalflows.reports.progress import LINE_EVERY_S, Lines, Progress, shown_progress
-from evalflows.tasks.progress import enter_stage, watched
+from evalflows.tasks.engines import enter_stage, watched
 
 
 class Clock:

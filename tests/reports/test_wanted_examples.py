@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.reports.change_queries import Change
-from evalflows.reports.example_changes import ExampleChange
+from evalflows.reports.diff import Change, ExampleChange
 from evalflows.reports.side_by_side import RowFilter, SharedExample, wanted_examples
 
 GAINS: dict[str, tuple[float | None, float | None]] = {

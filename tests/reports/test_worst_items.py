@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalflows.reports.worst_items import WorstItem, is_higher_better, worst_items
-from evalflows.store.parquet import Store
+from evalflows.reports.worst import WorstItem, is_higher_better, worst_items
 from evalflows.store.records import derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
 
 Keep = Callable[..., str]
 FAILED, NEVER = "failed", "not_attempted"

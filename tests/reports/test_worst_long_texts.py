@@ -13,8 +13,8 @@ KEPT = """
 import json, sys
 from store_rows import make_row
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import load_dataset
+from evalflows.store.store import Store
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.spool import Spool
 
@@ -42,8 +42,8 @@ for name in ("exp-1", "exp-2"):
 
 READ = """
 import resource
-from evalflows.reports.worst_items import worst_items
-from evalflows.store.parquet import Store
+from evalflows.reports.worst import worst_items
+from evalflows.store.store import Store
 
 for baseline in (None, "exp-2"):
     first, second = worst_items(Store(), "exp-1", baseline, "right", 2)

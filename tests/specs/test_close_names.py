@@ -1,6 +1,6 @@
 """Messages name what is close to a wrong name, or the first names."""
 
-from evalflows.specs.close_names import names_to_choose
+from evalflows.specs.errors import names_to_choose
 
 NAMES = ["support-brief", "support-plain", "faq"]
 

@@ -64,7 +64,7 @@ PROGRAM = """
 import json, sys
 sys.path.insert(0, ".")
 import answers
-from evalflows.specs.code_parts import code_parts
+from evalflows.specs.code_versions import code_parts
 from evalflows.specs.reference import version_of
 function = eval(sys.argv[1])
 print(json.dumps([code_parts(function), version_of(function)]))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.conversation import checked_messages, turns_of
+from evalflows.specs.columns import checked_messages, turns_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec, change_experiment
 

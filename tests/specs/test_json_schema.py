@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.json_schema import schema_errors
+from evalflows.specs.files import schema_errors
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 

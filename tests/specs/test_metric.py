@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalflows.specs.errors import first_problem
+from evalflows.specs.errors import MEASURES, first_problem
+from evalflows.specs.evaluator import CompositeSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.specs.metric_names import MEASURES
 
 SPEC: dict[str, Any] = {"name": "demo", "dataset": {"path": "x.csv"}, "targets": [{"kind": "chat"}]}
 INF, NAN = float("inf"), float("nan")

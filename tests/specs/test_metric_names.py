@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalflows.specs.metric_names import base_metric, is_pass_k, pass_k_name
-from evalflows.store.catalog import connect
+from evalflows.specs.errors import base_metric, is_pass_k, pass_k_name
+from evalflows.store.sql import connect
 
 NAMES = {
     "right pass@2": "right",

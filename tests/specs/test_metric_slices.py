@@ -2,8 +2,8 @@
 
 import pytest
 
+from evalflows.specs.errors import SlicedMetric, metric_of, sliced_metric
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.metric_slices import SlicedMetric, metric_of, sliced_metric
 
 SLICED = {
     "contains@split=hard": ("contains", "split", "hard"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.paths import filled, located
+from evalflows.specs.files import filled, located
 
 
 @pytest.fixture(autouse=True)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from evalflows.data_checks.process import load_expectations
 from evalflows.evaluators.named import named
 from evalflows.specs import permitted
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec
-from evalflows.specs.paths import located
+from evalflows.specs.files import located
 from evalflows.specs.reference import load
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.ingest.suite import load_expectations
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import load_dataset
+from evalflows.store.store import Store
 
 MINE = """
 import functools, os, subprocess
@@ -73,8 +73,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "module_of_mine:Judge.of",
         "module_of_mine:judge",
         "parts_of_mine.inner:upper",
-        "evalflows.evaluators:exact_match",
-        "evalflows.evaluators.exact_match:exact_match",
+        "evalflows.evaluators.text:exact_match",
+        "evalflows.evaluators.text:exact_match",
     ],
 )
 def test_code_of_the_folder_and_our_evaluators_are_allowed(reference: str, folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_code_of_the_folder_and_our_evaluators_are_allowed(reference: str, folde
         ("subprocess:getoutput", "subprocess"),
         ("builtins:eval", "builtins"),
         ("installed_of_mine:upper", "installed_of_mine"),
-        ("evalflows.cli.processes:subprocess.getoutput", "evalflows.cli.processes"),
+        ("evalflows.cli.serve:subprocess.getoutput", "evalflows.cli.serve"),
         ("evalflows.specs.reference:load", "evalflows.specs.reference"),
         ("evalflows:evaluate", "evalflows"),
     ],

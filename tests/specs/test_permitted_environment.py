@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.specs import permitted_environment
+from evalflows.specs import permitted
 from evalflows.specs.errors import InputError
-from evalflows.specs.paths import located
-from evalflows.specs.permitted_environment import Source, check_sent, may_receive, restrict, variable
+from evalflows.specs.files import located
+from evalflows.specs.permitted import Source, check_sent, may_receive, restrict_environment, variable
 
 URL = "https://api.example.com/v1"
 KEY = variable("SOME_KEY")
@@ -15,7 +15,7 @@ KEY = variable("SOME_KEY")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(permitted_environment, "_limits", None)
+    monkeypatch.setattr(permitted, "_environment_limits", None)
     monkeypatch.setenv("SOME_KEY", "rows")
     return tmp_path
 
@@ -26,7 +26,7 @@ def allow(folder: Path, text: str) -> None:
 
 @pytest.mark.parametrize("url", [URL, f"{URL}/", f"{URL}/chat/completions", f"{URL}/a?b=../c.d"])
 def test_a_key_is_sent_to_the_address_it_is_defined_with(url: str, folder: Path) -> None:
-    restrict(folder, {KEY: [f"{URL}/"]})
+    restrict_environment(folder, {KEY: [f"{URL}/"]})
     check_sent("here", KEY, "SOME_KEY", url)
     assert not may_receive(url, variable("OTHER_KEY"))
     assert not may_receive(url, Source("block", "SOME_KEY"))
@@ -50,7 +50,7 @@ def test_a_key_is_sent_to_the_address_it_is_defined_with(url: str, folder: Path)
     ],
 )
 def test_a_key_is_sent_nowhere_else(url: str, folder: Path) -> None:
-    restrict(folder, {KEY: [URL]})
+    restrict_environment(folder, {KEY: [URL]})
     with pytest.raises(InputError) as refused:
         check_sent("here", KEY, "SOME_KEY", url)
     assert str(refused.value) == (
@@ -61,7 +61,7 @@ def test_a_key_is_sent_nowhere_else(url: str, folder: Path) -> None:
 
 
 def test_a_secret_block_is_allowed_by_a_connection_only(folder: Path) -> None:
-    restrict(folder, {})
+    restrict_environment(folder, {})
     with pytest.raises(InputError) as refused:
         check_sent("here", Source("block", "prod"), "'prod'", URL)
     assert str(refused.value) == (
@@ -72,7 +72,7 @@ def test_a_secret_block_is_allowed_by_a_connection_only(folder: Path) -> None:
 
 def test_a_pyproject_allows_more(folder: Path) -> None:
     allow(folder, 'SOME_KEY = ["https://support.example.com", "paths"]')
-    restrict(folder, {KEY: [URL]})
+    restrict_environment(folder, {KEY: [URL]})
     for url in (URL, "https://support.example.com", "https://support.example.com/ask"):
         check_sent("here", KEY, "SOME_KEY", url)
     assert located("${SOME_KEY}.jsonl") == Path("rows.jsonl")
@@ -82,7 +82,7 @@ def test_a_pyproject_allows_more(folder: Path) -> None:
 def test_a_path_uses_no_variable_by_default(is_set: bool, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_set:
         monkeypatch.delenv("SOME_KEY")
-    restrict(folder, {KEY: [URL]})
+    restrict_environment(folder, {KEY: [URL]})
     with pytest.raises(InputError) as refused:
         located("${SOME_KEY}/rows.jsonl")
     assert str(refused.value) == (
@@ -94,7 +94,7 @@ def test_a_path_uses_no_variable_by_default(is_set: bool, folder: Path, monkeypa
 def test_a_list_of_names_is_refused(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.evalflows]\nallowed_environment = ["SOME_KEY"]\n')
     with pytest.raises(InputError, match=r"got \['SOME_KEY'\], wanted lists of addresses by name"):
-        restrict(folder, {})
+        restrict_environment(folder, {})
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_a_list_of_names_is_refused(folder: Path) -> None:
 def test_a_wrong_table_is_refused(text: str, message: str, folder: Path) -> None:
     allow(folder, text)
     with pytest.raises(InputError, match=message):
-        restrict(folder, {})
+        restrict_environment(folder, {})

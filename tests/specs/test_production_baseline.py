@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from evalflows.specs.gate import GateSpec
-from evalflows.specs.production_baseline import production_baseline
+from evalflows.specs.gate import GateSpec, production_baseline
 
 NOW = datetime(2026, 11, 24, 12, 30, 15, 700, tzinfo=UTC)
 

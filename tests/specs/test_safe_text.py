@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalflows.specs.safe_text import csv_cell, escaped, from_csv_cell, json_text, one_line
+from evalflows.specs.errors import csv_cell, escaped, from_csv_cell, json_text, one_line
 
 CONTROLS = "".join(
     chr(code)

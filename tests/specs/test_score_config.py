@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalflows.specs.errors import first_problem
-from evalflows.specs.score_config import ScoreConfigSpec
+from evalflows.specs.running import ScoreConfigSpec
 
 STARS = {"name": "stars", "data_type": "NUMERIC", "min_value": 1, "max_value": 5}
 YES_NO = {"data_type": "BOOLEAN"}

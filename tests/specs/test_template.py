@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.specs.template import fill, fill_json, placeholders, texts
+from evalflows.specs.files import fill, fill_json, placeholders, texts
 
 
 def test_doubled_braces_stand_for_braces() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec, load_trace_evaluation
+from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
 
 
 def load(folder: Path, text: str, *changes: str) -> TraceEvaluationSpec:

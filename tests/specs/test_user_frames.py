@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from evalflows.llm.faults import fault_of, remember_key, without_keys
+from evalflows.specs.code_versions import fault_text, trace_of
 from evalflows.specs.errors import CallError
-from evalflows.specs.user_frames import fault_text, trace_of
 
 APP = """import json
 

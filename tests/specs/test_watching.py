@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.specs.watching import WatchSpec
+from evalflows.specs.traces import TraceEvaluationSpec, WatchSpec
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evalflows.stats.arrays import checked_confidence_level, finite_vector, mean_of, same_length
+from evalflows.stats.clusters import checked_confidence_level, finite_vector, mean_of, same_length
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e300])

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats.distributions import even_binomial_p_value, normal_quantile, t_interval, t_p_value, t_quantile
+from evalflows.stats.proportions import even_binomial_p_value, normal_quantile, t_interval, t_p_value, t_quantile
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def test_importing_stats_does_not_load_scipy() -> None:
-    code = "import sys, stats; sys.exit('scipy' in sys.modules)"
+    code = "import sys, evalflows.stats; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 

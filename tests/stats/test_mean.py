@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evalflows.stats import mean_estimate
 from evalflows.stats.clusters import clustering_of, degrees_of_freedom
+from evalflows.stats.means import CORRECTED
 from evalflows.stats.proportions import clopper_pearson_interval
-from evalflows.stats.skewness import CORRECTED
 
 STEPS = st.integers(-800, 800).map(lambda steps: steps / 8)  # sums of them are exact
 EXAMPLES = st.lists(st.tuples(STEPS, st.sampled_from(["a", "b", "c", None])), max_size=30)

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate
 
 from evalflows.stats import mean_estimate
-from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import FloatArray
 from evalflows.stats.monitoring import EFFECT, WindowSums, change_evidence, difference_interval, window_mean
 from evalflows.stats.proportions import clopper_pearson_interval, newcombe_interval
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evalflows.stats.clusters import clustering_of, standard_error
-from evalflows.stats.skewness import (
+from evalflows.stats.means import (
     sample_skewness,
     skewed_quantile,
     skewed_t_interval,

@@ -10,9 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from evalflows.stats.distributions import clipped, normal_quantile, t_interval
-from evalflows.stats.proportions import bonett_price_interval, wilson_interval
-from evalflows.stats.thresholds import SMALLEST_ALPHA, OneSidedP, one_sided_p
+from evalflows.stats.proportions import (
+    SMALLEST_ALPHA,
+    OneSidedP,
+    bonett_price_interval,
+    clipped,
+    normal_quantile,
+    one_sided_p,
+    t_interval,
+    wilson_interval,
+)
 
 Interval = Callable[[float], tuple[float, float]]
 

@@ -11,9 +11,9 @@ import pytest
 from full_store import Filler
 from open_store import OWNER
 
-from evalflows.store.catalog import connect
-from evalflows.store.parquet import Store
-from evalflows.store.roots import forget_memory
+from evalflows.store.files import forget_memory
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 _numbers = count()
 

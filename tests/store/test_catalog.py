@@ -14,10 +14,11 @@ import pytest
 from catalog_views import VIEWS
 from full_store import Make
 
-from evalflows.store.catalog import ask, ask_arrow, connect, grain, is_mart, select, select_from, view_files, views_of
-from evalflows.store.leases.lease import leased
-from evalflows.store.parquet import Store
+from evalflows.store.leases import leased
 from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.sql import ask, ask_arrow, connect, select, select_from
+from evalflows.store.store import Store
+from evalflows.store.views import grain, is_mart, view_files, views_of
 
 
 @pytest.mark.slow

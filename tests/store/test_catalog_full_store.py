@@ -19,9 +19,10 @@ from full_store import (
     freeze_questions,
 )
 
-from evalflows.store.catalog import connect, grain, select, view_files
-from evalflows.store.parquet import Store
 from evalflows.store.schemas import TABLES
+from evalflows.store.sql import connect, select
+from evalflows.store.store import Store
+from evalflows.store.views import grain, view_files
 
 SET = {"observations": {"source": "otlp", "attributes": '{"session.id": "a session"}'}}
 """What views need of the rows of a table."""

@@ -12,10 +12,10 @@ from catalog_views import rows
 from full_store import START, Filler, Make, freeze_questions
 
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.catalog import ask, connect, select_from
-from evalflows.store.parquet import Store
 from evalflows.store.records import to_json
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.sql import ask, connect, select_from
+from evalflows.store.store import Store
 
 Given = Mapping[str, Sequence[Any]]
 """Each example's results in its repetitions: a number, a label, or a status."""

@@ -6,14 +6,13 @@ import pytest
 from clock import set_clock_back
 from open_store import OWNER, Make
 
-from evalflows.analysis.gates.baselines import approve_baseline
-from evalflows.store.catalog import ask
-from evalflows.store.ingest.labels import import_labels
-from evalflows.store.parquet import Store
-from evalflows.store.queries.baselines import approvals, approved
-from evalflows.store.queries.lookup import newest_comparison, newest_start
+from evalflows.analysis.gates import approve_baseline
+from evalflows.store.labels import import_labels
+from evalflows.store.queries.lookup import approvals, approved, newest_comparison, newest_start
 from evalflows.store.records import new_id, now
 from evalflows.store.snapshots import current_snapshot, freeze, to_examples
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 
 def frozen(store: Store, question: str) -> str:

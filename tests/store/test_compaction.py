@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import StorageError
-from evalflows.store import compaction, file_states
-from evalflows.store.compaction import FAN, Compaction
-from evalflows.store.last_recorded import last_recorded
-from evalflows.store.observations import seal_past_days, write_observations
-from evalflows.store.parquet import Store
+from evalflows.store import files as file_states
+from evalflows.store import observations
+from evalflows.store.observations import FAN, Compaction, last_recorded, seal_past_days, write_observations
+from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow
 
 DAY = "2026-01-01"
@@ -60,7 +59,7 @@ def test_parts_of_one_size_become_one(any_store: Store, parts: list[tuple[str, s
 def test_replaced_parts_are_removed_after_a_while(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     merging = Compaction(any_store)
     merging.step()
-    later = time.monotonic() + compaction.GRACE_S
+    later = time.monotonic() + observations.GRACE_S
     monkeypatch.setattr(time, "monotonic", lambda: later + 1)
     merging.step()
     assert files(any_store) == 1
@@ -77,8 +76,8 @@ def test_many_parts_are_rewritten_a_few_times_only(
         merge_parts(self, table, owner, part, paths)
 
     monkeypatch.setattr(Store, "merge_parts", noted)
-    monkeypatch.setattr(compaction, "SMALLEST", 14_000)  # little more than an empty part
-    monkeypatch.setattr(compaction, "GRACE_S", 0.0)
+    monkeypatch.setattr(observations, "SMALLEST", 14_000)  # little more than an empty part
+    monkeypatch.setattr(observations, "GRACE_S", 0.0)
     merging = Compaction(store)
     for number in range(4 * FAN):
         write_observations(store, [observation(f"s{number}")])

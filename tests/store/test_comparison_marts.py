@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from compared import START, Compared, run_id
 
-from evalflows.store.catalog import ask_arrow
-from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow, ExampleRow, RatingRow, VerdictRow, to_json
+from evalflows.store.sql import ask_arrow
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 

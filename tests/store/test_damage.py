@@ -22,14 +22,13 @@ from evalflows import decide_again
 from evalflows.llm.ledger import Ledger
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import StorageError
-from evalflows.store.catalog import ask, select_from
-from evalflows.store.marker import note_packed
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT, write_file
-from evalflows.store.queries.baselines import approved
-from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.metric_values import metric_values
+from evalflows.store.files import FORMAT, write_file
+from evalflows.store.packs import note_packed
+from evalflows.store.queries.lookup import approved, find_experiments
+from evalflows.store.queries.values import metric_values
 from evalflows.store.snapshots import current_snapshot, load_snapshot
+from evalflows.store.sql import ask, select_from
+from evalflows.store.store import Store
 
 KEPT = Path(__file__).parent / "kept" / f"format_{FORMAT}.zip"
 FLIPS = 40

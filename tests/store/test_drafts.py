@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store import examples
-from evalflows.store.drafts import draft
+from evalflows.store import snapshots
 from evalflows.store.records import ExampleRow
-from evalflows.store.snapshots import to_examples
+from evalflows.store.snapshots import draft, to_examples
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflows.store.drafts.READ_AHEAD", 3)
-    monkeypatch.setattr(examples, "READ_AHEAD", 2)
+    monkeypatch.setattr("evalflows.store.snapshots.READ_AHEAD", 3)
+    monkeypatch.setattr(snapshots, "READ_AHEAD", 2)
 
 
 def row(number: int) -> ExampleRow:

@@ -6,13 +6,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from evalflows.store import examples as module
-from evalflows.store import parquet_files
-from evalflows.store.drafts import draft
-from evalflows.store.examples import Examples
-from evalflows.store.parquet import Store
+from evalflows.store import files
+from evalflows.store import snapshots as module
 from evalflows.store.records import ExampleRow
-from evalflows.store.snapshots import freeze, load_snapshot, snapshot_id, to_examples
+from evalflows.store.snapshots import Examples, draft, freeze, load_snapshot, snapshot_id, to_examples
+from evalflows.store.store import Store
 
 
 def rows(n: int, size: int = 1) -> Examples:
@@ -26,7 +24,7 @@ def six(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.Monkey
     if request.param == "draft":
         return rows(6)
     if request.param == "snapshot in row groups":
-        monkeypatch.setattr(parquet_files, "ROWS_PER_GROUP", 2)
+        monkeypatch.setattr(files, "ROWS_PER_GROUP", 2)
         monkeypatch.setattr(module, "CACHED_BYTES", 1)  # one row group
     snapshot = freeze(store, rows(6), name=None, source="rows")
     if request.param == "snapshot in row groups":

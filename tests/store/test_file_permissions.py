@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.store.parquet import Store
 from evalflows.store.spool import Spool
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 

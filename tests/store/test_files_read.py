@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from full_store import Filler, Make, fill_sealed, freeze_questions
 
-from evalflows.store.catalog import connect
-from evalflows.store.parquet import Store
-from evalflows.store.queries.metric_values import _ONLY_RUN, _by_metric
+from evalflows.store.queries.values import _ONLY_RUN, _by_metric
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.store import known_files
-from evalflows.store.ingest import datasets
-from evalflows.store.ingest.datasets import load_dataset
+from evalflows.store import ingest, known_files
+from evalflows.store.ingest import load_dataset
 from evalflows.store.known_files import key_of, known_snapshot
-from evalflows.store.parquet import Store
 from evalflows.store.snapshots import current_snapshot
+from evalflows.store.store import Store
 
 
 @pytest.fixture
@@ -30,8 +29,8 @@ def keep(store: Store, path: Path, **fields: object) -> str:
 
 def read_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of files that are read from now on."""
-    read, original = list[str](), datasets.read_rows
-    monkeypatch.setattr(datasets, "read_rows", lambda path: read.append(Path(path).name) or original(path))
+    read, original = list[str](), ingest.read_rows
+    monkeypatch.setattr(ingest, "read_rows", lambda path: read.append(Path(path).name) or original(path))
     return read
 
 

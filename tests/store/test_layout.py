@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-import evalflows.store.damage
+import evalflows.store.packs
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect
+from evalflows.store.files import FORMAT, PACKED_FORMAT
 from evalflows.store.layout import DEFAULT_ROOT, Layout
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT, PACKED_FORMAT
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 
@@ -65,7 +65,7 @@ def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None
 
 def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_root.mkdir()  # where there is a folder, a new store is no copy
-    write, written = evalflows.store.damage.write_file, list[str]()
+    write, written = evalflows.store.packs.write_file, list[str]()
 
     def break_off(layout: Layout, fs: Any, path: str, *rows: Any) -> None:
         if len(written) == 3:
@@ -74,7 +74,7 @@ def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypa
         write(layout, fs, path, *rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.damage, "write_file", break_off)
+        patch.setattr(evalflows.store.packs, "write_file", break_off)
         with pytest.raises(KeyboardInterrupt):
             Store(store_root)
     assert len(written) == 3

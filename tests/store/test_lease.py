@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.leases import object_lease, one_writer
-from evalflows.store.leases.lease import leased, refuse_if_in_use
+from evalflows.store import leases
+from evalflows.store.leases import leased, refuse_if_in_use
 from evalflows.store.object_store import ObjectFiles
-from evalflows.store.parquet import Store
 from evalflows.store.records import now
+from evalflows.store.store import Store
 
 NAME, WORK = "group-1", "experiment 'faq'"
 HOLDS = """
 import sys, time
-from evalflows.store.leases.lease import leased
-from evalflows.store.parquet import Store
+from evalflows.store.leases import leased
+from evalflows.store.store import Store
 with leased(Store(), "group-1", "work", wait=True):
     print("held", flush=True)
     if "fork" in sys.argv:
@@ -40,10 +40,10 @@ with leased(Store(), "group-1", "work", wait=True):
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases of object stores are renewed every 40 ms, and expire after half a second."""
-    monkeypatch.setattr(object_lease, "RENEW_S", 0.04)
-    monkeypatch.setattr(object_lease, "EXPIRY_S", 0.5)
-    monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
-    monkeypatch.setattr(object_lease.ObjectLease, "poll_s", 0.02)
+    monkeypatch.setattr(leases, "RENEW_S", 0.04)
+    monkeypatch.setattr(leases, "EXPIRY_S", 0.5)
+    monkeypatch.setattr(leases, "SETTLE_S", 0.01)
+    monkeypatch.setattr(leases.ObjectLease, "poll_s", 0.02)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_the_lease_of_a_process_of_this_machine_that_has_ended_is_free(
     objects: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, also as long as nobody has asked how it ended."""
-    monkeypatch.setattr(object_lease, "EXPIRY_S", 60.0)
+    monkeypatch.setattr(leases, "EXPIRY_S", 60.0)
     with leased(objects, NAME, WORK, wait=False):
         here = json.loads(objects.filesystem.cat_file(objects.layout.lease(NAME)))["machine"]
     process = subprocess.Popen(["sleep", "60"])
@@ -209,8 +209,8 @@ def test_of_several_that_create_it_at_once_one_has_it(
 ) -> None:
     """Also if the server ignores conditions: the one that wrote last."""
     monkeypatch.setattr(ObjectFiles, "honours_conditions", lambda self: conditions)
-    monkeypatch.setattr(object_lease, "SETTLE_S", 0.1)
-    monkeypatch.setattr(one_writer, "_held", {})
+    monkeypatch.setattr(leases, "SETTLE_S", 0.1)
+    monkeypatch.setattr(leases, "_held_by_writer", {})
     barrier, has = threading.Barrier(3), []
 
     def take() -> None:

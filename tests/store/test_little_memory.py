@@ -2,9 +2,9 @@
 
 import pytest
 
-from evalflows.store import source
-from evalflows.store.parquet import Store
-from evalflows.store.source import shared
+from evalflows.store import database
+from evalflows.store.database import shared
+from evalflows.store.store import Store
 
 MANY = 2_000_000
 LIMIT = "select current_setting('memory_limit')"
@@ -12,7 +12,7 @@ LIMIT = "select current_setting('memory_limit')"
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "LITTLE", "64MB")
+    monkeypatch.setattr(database, "LITTLE", "64MB")
 
 
 def test_groups_go_to_the_disk(store: Store) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 STAGE = """
 import json, resource, sys
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import load_dataset
+from evalflows.store.store import Store
 from evalflows.store.records import OutputRow
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.spool import Spool

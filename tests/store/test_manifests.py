@@ -16,16 +16,16 @@ import evalflows.store.packing
 from evalflows.cli.main import cli
 from evalflows.specs.errors import StorageError
 from evalflows.store.doctor import examine
-from evalflows.store.erasing.erase import erase
-from evalflows.store.erasing.selection import Selection
+from evalflows.store.erasing import Selection
 from evalflows.store.evidence import evidence_on, verify_decision
+from evalflows.store.files import write_file
 from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ALTERED, FOLDER, UNKNOWN, Written, manifests
 from evalflows.store.packing import pack
 from evalflows.store.packs import OWNERS_KEY
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import write_file
+from evalflows.store.retention import erase
 from evalflows.store.schemas import EXPERIMENT_TABLES, TABLES, schema_of, to_arrow
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 EXPERIMENTS = ("exp-1", "exp-2")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from full_store import START, Filler, Make, freeze_questions
 
-from evalflows.store.catalog import ask_arrow
-from evalflows.store.parquet import Store
 from evalflows.store.records import to_json
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.sql import ask_arrow
+from evalflows.store.store import Store
 
 STATUSES = ("failed", "not_attempted", "not_applicable", "sampled_out")
 

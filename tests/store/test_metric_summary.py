@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from full_store import Filler, Make
 
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 
 COUNTS = {"scored": 4, "failed": 3, "not_attempted": 2, "not_applicable": 2, "sampled_out": 1}
 

@@ -13,15 +13,14 @@ import pytest
 from fake_s3 import FakeS3, fake_s3
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store import doctor, mirror, roots
-from evalflows.store.catalog import connect, select_from
-from evalflows.store.leases import object_lease, one_writer
-from evalflows.store.leases.lease import leased
+from evalflows.store import doctor, files, leases, object_store
+from evalflows.store.files import files_at, readable
+from evalflows.store.leases import leased
 from evalflows.store.object_store import ObjectFiles
-from evalflows.store.parquet import Store
-from evalflows.store.queries.answer_counts import answer_counts
-from evalflows.store.roots import files_at, readable
+from evalflows.store.queries.progress import answer_counts
 from evalflows.store.small_tables import small_tables
+from evalflows.store.sql import connect, select_from
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 OWNER = "exp-1"
@@ -40,7 +39,9 @@ def objects(memory_root: str, output: Make) -> Store:
 def elsewhere(objects: Store) -> Store:
     """The same store, as a process on another machine has it."""
     store = Store(objects.layout.root)
-    store._fs = ObjectFiles(store.layout.root, objects.filesystem._objects, mirror.Mirror.temporary_of("elsewhere"))
+    store._fs = ObjectFiles(
+        store.layout.root, objects.filesystem._objects, object_store.Mirror.temporary_of("elsewhere")
+    )
     return store
 
 
@@ -163,14 +164,14 @@ def test_mirrors_that_were_not_used_for_the_longest_time_make_room(
 ) -> None:
     monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path))
     monkeypatch.setenv("EVALFLOWS_MIRROR_GB", "0.00000035")
-    version = mirror.Version(100, "v")
+    version = object_store.Version(100, "v")
 
-    def download(key: str, path: Path) -> mirror.Version:
+    def download(key: str, path: Path) -> object_store.Version:
         path.write_bytes(b"x" * 100)
         return version
 
     names = ("old", "used", "third", "fourth")
-    mirrors = {name: mirror.Mirror.of(f"s3://bucket/{name}", "") for name in names}
+    mirrors = {name: object_store.Mirror.of(f"s3://bucket/{name}", "") for name in names}
     for number, one in enumerate(mirrors.values()):
         with one.locked():
             one.follow({"a/b": version}, download)
@@ -190,7 +191,7 @@ def test_a_plain_connection_to_another_machine_is_refused(monkeypatch: pytest.Mo
 
 
 def test_a_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roots, "RETRY_S", 0.1)
+    monkeypatch.setattr(files, "RETRY_S", 0.1)
     for name, value in {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "AWS_ACCESS_KEY_ID": "very",
@@ -207,8 +208,8 @@ def test_a_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch)
 
 WRITES = """
 import sys
-from evalflows.store.leases.lease import leased
-from evalflows.store.parquet import Store
+from evalflows.store.leases import leased
+from evalflows.store.store import Store
 with leased(Store(), "group-2", "work", wait=False):
     print("held", flush=True)
     sys.stdin.readline()
@@ -217,9 +218,9 @@ with leased(Store(), "group-2", "work", wait=False):
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.soak)], ids=["ignores", "refuses"])
 def unconditional(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
-    monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
-    monkeypatch.setattr(one_writer, "_held", {})
-    monkeypatch.setattr(roots, "RETRY_S", 0.1)
+    monkeypatch.setattr(leases, "SETTLE_S", 0.01)
+    monkeypatch.setattr(leases, "_held_by_writer", {})
+    monkeypatch.setattr(files, "RETRY_S", 0.1)
     with fake_s3(refuses=request.param) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
@@ -249,7 +250,7 @@ def test_without_conditions_one_process_may_write(
         )
     assert runs(store) == ["a", "b"]
     assert capfd.readouterr().err == "", "it is said once"
-    for lease in one_writer._held.values():
+    for lease in leases._held_by_writer.values():
         lease.release()
     assert not [key for key in unconditional.objects if "/leases/" in key]
 

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from catalog_rows import one, rows
 from made_traces import BEGAN, observation, traces, write
 
-from evalflows.store.last_recorded import last_recorded
-from evalflows.store.observations import SHORT, day_of, split_attributes
-from evalflows.store.parquet import Store
+from evalflows.store.observations import SHORT, day_of, last_recorded, split_attributes
+from evalflows.store.store import Store
 
 
 def test_a_span_that_arrives_twice_is_one_row_and_the_latest_counts(store: Store) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import ask, connect, is_mart, is_own, select, select_from, view_files, views_of
-from evalflows.store.parquet import Store
+from evalflows.store.sql import ask, connect, select, select_from
+from evalflows.store.store import Store
+from evalflows.store.views import is_mart, is_own, view_files, views_of
 
 GOOD = (
     "-- one row per name: experiments of each name\nselect name, count(*) as n from staging.experiments group by name"

@@ -10,10 +10,11 @@ from full_store import Filler, fill_sealed, fill_unfinished, freeze_questions
 import evalflows.store.packing
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import StorageError
-from evalflows.store.catalog import ask, connect, grain, view_files
 from evalflows.store.doctor import examine
 from evalflows.store.packing import Packed, pack
-from evalflows.store.parquet import Store
+from evalflows.store.sql import ask, connect
+from evalflows.store.store import Store
+from evalflows.store.views import grain, view_files
 
 Make = Callable[..., Any]
 

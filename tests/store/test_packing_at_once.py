@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from evalflows.store.doctor import examine
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 PROGRAM = """
 import random, sys, time
 from evalflows.store import packing
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 from evalflows.store.records import OutputRow
 
 store, until = Store(), time.monotonic() + float(sys.argv[2])

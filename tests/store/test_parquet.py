@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from open_store import EARLY, LATE, OWNER, Make, open_parts, runs, seen
 
-import evalflows.store.parquet_files
+import evalflows.store.files
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.object_store import ObjectFiles
-from evalflows.store.parquet import REOPENED, Store
+from evalflows.store.store import REOPENED, Store
 
 # Writing and reading
 
@@ -220,7 +220,7 @@ def test_a_seal_broken_off_before_it_published_has_changed_nothing(
 ) -> None:
     any_store.append("outputs", OWNER, "p", [output("a")])
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.parquet_files, "_write_parquet", broken)
+        patch.setattr(evalflows.store.files, "_write_parquet", broken)
         with pytest.raises(KeyboardInterrupt):
             any_store.seal(OWNER, ["outputs"])
     assert not any_store.is_sealed("outputs", OWNER)
@@ -243,7 +243,7 @@ def test_a_broken_write_leaves_the_old_file_and_nothing_else(
     any_store.publish("outputs", OWNER, [output("old")])
     before = {path: any_store._fs.cat_file(path) for path in any_store._fs.find(any_store.layout.root)}
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.parquet_files, "_write_parquet", half_a_file(error))
+        patch.setattr(evalflows.store.files, "_write_parquet", half_a_file(error))
         with pytest.raises(raised):
             any_store.publish("outputs", OWNER, [output("new")])
         with pytest.raises(raised):
@@ -345,7 +345,7 @@ def test_the_stores_own_queries_are_asked_again_where_a_file_went_away(
 
 WRITER = """
 import sys
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 from evalflows.store.records import OutputRow
 
 me = sys.argv[1]

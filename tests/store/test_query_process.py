@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.query_process import QueryLimits, QueryProcesses
 from evalflows.store.stop import Stop, StoppedError
+from evalflows.store.store import Store
 
 ENDLESS = "select count(*) from range(1000000000000)"
 

@@ -17,10 +17,10 @@ from catalog_views import VIEWS
 from full_store import Make
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect, select
-from evalflows.store.parquet import Store
-from evalflows.store.restricted import memory_limit_bytes
-from evalflows.store.roots import readable
+from evalflows.store.database import memory_limit_bytes
+from evalflows.store.files import readable
+from evalflows.store.sql import connect, select
+from evalflows.store.store import Store
 
 MARK = "sesame-4711"
 READS = (
@@ -314,7 +314,7 @@ def test_at_most_half_of_the_memory_is_used() -> None:
 
 
 def test_a_query_that_needs_more_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflows.store.restricted.MEMORY_SHARE", 0.01)
+    monkeypatch.setattr("evalflows.store.database.MEMORY_SHARE", 0.01)
     wanted = r"^sql: Out of Memory Error: [^\n]*used\), wanted a query that needs less$"
     with connect(restricted=True) as catalog, pytest.raises(InputError, match=wanted):
         select(catalog, "select list(range) as numbers from range(1000000000)", timeout_s=60)

@@ -20,16 +20,17 @@ from full_store import (
 from s3_server import S3Server
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store import doctor, packing, roots
-from evalflows.store.catalog import connect, view_files
-from evalflows.store.leases.lease import leased, refuse_if_in_use
-from evalflows.store.parquet import Store
+from evalflows.store import doctor, files, packing
+from evalflows.store.leases import leased, refuse_if_in_use
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
+from evalflows.store.views import view_files
 
 Make = Callable[..., Any]
 HOLDS = """
 import sys
-from evalflows.store.leases.lease import leased
-from evalflows.store.parquet import Store
+from evalflows.store.leases import leased
+from evalflows.store.store import Store
 with leased(Store(), "group-1", "work", wait=True):
     print("held", flush=True)
     sys.stdin.readline()
@@ -117,10 +118,10 @@ def test_many_processes_that_want_one_lease_have_it_one_after_another(s3_root: s
     program = f"""
 import os, time
 from pathlib import Path
-from evalflows.store.leases import object_lease
+from evalflows.store import leases as object_lease
 object_lease.ObjectLease.poll_s = 0.05
-from evalflows.store.leases.lease import leased
-from evalflows.store.parquet import Store
+from evalflows.store.leases import leased
+from evalflows.store.store import Store
 log = Path({str(log)!r})
 store = Store()
 for _ in range(5):
@@ -156,8 +157,8 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for(
     store.publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
     s3_service.kill()
     try:
-        monkeypatch.setattr(roots, "RETRY_S", 0.2)
-        monkeypatch.setattr(roots, "_opened", {})
+        monkeypatch.setattr(files, "RETRY_S", 0.2)
+        monkeypatch.setattr(files, "_opened", {})
         with pytest.raises(StorageError, match=r"^s3://evals/\w+/evalflows.json: .*error"):
             Store()
     finally:
@@ -166,7 +167,7 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for(
 
 
 COUNTS = """
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 for _ in range(10):
     print(Store().query("select count(*) from source.outputs")[0], flush=True)
 """

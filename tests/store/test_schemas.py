@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow, new_id
 from evalflows.store.schemas import EXPERIMENT_TABLES, TABLES, schema_of, to_arrow, to_rows
+from evalflows.store.store import Store
 
 PINNED = Path(__file__).with_name("schemas.txt")
 Make = Callable[..., Any]

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect, select
+from evalflows.store.sql import connect, select
 
 READS = (
     "select 1 as one",

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from evalflows.store.file_states import owner_states, states_of
+from evalflows.store.files import owner_states, states_of
 from evalflows.store.layout import Layout
-from evalflows.store.parquet import Store
 from evalflows.store.small_tables import small_tables
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 NAMES = "select experiment_id, name from staging.experiments order by 1"

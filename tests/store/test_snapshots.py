@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from evalflows.specs.errors import InputError
 from evalflows.store import snapshots
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot, snapshot_id, to_examples
+from evalflows.store.store import Store
 
 Row = dict[str, Any]
 

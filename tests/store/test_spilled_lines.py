@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.store import spilled_lines
-from evalflows.store.spilled_lines import SpilledLines, SpilledRows
+from evalflows.store import spilled
+from evalflows.store.spilled import SpilledLines, SpilledRows
 
 
 def test_threads_read_and_write_at_once() -> None:
@@ -37,7 +37,7 @@ def test_lines_are_read_in_any_order_at_once(given_lines: list[bytes], wanted: l
     assert [*lines] == given_lines
     numbers = [number % len(lines) for number in wanted] if given_lines else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spilled_lines, "READ_AHEAD", 10)
+        patch.setattr(spilled, "READ_AHEAD", 10)
         assert [*lines.at(numbers)] == [(number, given_lines[number]) for number in numbers]
     lines.append(b"last")
     assert [*lines] == [*given_lines, b"last"]

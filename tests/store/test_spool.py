@@ -18,9 +18,9 @@ from zlib import crc32
 import pytest
 
 from evalflows.specs.errors import StorageError
-from evalflows.store.parquet import Store
 from evalflows.store.records import OutputRow
 from evalflows.store.spool import RESERVED, Spool, _read, recover, spool_folder
+from evalflows.store.store import Store
 
 OWNER = "exp-1"
 
@@ -103,7 +103,7 @@ def test_rows_are_kept_on_disk_where_the_part_cannot_be_written(
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("evalflows.store.parquet_files._write_parquet", full)
+        patch.setattr("evalflows.store.files._write_parquet", full)
         refused = pytest.raises(StorageError, match=r"outputs/open/.*parquet: OSError: disk full")
         with refused, Spool(store, OWNER, "p") as spool:
             spool.add("outputs", output("a"))
@@ -159,7 +159,7 @@ def test_parts_of_one_owner_may_begin_and_end_at_once(
 KILLED = """
 import os, signal
 from datetime import UTC, datetime
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 from evalflows.store.records import CallRow, OutputRow
 from evalflows.store.spool import Spool
 
@@ -233,7 +233,7 @@ def test_recovering_twice_doubles_nothing(store: Store, output: Make) -> None:
 
 LIVING = """
 import sys
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 from evalflows.store.records import OutputRow
 from evalflows.store.spool import Spool
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 MANY = 2_000_000
 SPILL = f"create temp table t as select hash(x)::varchar as a, hash(x + 1)::varchar as b from range({MANY}) r(x)"
 KILLED = f"""
 import os, signal
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 with Store().connect() as connection:
     connection.execute("set memory_limit = '64MB'")
     connection.execute({SPILL!r})

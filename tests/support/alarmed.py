@@ -5,10 +5,10 @@ from typing import Any
 
 from made_windows import IDENTITY, NAME, Production
 
-from evalflows.analysis.monitoring.watch import watch
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.parquet import Store
-from evalflows.store.queries.incidents import write_event, write_looks
+from evalflows.analysis.monitoring import watch
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.queries.windows import write_event, write_looks
+from evalflows.store.store import Store
 
 SPEC = TraceEvaluationSpec(name=NAME, evaluators=["exact_match"], watch=[{"threshold": "accuracy", "minimum": 0.75}])
 

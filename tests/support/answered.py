@@ -6,8 +6,8 @@ from typing import Any
 from matched import experiment
 
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.store import Store
 
 Given = float | str | None
 """A value, a label, or None: the evaluator failed."""

@@ -9,8 +9,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otlp_requests import span, traces
 from starlette.testclient import TestClient
 
-from evalflows.receiver.application import Receiver
-from evalflows.store.parquet import Store
+from evalflows.receiver import Receiver
+from evalflows.store.store import Store
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import duckdb
 
-from evalflows.store.catalog import select, view_files
+from evalflows.store.sql import select
+from evalflows.store.views import view_files
 
 VIEWS = view_files()
 

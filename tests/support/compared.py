@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.store.parquet import Store
 from evalflows.store.records import (
     ComparisonRow,
     ComparisonSetRow,
@@ -14,6 +13,7 @@ from evalflows.store.records import (
     derived_id,
     to_json,
 )
+from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SNAPSHOT = "snap-1"

@@ -12,11 +12,11 @@ from matched import (
     spec_of,
 )
 
-from evalflows.evaluators.subject import RunView
+from evalflows.evaluators.score import RunView
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.records import ComparisonRow, ScoreRow
-from evalflows.tasks.finish_comparison import finish_comparison
+from evalflows.store.store import Store
+from evalflows.tasks.compare import finish_comparison
 
 Outputs = list[dict[str, Any]]
 N = 12

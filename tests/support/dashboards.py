@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evalflows.pages.links import Links, query_text
+from evalflows.dashboard.links import Links, query_text
 from evalflows.store import connect
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from full_store import Filler, freeze_questions
 from store_rows import make_row
 
-from evalflows.store.catalog import connect
-from evalflows.store.parquet import Store
-from evalflows.store.parquet_files import FORMAT
+from evalflows.store.files import FORMAT
 from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 KEPT = Path(__file__).parent.parent / "store" / "kept" / f"format_{FORMAT}.zip"
 

@@ -8,9 +8,9 @@ from full_store import Filler, freeze_questions
 from store_rows import make_row
 
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import derived_id
 from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.store import Store
 
 Rows = list[Any]
 Change = Callable[[Rows, Rows], None]

@@ -12,7 +12,7 @@ import pytest
 from endpoint import Endpoint, Reply, Request, completion, error
 
 from evalflows import evaluate
-from evalflows.flows.api.experiment_result import ExperimentResult
+from evalflows.api.results import ExperimentResult
 from evalflows.llm import wrap
 from evalflows.store.records import ScoreRow, from_json
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from compared import Compared
 
-from evalflows.store.parquet import Store
 from evalflows.store.records import derived_id, to_json
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)

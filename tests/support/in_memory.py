@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.matching import MatchedExamples
-from evalflows.analysis.differences.metric_pairs import Clusters
-from evalflows.analysis.differences.metric_reader import MetricReader
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.pairing import Clusters, MatchedExamples
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.parquet import Store
-from evalflows.store.queries.metric_values import MetricValues
-from evalflows.store.queries.rounds import SharedRounds
+from evalflows.store.queries.values import MetricValues, SharedRounds
 from evalflows.store.records import ExperimentRow
+from evalflows.store.store import Store
 
 Side = Mapping[str, MetricValues]
 

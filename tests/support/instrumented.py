@@ -19,11 +19,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from evalflows.store.trace_records import ObservationRow
-from evalflows.telemetry.otlp import rows_of_logs, rows_of_traces
-from evalflows.telemetry.otlp_json import merged
-from evalflows.telemetry.parsed import Telemetry
-from evalflows.telemetry.reading import trace_view
-from evalflows.telemetry.views import TraceView
+from evalflows.telemetry.feedback import Telemetry
+from evalflows.telemetry.otlp import merged, rows_of_logs, rows_of_traces
+from evalflows.telemetry.views import TraceView, trace_view
 
 QUESTION, INSTRUCTIONS, ANSWER = "What is the weather in Paris?", "Be brief.", "It is sunny."
 ARGUMENTS, RESULT = {"city": "Paris"}, {"sky": "clear"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from evalflows.engine.workers import IsolatedEvaluator
 from evalflows.evaluators.score import Judgement
-from evalflows.execution.isolation.process import IsolatedEvaluator
 from evalflows.specs.errors import CallError, ErrorKind
 
 Make = Callable[..., IsolatedEvaluator]

@@ -83,7 +83,7 @@ def make(folder: Path) -> None:
     os.environ["EVALFLOWS_STORE"] = str(folder)
     from evalflows import approve, evaluate_traces, run
     from evalflows.specs import ExperimentSpec
-    from evalflows.specs.trace_evaluation import TraceEvaluationSpec
+    from evalflows.specs.traces import TraceEvaluationSpec
     from evalflows.store import Store
 
     experiments = run(ExperimentSpec.model_validate(spec()))

@@ -7,8 +7,8 @@ from typing import Any
 
 from matched import experiment
 
-from evalflows.store.parquet import Store
 from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.store import Store
 
 
 def run_of(owner: str, example: str, repetition: int = 0) -> str:

@@ -7,10 +7,10 @@ import pytest
 
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import load_dataset
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import to_examples
+from evalflows.store.store import Store
 
 Row = dict[str, Any]
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evalflows.execution.server.home import Home, Server, hold, write_secret
+from evalflows.prefect_server import Home, Server, hold, write_secret
 
 
 @contextmanager

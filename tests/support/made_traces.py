@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evalflows.store.observations import day_of, split_attributes, write_observations
-from evalflows.store.parquet import Store
 from evalflows.store.records import to_json
+from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow
 
 BEGAN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

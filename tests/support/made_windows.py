@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evalflows.store.observations import day_of, write_observations
-from evalflows.store.parquet import Store
 from evalflows.store.records import derived_id, new_id
+from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
 
 Make = Callable[..., Any]

@@ -4,18 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.execution.pair_chunks import pair_chunks
-from evalflows.execution.resolve import reference_to
+from evalflows.engine.chunks import pair_chunks
+from evalflows.engine.prepare import reference_to
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.catalog import connect
-from evalflows.store.parquet import Store
 from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, OutputRow, derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
-from evalflows.tasks.compare import compare_chunk
-from evalflows.tasks.finish_comparison import finish_comparison
-from evalflows.tasks.resolve_comparison import check_and_resolve
-from evalflows.tasks.start_comparison import start_comparison
-from evalflows.tasks.win_rates import compute_win_rates
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
+from evalflows.tasks.compare import (
+    check_and_resolve,
+    compare_chunk,
+    compute_win_rates,
+    finish_comparison,
+    start_comparison,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED, NEVER = "FAILED", "NEVER"

@@ -5,10 +5,9 @@ from typing import Any
 
 from preferred import Pair, preferences
 
-from evalflows.analysis.pairwise.judge_biases import biases_of, exclusion
-from evalflows.analysis.pairwise.length_controlled import rates_at_equal_length
-from evalflows.analysis.pairwise.preferences import Preferences
-from evalflows.analysis.pairwise.win_rates import _classified, _Matchup
+from evalflows.analysis.judge_biases import biases_of, exclusion
+from evalflows.analysis.preferences import Preferences, rates_at_equal_length
+from evalflows.analysis.win_rates import _classified, _Matchup
 from evalflows.store.records import VerdictRow
 
 BASE, CANDIDATE = "exp-00", "exp-01"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 EARLY = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,9 +10,9 @@ import numpy as np
 
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import BaselineRow, DataType, ExperimentRow, OutputRow, ScoreRow, derived_id
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED, ABSTAINED = -99.0, -98.0

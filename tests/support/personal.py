@@ -12,10 +12,10 @@ from production import BEGAN, trace, trace_id
 from store_rows import make_row
 
 from evalflows.store.observations import write_observations
-from evalflows.store.parquet import Store
 from evalflows.store.records import derived_id, to_json
 from evalflows.store.schemas import COMPARISON_TABLES, EXPERIMENT_TABLES, TABLES, schema_of
 from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
 
 SECRET = "Erna Meier, Lindenweg 4"

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evalflows.analysis.planning.metrics import MetricPlan
-from evalflows.analysis.planning.plan import Plan
-from evalflows.analysis.planning.sample_sizes import SampleSizes
+from evalflows.analysis.plan import MetricPlan, Plan, SampleSizes
 from evalflows.specs import ExperimentSpec
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import load_dataset
 from evalflows.store.records import CallRow, ExperimentRow, ScoreRow, derived_id, to_json
+from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Values = npt.NDArray[np.float64]

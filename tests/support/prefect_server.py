@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import certifi
 from prefect_database import give_database, keep_database
 
-from evalflows.execution.server.settings import SERVER_SETTINGS
+from evalflows.prefect_server import SERVER_SETTINGS
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The judgements of a comparison in memory, as `evalflows.analysis.pairwise.preferences` reads them from the store."""
+"""The judgements of a comparison in memory, as `evalflows.analysis.preferences` reads them from the store."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from evalflows.analysis.pairwise.preferences import Preferences
+from evalflows.analysis.preferences import Preferences
 
 POINTS = {"left": 1.0, "tie": 0.5, "half": 0.5, "flipped": 0.5, "right": 0.0}
 

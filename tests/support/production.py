@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evalflows.store.observations import split_attributes, write_observations
-from evalflows.store.parquet import Store
 from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, evaluation_id
 
 BEGAN = datetime(2026, 11, 1, 8, tzinfo=UTC)

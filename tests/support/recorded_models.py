@@ -7,7 +7,7 @@ from typing import Any
 from evalflows.compat.langchain import (
     load_evaluator,
 )
-from evalflows.specs.protocols import Completion
+from evalflows.specs.errors import Completion
 
 PAIR = {"prediction": "Slack water.", "prediction_b": "High water.", "input": "What lies between two tidal streams?"}
 LABELLED = {**PAIR, "reference": "Slack water"}

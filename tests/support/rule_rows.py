@@ -7,14 +7,13 @@ from typing import Any
 
 from user_places import without_places
 
-from evalflows.execution.chunks import waves_of
+from evalflows.engine.chunks import waves_of
 from evalflows.specs import ExperimentSpec
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExperimentRow
+from evalflows.store.store import Store
 from evalflows.tasks.evaluate import evaluate_chunk
-from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start import start_experiments
 
 OF_THE_RUN = ("score_id", "subject_id", "experiment_id", "run_id", "recorded_at", "started_at", "round_at", "latency_s")
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.errors import InputError
-from evalflows.specs.protocols import Completion, Message
+from evalflows.specs.errors import Completion, InputError, Message
 from evalflows.specs.target import ChatTarget
-from evalflows.targets.chat import chat, check_fields
+from evalflows.targets import chat, check_fields
 
 
 @dataclass

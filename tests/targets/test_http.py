@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.errors import TRANSIENT, CallError, InputError
-from evalflows.specs.protocols import Posted
+from evalflows.specs.errors import TRANSIENT, CallError, InputError, Posted
 from evalflows.specs.target import HttpTarget
-from evalflows.targets.http import at_path, check_body, http
-from evalflows.targets.target import Answer
+from evalflows.targets import Answer, at_path, check_body, http
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.subject import ExampleView
+from evalflows.evaluators.score import ExampleView
 from evalflows.specs.errors import InputError
-from evalflows.targets.python import python
+from evalflows.targets import python
 
 INPUTS = {"question": "Why?", "language": "en"}
 EXAMPLE = ExampleView(id="example-1", inputs=INPUTS)

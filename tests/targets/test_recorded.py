@@ -8,8 +8,7 @@ import pytest
 
 from evalflows.specs.errors import InputError
 from evalflows.store.records import OutputRow
-from evalflows.targets.recorded import NoRecordedAnswerError, recorded, recorded_column, replayed
-from evalflows.targets.target import Answer, Target
+from evalflows.targets import Answer, NoRecordedAnswerError, Target, recorded, recorded_column, replayed
 
 
 def target(*rows: dict[str, Any], first: int = 1) -> Target:

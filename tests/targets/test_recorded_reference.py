@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from evalflows.evaluators.conversations import conversation
-from evalflows.evaluators.subject import ExampleView
+from evalflows.evaluators.score import ExampleView
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import load_dataset
 from evalflows.store.records import ExampleRow
+from evalflows.store.store import Store
 from evalflows.targets import NoRecordedAnswerError, as_outputs, recorded_column
 
 

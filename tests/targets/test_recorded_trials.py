@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.targets.recorded import NoRecordedAnswerError, recorded
-from evalflows.targets.target import Target
+from evalflows.targets import NoRecordedAnswerError, Target, recorded
 
 
 def target(*rows: dict[str, Any]) -> Target:

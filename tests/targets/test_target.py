@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, RootModel
 
-from evalflows.targets.target import as_outputs, seed_of
+from evalflows.targets import as_outputs, seed_of
 
 
 class City(BaseModel):

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.errors import InputError
-from evalflows.specs.protocols import Completion, Message
+from evalflows.specs.errors import Completion, InputError, Message
 from evalflows.specs.target import ChatTarget
-from evalflows.targets.chat import chat, check_fields
-from evalflows.targets.tools import as_tools, check_tools
+from evalflows.targets import as_tools, chat, check_fields, check_tools
 
 BFCL = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "bfcl"
 

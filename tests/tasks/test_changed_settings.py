@@ -13,7 +13,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from evalflows.tasks.changed_settings import changed_settings
+from evalflows.server_watch import changed_settings
 
 CHANGES: list[tuple[Mapping[Any, Any], Mapping[Any, Any]]] = [
     ({}, {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),

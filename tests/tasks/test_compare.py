@@ -14,13 +14,12 @@ from matched import (
 )
 from user_places import without_places
 
-from evalflows.evaluators.preference import Place, Preference
-from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.evaluators.score import ExampleView, Place, Preference, RunView
+from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import InputError
-from evalflows.specs.votes import OrderStatus
-from evalflows.store.parquet import Store
-from evalflows.store.queries.preferences import preferences_of
+from evalflows.store.queries.labels import preferences_of
 from evalflows.store.records import derived_id
+from evalflows.store.store import Store
 
 # Who was shown first, and who won
 

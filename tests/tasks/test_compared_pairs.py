@@ -12,10 +12,10 @@ from matched import (
     rows_of,
 )
 
-from evalflows.evaluators.subject import ExampleView
-from evalflows.store.parquet import Store
+from evalflows.evaluators.score import ExampleView
 from evalflows.store.records import ComparisonRow
-from evalflows.tasks.win_rates import compute_win_rates
+from evalflows.store.store import Store
+from evalflows.tasks.compare import compute_win_rates
 
 # Which pairs
 

@@ -10,8 +10,8 @@ from matched import (
     spec_of,
 )
 
-from evalflows.evaluators.subject import RunView
-from evalflows.tasks.resolve_comparison import check_and_resolve
+from evalflows.evaluators.score import RunView
+from evalflows.tasks.compare import check_and_resolve
 
 # Refused before anything is called
 

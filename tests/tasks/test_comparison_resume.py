@@ -16,12 +16,9 @@ from matched import (
     spec_of,
 )
 
-from evalflows.execution.pair_chunks import pair_chunks
+from evalflows.engine.chunks import pair_chunks
 from evalflows.specs.errors import InputError
-from evalflows.tasks.compare import compare_chunk
-from evalflows.tasks.finish_comparison import finish_comparison
-from evalflows.tasks.resolve_comparison import check_and_resolve
-from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.compare import check_and_resolve, compare_chunk, finish_comparison, start_comparison
 
 # Going on
 

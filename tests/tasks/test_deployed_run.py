@@ -9,21 +9,22 @@ import pytest
 from endpoint import Endpoint, Reply, completion, serving
 from made_traces import traces, write
 
-from evalflows.execution.secret_blocks import key_for
+from evalflows.engine.secret_blocks import key_for
 from evalflows.flows.evaluate_traces import evaluate_traces
 from evalflows.flows.run_experiment import run_experiment
 from evalflows.llm.connect import completer
 from evalflows.llm.connections import resolve
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.loop import run
-from evalflows.specs import permitted, permitted_environment
-from evalflows.specs.connection import EndpointConnection
+from evalflows.specs import permitted
+from evalflows.specs import permitted as permitted_environment
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.parquet import Store
-from evalflows.tasks import deployed_run
-from evalflows.tasks.deployed_run import restrict_deployed_run
+from evalflows.specs.running import EndpointConnection
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.store import Store
+from evalflows.tasks import engines
+from evalflows.tasks.engines import restrict_deployed_run
 
 SECRET = "sk-secret-of-the-worker"
 ROWS = {"rows": [{"inputs": {"question": "q"}}]}
@@ -36,10 +37,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SECRET", SECRET)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "EVALFLOWS_CONNECTIONS"):
         monkeypatch.delenv(name, raising=False)
-    for module in (permitted, permitted_environment):
-        monkeypatch.setattr(module, "_limits", None)
+    monkeypatch.setattr(permitted, "_limits", None)
+    monkeypatch.setattr(permitted_environment, "_environment_limits", None)
     context = SimpleNamespace(flow_run=SimpleNamespace(deployment_id="some"))
-    monkeypatch.setattr(deployed_run, "FlowRunContext", SimpleNamespace(get=lambda: context))
+    monkeypatch.setattr(engines, "FlowRunContext", SimpleNamespace(get=lambda: context))
     return tmp_path
 
 
@@ -111,8 +112,8 @@ def test_a_shared_connection_gets_its_key_and_so_does_an_address_that_the_owner_
     (folder / "connections.yaml").unlink()
     text = f'[tool.evalflows.allowed_environment]\nSECRET = ["{endpoint.base_url}"]\n'
     (folder / "pyproject.toml").write_text(text)
-    for module in (permitted, permitted_environment):
-        monkeypatch.setattr(module, "_limits", None)
+    monkeypatch.setattr(permitted, "_limits", None)
+    monkeypatch.setattr(permitted_environment, "_environment_limits", None)
     run_experiment(spec(http(endpoint)))
     assert endpoint.keys == [f"bearer {SECRET}"] * 4
 
@@ -147,7 +148,7 @@ def test_only_a_deployments_run_is_restricted(
     of_a_deployment: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_of = SimpleNamespace(flow_run=SimpleNamespace(deployment_id="some" if of_a_deployment else None))
-    monkeypatch.setattr(deployed_run, "FlowRunContext", SimpleNamespace(get=lambda: run_of))
+    monkeypatch.setattr(engines, "FlowRunContext", SimpleNamespace(get=lambda: run_of))
     restrict_deployed_run(spec(CHAT))
     assert permitted_environment.may_receive("https://x.example.com", permitted_environment.variable("SECRET")) is (
         not of_a_deployment

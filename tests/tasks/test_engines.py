@@ -7,10 +7,10 @@ import cloudpickle
 import pytest
 from prefect.utilities.callables import get_call_parameters
 
-from evalflows.execution.chunks import Chunk, Rounds
+from evalflows.engine.chunks import Chunk, Rounds
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.tasks.engines import chunk_task
 from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.sent_tasks import chunk_task
 
 
 def spec(kind: str) -> ExperimentSpec:

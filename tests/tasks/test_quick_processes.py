@@ -14,17 +14,16 @@ import pytest
 from isolated import is_running
 from rule_rows import comparable, run_without_flow, stored
 
-from evalflows.execution import quick_processes
-from evalflows.execution.chunk_judging import judge_chunk
-from evalflows.execution.chunks import Chunk, waves_of
-from evalflows.execution.quick_processes import QuickProcesses
+from evalflows.engine import workers
+from evalflows.engine.chunks import Chunk, waves_of
+from evalflows.engine.judge import judge_chunk
+from evalflows.engine.workers import QuickProcesses
 from evalflows.llm import loop
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
 from evalflows.store.records import ExperimentRow
-from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start import start_experiments
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
@@ -35,7 +34,7 @@ ROWS = [
 @pytest.fixture(autouse=True)
 def none_left() -> Iterator[None]:
     yield
-    quick_processes.end()
+    workers.end()
 
 
 def judge(name: str, *more: str) -> ExperimentRow:
@@ -62,11 +61,11 @@ def spec_of(name: str, *more: str, **changes: Any) -> ExperimentSpec:
 @pytest.mark.slow
 def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
     here = stored(judge("here"))
-    assert quick_processes.current() is None
-    monkeypatch.setattr(quick_processes, "MANY_JUDGEMENTS", 1)
-    monkeypatch.setattr(quick_processes, "_cores", lambda: 2)
+    assert workers.current() is None
+    monkeypatch.setattr(workers, "MANY_JUDGEMENTS", 1)
+    monkeypatch.setattr(workers, "_cores", lambda: 2)
     there = stored(judge("there"))
-    assert quick_processes.current() is not None
+    assert workers.current() is not None
     assert len(here["scores"]) == 160
     for table in ("outputs", "scores"):
         assert comparable(there[table]) == comparable(here[table])
@@ -87,7 +86,7 @@ def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypa
 
 
 def test_the_work_of_a_killed_process_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick_processes, "_cores", lambda: 1)
+    monkeypatch.setattr(workers, "_cores", lambda: 1)
     processes = QuickProcesses()
     assert processes.work(os.getpid) != os.getpid()
     with pytest.raises(ZeroDivisionError):

@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 from rule_rows import comparable, run_without_flow, stored
 
-from evalflows.execution import quick_processes
-from evalflows.execution.answering import pending_runs
-from evalflows.execution.chunks import Rounds, waves_of
-from evalflows.execution.judging import Judging, Run
-from evalflows.execution.recorded_answers import look_up_rounds
+from evalflows.engine import workers
+from evalflows.engine.answer import look_up_rounds, pending_runs
+from evalflows.engine.chunks import Rounds, waves_of
+from evalflows.engine.judge import Judging, Run
 from evalflows.specs import ExperimentSpec
-from evalflows.store import examples
-from evalflows.store.parquet import Store
+from evalflows.store import snapshots
+from evalflows.store.store import Store
 from evalflows.tasks.evaluate import evaluate_chunk
-from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start import start_experiments
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
@@ -63,7 +61,7 @@ def first_rounds(spec: ExperimentSpec) -> tuple[str, Rounds]:
 def test_the_rows_are_those_of_two_passes(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = {"targets": [{"kind": "recorded", "column": column}]}
     one = stored(run_without_flow(spec_of("one", **targets)))
-    monkeypatch.setattr(quick_processes, "is_quick", lambda prepared: False)
+    monkeypatch.setattr(workers, "is_quick", lambda prepared: False)
     two = stored(run_without_flow(spec_of("two", **targets)))
     assert len(one["scores"]) == 60
     for table in ("outputs", "scores"):
@@ -106,7 +104,7 @@ def test_no_more_answers_are_in_memory_than_a_block(tmp_path: Path, monkeypatch:
     spec = spec_of("long", targets=[{"kind": "recorded", "path": str(answers)}], chunk_size=30)
     experiment_id, rounds = first_rounds(spec)
     monkeypatch.setattr(Judging, "judge", judge)
-    monkeypatch.setattr(examples, "BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(snapshots, "BLOCK_BYTES", 20_000)
     execute_rounds.fn(rounds)
     assert at_once == [4, 4, 4, 4, 4, 4, 4, 2]
     assert len(Store().read("outputs", experiment_id)) == 30

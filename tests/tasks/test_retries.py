@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from evalflows.execution.chunks import Chunk
+from evalflows.engine.chunks import Chunk
 from evalflows.llm import loop
-from evalflows.llm.breaker import Breaker
-from evalflows.tasks.retries import admitted
+from evalflows.llm.rate_limits import Breaker
+from evalflows.tasks.limits import admitted
 
 
 def chunk(number: int) -> Chunk:

@@ -8,7 +8,7 @@ import pytest
 from mixed_rules import CONFIGS, EVALUATORS, EXAMPLES, METRICS
 from rule_rows import comparable, run_without_flow, stored
 
-from evalflows.execution import quick_processes
+from evalflows.engine import workers
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import refer
@@ -54,7 +54,7 @@ def test_the_rows_are_those_that_were_made_one_by_one() -> None:
 
 
 def test_rows_of_rules_that_take_long_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflows.execution.judging.FLUSH_AFTER_S", 0.0)  # each is a row, and on disk at once
+    monkeypatch.setattr("evalflows.engine.judge.FLUSH_AFTER_S", 0.0)  # each is a row, and on disk at once
     test_the_rows_are_those_that_were_made_one_by_one()
 
 
@@ -67,7 +67,7 @@ def test_processes_make_the_same_rows() -> None:
             table: comparable(rows) for table, rows in stored(judge(evaluators=evaluators, task_runner=TWO)).items()
         }
     finally:
-        quick_processes.end()
+        workers.end()
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     kept["scores"] = [row for row in kept["scores"] if row["evaluator"] != "awaited"]
     check(found, kept)

@@ -10,17 +10,18 @@ from endpoint import Endpoint, Reply, serving
 from prefect._internal.concurrency.services import QueueService
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
-from evalflows.specs.errors import IncompleteError, InputError
-from evalflows.tasks import prefect_services, server_watch
-from evalflows.tasks.prefect_services import end_services
-from evalflows.tasks.server_watch import (
+from evalflows import server_watch
+from evalflows import server_watch as prefect_services
+from evalflows.server_watch import (
     ServerLostError,
     answers,
+    end_services,
     note_owners,
     raise_if_lost,
     reported_if_possible,
     server_watched,
 )
+from evalflows.specs.errors import IncompleteError, InputError
 
 
 @pytest.fixture

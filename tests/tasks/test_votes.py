@@ -11,13 +11,15 @@ from evalflows.reports.comparison import comparison_report
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.stats import linearised, paired_difference
-from evalflows.store.parquet import Store
 from evalflows.store.records import ComparisonSetRow
-from evalflows.tasks.finish_comparison import finish_comparison
-from evalflows.tasks.record_votes import record_votes
-from evalflows.tasks.resolve_comparison import check_and_resolve
-from evalflows.tasks.start_comparison import start_comparison
-from evalflows.tasks.win_rates import compute_win_rates
+from evalflows.store.store import Store
+from evalflows.tasks.compare import (
+    check_and_resolve,
+    compute_win_rates,
+    finish_comparison,
+    record_votes,
+    start_comparison,
+)
 
 
 @pytest.fixture(autouse=True)

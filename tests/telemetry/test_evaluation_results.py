@@ -9,9 +9,9 @@ from opentelemetry.trace import Link, SpanContext, TraceFlags
 from otlp_requests import SPAN, START, TRACE, logs, record, span, traces
 
 from evalflows.store.observations import write_observations
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
+from evalflows.telemetry.feedback import Telemetry
 from evalflows.telemetry.otlp import rows_of_logs, rows_of_traces
-from evalflows.telemetry.parsed import Telemetry
 
 RESULT = "gen_ai.evaluation.result"
 ROOT, OTHER = "aa" * 8, "1af7651916cd43dd8448eb211c80319c"

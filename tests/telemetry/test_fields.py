@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from evalflows.specs.attribute_aliases import FIELDS, LONG, NOT_CAPTURED, OfResource, Within
-from evalflows.store.catalog import ask
 from evalflows.store.observations import split_attributes, write_observations
-from evalflows.store.parquet import Store
 from evalflows.store.records import derived_id, to_json
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, TraceSource
-from evalflows.telemetry.fields import Fields
+from evalflows.telemetry.conventions import Fields
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 IN_VIEW = [field for field in FIELDS if field not in ("type", "tags", "tool_call_id")]

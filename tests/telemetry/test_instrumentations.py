@@ -27,8 +27,7 @@ from instrumented import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evalflows.telemetry.otlp import rows_of_traces
-from evalflows.telemetry.reading import trace_view
-from evalflows.telemetry.views import TraceView
+from evalflows.telemetry.views import TraceView, trace_view
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.telemetry.masking import Masking
-from evalflows.telemetry.secret_patterns import SECRETS, patterns_with
+from evalflows.telemetry.masking import SECRETS, Masking, patterns_with
 
 
 def masked(value: Any, **own: str) -> Any:

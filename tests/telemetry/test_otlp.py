@@ -8,8 +8,8 @@ import pytest
 from otlp_requests import SPAN, START, TRACE, in_json, logs, record, span, traces
 
 from evalflows.specs.errors import InputError
+from evalflows.telemetry.feedback import Telemetry
 from evalflows.telemetry.otlp import parse_json, rows_of_logs, rows_of_traces
-from evalflows.telemetry.parsed import Telemetry
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

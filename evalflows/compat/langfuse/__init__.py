@@ -23,4 +23,5 @@ __all__ = [
     "get_client",
 ]
 
+
 __getattr__ = ABSENT.of_module(__name__)

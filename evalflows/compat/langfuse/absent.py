@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from evalflows.compat.absent import Absent
+from evalflows.compat.refusal import Absent
 
 _TRACES = "keep Langfuse's SDK, or any other of OpenTelemetry, for tracing, and send its spans to `evalflows receive`"
 _PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"

@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from evalflows.api import results
+from evalflows.api.results import BatchEvaluationResumeToken, EvaluatorStats
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.compat.langfuse.evaluations import Evaluation, present
-from evalflows.compat.langfuse.functions import as_evaluators, as_mapper
-from evalflows.execution.trace_runs import EvaluatorInputs
-from evalflows.flows.api import batch_result
-from evalflows.flows.api.batch_result import BatchEvaluationResumeToken, EvaluatorStats
+from evalflows.compat.langfuse.evaluations import Evaluation, as_evaluators, as_mapper, present
+from evalflows.engine.traces import EvaluatorInputs
 
 __all__ = ["BatchEvaluationResult", "BatchEvaluationResumeToken", "EvaluatorInputs", "EvaluatorStats"]
+
 
 __getattr__ = ABSENT.of_module(__name__)
 
 Scope = Literal["traces", "observations", "sessions"]
 
 
-class BatchEvaluationResult(batch_result.BatchEvaluationResult):
+class BatchEvaluationResult(results.BatchEvaluationResult):
     """What a batch judged, by the ids that Langfuse's users know: an observation's own, without its trace's."""
 
     @property

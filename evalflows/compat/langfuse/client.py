@@ -1,17 +1,214 @@
-"""Langfuse's client on top of the store that EVALFLOWS_STORE names."""
+"""Langfuse's client on top of the store that EVALFLOWS_STORE names, with its datasets and stored traces."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from evalflows.compat.langfuse import batch_evaluation, datasets, experiment
+from evalflows.compat.langfuse import batch_evaluation, experiment
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.compat.langfuse.api import Api
 from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken, Scope
-from evalflows.compat.langfuse.datasets import ONE_RUN, DatasetClient
+from evalflows.compat.langfuse.evaluations import DatasetItem, Item, as_row, dataset_item
 from evalflows.compat.langfuse.experiment import ExperimentResult
-from evalflows.compat.langfuse.items import DatasetItem
+from evalflows.compat.langsmith import datasets
+from evalflows.compat.langsmith.schemas import Dataset as Named
 from evalflows.compat.refusal import refusing
+from evalflows.engine.traces import items_of
+from evalflows.specs.errors import InputError
+from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
+from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
+from evalflows.store.store import Store
+
+_NEWEST_FIRST = Window(moment="started_at", until=LATEST, newest_first=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Traces:
+    """A page of traces."""
+
+    data: list[Item]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise ABSENT.method("Traces", name)
+
+
+class TraceApi:
+    """Reads traces of the store."""
+
+    def get(self, trace_id: str) -> Item:
+        """Return a trace with its observations. Raise InputError if it is not in the store."""
+        store = Store()
+        found = _items(store, item_keys(store, "traces", condition({"traceId": trace_id}, "traces"), _NEWEST_FIRST, 1))
+        if not found:
+            raise InputError(f"trace {trace_id!r}: not in the store {store.layout.root}")
+        return found[0]
+
+    @refusing(order_by="traces that began last come first")
+    def list(
+        self,
+        *,
+        page: int | None = 1,
+        limit: int | None = 50,
+        user_id: str | None = None,
+        name: str | None = None,
+        session_id: str | None = None,
+        from_timestamp: datetime | None = None,
+        to_timestamp: datetime | None = None,
+        order_by: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        version: str | None = None,
+        release: str | None = None,
+        environment: str | Sequence[str] | None = None,
+    ) -> Traces:
+        """Return a page of the traces that meet every condition, those that began last first."""
+        page, limit = page or 1, limit or 50
+        if page < 1 or limit < 1:
+            raise InputError(f"trace.list: got page {page} of {limit}, wanted positive numbers")
+        given: dict[str, Any] = {"user_id": user_id, "name": name, "session_id": session_id}
+        given |= {"version": version, "release": release}
+        given |= {"tags": _listed(tags), "environment": _listed(environment)}
+        given |= {"from_timestamp": _text(from_timestamp), "to_timestamp": _text(to_timestamp)}
+        only = condition({field: value for field, value in given.items() if value is not None}, "traces")
+        store = Store()
+        keys = item_keys(store, "traces", only, _NEWEST_FIRST, page * limit)
+        return Traces(data=_items(store, keys[(page - 1) * limit :]))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise ABSENT.method("api.trace", name)
+
+
+@dataclass(slots=True)
+class Api:
+    """The part of Langfuse's API that is supported here."""
+
+    trace: TraceApi = field(default_factory=TraceApi)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise ABSENT.method("api", name)
+
+
+def _items(store: Store, keys: Sequence[ItemKey]) -> "list[Item]":
+    return [Item(view) for view in items_of(store, "traces", keys)] if keys else []
+
+
+def _listed(values: str | Sequence[str] | None) -> "list[str] | None":
+    return [values] if isinstance(values, str) else None if values is None else [*values]
+
+
+def _text(moment: datetime | None) -> str | None:
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
+
+
+ONE_RUN = "each call is an experiment of its own; `evalflows resume` continues an interrupted one"
+
+
+@dataclass(slots=True, kw_only=True)
+class DatasetClient:
+    """A dataset, with its items as they were when it was fetched."""
+
+    id: str
+    name: str
+    description: str | None = None
+    metadata: Any = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    version: datetime | None = None
+    items: list[DatasetItem] = field(default_factory=list)
+    snapshot_id: str | None = None  # ours: of the items
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise ABSENT.method("DatasetClient", name)
+
+    @refusing(experiment_id=ONE_RUN)
+    def run_experiment(
+        self,
+        *,
+        name: str,
+        run_name: str | None = None,
+        description: str | None = None,
+        task: Any,
+        evaluators: Sequence[Any] = (),
+        composite_evaluator: Any = None,
+        run_evaluators: Sequence[Any] = (),
+        max_concurrency: int = 50,
+        metadata: Mapping[str, Any] | None = None,
+        experiment_id: str | None = None,
+    ) -> ExperimentResult:
+        """Run a task on all items of the dataset: see `Langfuse.run_experiment`."""
+        return experiment.run(
+            name=name,
+            run_name=run_name,
+            description=description,
+            data=self.items,
+            task=task,
+            evaluators=evaluators,
+            composite_evaluator=composite_evaluator,
+            run_evaluators=run_evaluators,
+            max_concurrency=max_concurrency,
+            metadata=metadata,
+            snapshot=self.snapshot_id,
+        )
+
+
+def fetch(name: str, version: datetime | None) -> DatasetClient:
+    """Return a dataset with its items, or with those of an earlier version. Raise InputError if it does not exist."""
+    store = Store()
+    found = datasets.find_dataset(store, name, None)
+    client = _client(found)
+    client.version = version
+    client.snapshot_id = datasets.version_at(store, found, version).snapshot_id
+    client.items = [dataset_item(row, name) for row in load_snapshot(store, client.snapshot_id)]
+    return client
+
+
+def create(name: str, description: str | None, metadata: Any) -> DatasetClient:
+    """Return a dataset of this name, which is created if there is none.
+
+    Raise InputError if the dataset exists with another description or other metadata, which cannot be changed.
+    """
+    store = Store()
+    if current_snapshot(store, name) is None:
+        return _client(datasets.create(store, name, description, metadata))
+    found = datasets.find_dataset(store, name, None)
+    for kind, given in (("description", description), ("metadata", metadata)):
+        if given is not None and given != (kept := getattr(found, kind)):
+            raise InputError(f"create_dataset: {name!r} exists with the {kind} {kept!r:.60}, wanted the same, or none")
+    return _client(found)
+
+
+def put(name: str, item: Mapping[str, Any]) -> DatasetItem:
+    """Add an item to a dataset; one with the id of another replaces it, and one with its content is the same item.
+
+    Raise InputError if the dataset does not exist, or the item cannot be stored.
+    """
+    store = Store()
+    found = datasets.find_dataset(store, name, None)
+    row = as_row(item, "create_dataset_item")
+    (example,) = to_examples([(1, row)], "create_dataset_item")
+    datasets.put(store, found, [row | {"id": example.example_id}])
+    return dataset_item(example, name)
+
+
+def _client(found: Named) -> DatasetClient:
+    return DatasetClient(
+        id=found.id,
+        name=found.name,
+        description=found.description,
+        metadata=found.metadata,
+        created_at=found.created_at,
+        updated_at=found.modified_at,
+    )
+
 
 _UNCHANGED = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 _NO_TRACING = "nothing is traced here: keep Langfuse's SDK for it, and send its spans to `evalflows receive`"
@@ -180,7 +377,7 @@ class Langfuse:
 
         Raise InputError if it does not exist. `fetch_items_page_size` has no effect: all items are read at once.
         """
-        return datasets.fetch(name, version)
+        return fetch(name, version)
 
     @refusing(input_schema=_NO_SCHEMA, expected_output_schema=_NO_SCHEMA)
     def create_dataset(
@@ -193,7 +390,7 @@ class Langfuse:
         expected_output_schema: Any = None,
     ) -> DatasetClient:
         """Return the dataset of this name, created if there is none. Raise InputError if it has another description."""
-        return datasets.create(name, description, metadata)
+        return create(name, description, metadata)
 
     @refusing(
         source_trace_id=_NO_SOURCE, source_observation_id=_NO_SOURCE, status="a version has the items that are used"
@@ -215,7 +412,7 @@ class Langfuse:
         Without an id, an item with the content of another is the same item.
         """
         item = {"input": input, "expected_output": expected_output, "metadata": metadata, "id": id}
-        return datasets.put(dataset_name, item)
+        return put(dataset_name, item)
 
     def flush(self) -> None:
         """Do nothing: everything recorded is already on disk."""

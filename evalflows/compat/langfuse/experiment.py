@@ -5,22 +5,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.compat.langfuse.evaluations import Evaluation, ExperimentItemResult, evaluations_of
-from evalflows.compat.langfuse.functions import as_evaluators, as_run_evaluator, as_task
-from evalflows.compat.langfuse.items import DatasetItem, as_row, dataset_item, item_of
-from evalflows.evaluators.subject import unwrapped, with_attributes
-from evalflows.execution.views import example_view
+from evalflows.compat.langfuse.evaluations import (
+    DatasetItem,
+    Evaluation,
+    ExperimentItemResult,
+    as_evaluators,
+    as_row,
+    as_run_evaluator,
+    as_task,
+    dataset_item,
+    evaluations_of,
+    item_of,
+)
+from evalflows.engine.views import example_view
+from evalflows.evaluators.score import unwrapped, with_attributes
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.records import from_json
 from evalflows.store.snapshots import current_snapshot, load_snapshot
+from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows import ExperimentResult as Stored
     from evalflows import ItemOutcome
 
 __all__ = ["Evaluation", "ExperimentItemResult", "ExperimentResult"]
+
 
 __getattr__ = ABSENT.of_module(__name__)
 

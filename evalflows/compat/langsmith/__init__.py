@@ -2,8 +2,7 @@
 
 from evalflows.compat.langsmith import evaluation, run_helpers, run_trees, schemas, testing, wrappers
 from evalflows.compat.langsmith.absent import ABSENT
-from evalflows.compat.langsmith.async_client import AsyncClient
-from evalflows.compat.langsmith.client import Client
+from evalflows.compat.langsmith.client import AsyncClient, Client
 from evalflows.compat.langsmith.evaluation import (
     RunEvaluator,
     aevaluate,
@@ -11,10 +10,10 @@ from evalflows.compat.langsmith.evaluation import (
     evaluate,
     evaluate_existing,
 )
-from evalflows.compat.langsmith.expectations import expect
 from evalflows.compat.langsmith.run_helpers import get_current_run_tree, trace, traceable, tracing_context
 from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import EvaluationResult
+from evalflows.compat.langsmith.testing import expect
 
 __all__ = [
     "AsyncClient",
@@ -38,5 +37,6 @@ __all__ = [
     "tracing_context",
     "wrappers",
 ]
+
 
 __getattr__ = ABSENT.of_module(__name__)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from evalflows.compat.absent import Absent
+from evalflows.compat.refusal import Absent
 
 _ADDRESS = "there is one store, which EVALFLOWS_STORE names; leave it out"
 _PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"

@@ -9,11 +9,12 @@ from typing import Any
 
 from evalflows.compat.langsmith.run_trees import RunTree, get_current_run_tree, stepping
 from evalflows.compat.refusal import refusing
-from evalflows.llm.recorder import current
+from evalflows.llm.ledger import current
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.reference import is_async, name_of
 
 __all__ = ["RunTree", "get_current_run_tree", "trace", "traceable", "tracing_context"]
+
 
 Function = Callable[..., Any]
 

@@ -1,11 +1,29 @@
-"""LangSmith's `expect`: assertions that are logged as judgements of the running test."""
+"""LangSmith's `testing` and `expect`: what a test marked `@pytest.mark.langsmith` logs about itself.
 
-from collections.abc import Callable, Mapping
+A suite is an experiment, and each test an example.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from evalflows.compat.langchain.distances import edit_distance, embedding_distance
-from evalflows.compat.langsmith.cases import Note, case_or_none
-from evalflows.specs.errors import InputError
+from evalflows.compat.langchain import edit_distance, embedding_distance
+from evalflows.compat.langsmith import datasets
+from evalflows.compat.langsmith.datasets import PASS, Case, Note, case_or_none, current_case, judging
+from evalflows.compat.langsmith.schemas import Fields
+from evalflows.evaluators.binding import declares
+from evalflows.evaluators.score import ExampleView
+from evalflows.llm.ledger import AnsweredCall, Recorder, current
+from evalflows.llm.wrapped import plain
+from evalflows.specs.errors import InputError, short
+from evalflows.store.records import CallRow, to_json
+from evalflows.store.snapshots import current_snapshot
+from evalflows.store.store import Store
+from evalflows.targets import Answer
+
+__all__ = ["log_feedback", "log_inputs", "log_outputs", "log_reference_outputs", "trace_feedback"]
 
 
 class Matcher:
@@ -126,3 +144,184 @@ def _settings(where: str, config: Mapping[str, Any] | None, known: tuple[str, ..
 
 
 expect = Expect()
+
+
+Cases = Mapping[str, Case]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A recorded suite: its experiment, and how many of its tests passed."""
+
+    experiment: str
+    passed: int
+    tests: int
+
+
+def record(suite: str, cases: Sequence[Case], name: str) -> Recorded:
+    """Write the tests of a suite as an experiment, through the flow that runs all experiments.
+
+    The suite is a dataset; tests that were not run keep their examples in it. Raises InputError if two tests have the
+    same id.
+    """
+    import evalflows  # loads Prefect, which takes seconds
+
+    by_id = {case.id: case for case in cases}
+    if len(by_id) < len(cases):
+        double = next(case for case in cases if by_id[case.id] is not case)
+        raise InputError(f"{double.name}: id: got {double.id!r}, which another test has, wanted one for each test")
+    store = Store()
+    _keep_examples(store, suite, cases)
+    dataset = datasets.find_dataset(store, suite, None)
+    examples = [example for example in datasets.examples_of(store, dataset) if example.id in by_id]
+    keys = dict.fromkeys(key for case in cases for key in case.notes)
+    result = evalflows.evaluate(
+        _target(by_id),
+        datasets.as_data(store, examples),
+        [_evaluator(key, by_id) for key in keys],
+        experiment_prefix=f"{name}-{secrets.token_hex(4)}",
+        metadata={key: value for case in cases for key, value in case.experiment_metadata.items()},
+    )
+    passed = sum(bool(case.notes[PASS].score) for case in cases)
+    return Recorded(experiment=result.experiment_name, passed=passed, tests=len(cases))
+
+
+def _keep_examples(store: Store, suite: str, cases: Sequence[Case]) -> None:
+    rows = [_row(case) for case in cases]
+    if current_snapshot(store, suite) is None:
+        datasets.create_filled(store, suite, "Tests", rows)
+    else:
+        datasets.put(store, datasets.find_dataset(store, suite, None), rows)
+
+
+def _row(case: Case) -> Fields:
+    own = {
+        "inputs": case.inputs or {"test": case.name},  # an example needs inputs
+        "outputs": case.reference_outputs or None,
+        "metadata": {"test": case.name, **case.metadata},
+        "split": case.split,
+    }
+    return datasets.as_row({"id": case.id, **own})
+
+
+def _target(cases: Cases) -> Callable[..., Answer]:
+    """Return a target that gives what the tests logged, with the calls, steps and time that they took."""
+
+    def tests(example_id: str) -> Answer:
+        case, recorder = cases[example_id], current()
+        if recorder is None:
+            raise InputError("tests: called outside of an experiment, wanted evaluate")
+        _replay(case.calls, recorder)
+        totals = recorder.totals()
+        return Answer(
+            outputs=case.outputs,
+            latency_s=case.latency_s,
+            tokens_in=totals.tokens_in,
+            tokens_out=totals.tokens_out,
+            cost_usd=totals.cost_usd,
+            steps=to_json(case.steps) if case.steps else None,
+        )
+
+    tests.version_parts = _versions(cases)  # type: ignore[attr-defined]
+    return tests
+
+
+def _evaluator(key: str, cases: Cases) -> Callable[..., Any]:
+    """Return an evaluator that gives what the tests logged under a key; to tests without it, it does not apply."""
+
+    def judge(example: ExampleView) -> Fields | None:
+        note, recorder = cases[example.id].notes.get(key), current()
+        if note is None:
+            return None
+        if recorder is not None:
+            _replay(note.calls, recorder)
+        return {
+            "key": key,
+            "score": note.score,
+            "value": note.value,
+            "comment": note.comment,
+            "metadata": note.metadata,
+        }
+
+    judge.__name__ = judge.__qualname__ = key
+    judge.version_parts = _versions(cases)  # type: ignore[attr-defined]
+    higher_is_better = all(case.notes[key].higher_is_better for case in cases.values() if key in case.notes)
+    return declares(lambda name, settings: {name: {"higher_is_better": higher_is_better}})(judge)
+
+
+def _replay(calls: Sequence[CallRow], recorder: Recorder) -> None:
+    """Record calls that were made in a test as those of the current item."""
+    experiment, subject, evaluator = recorder.experiment_id, recorder.subject_id, recorder.evaluator
+    for call in calls:
+        row = replace(call, experiment_id=experiment, subject_id=subject, evaluator=evaluator)
+        recorder.store(row)
+        if row.status == "ok":
+            recorder.answered.append(AnsweredCall(row))
+        else:
+            recorder.failed.append(row)
+
+
+def _versions(cases: Cases) -> dict[str, str]:
+    return {case.name: case.version for case in cases.values()}
+
+
+_FIELDS = {"key", "score", "value", "comment", "metadata"}
+
+
+def log_inputs(inputs: dict[str, Any], /) -> None:
+    """Add to the inputs of the running test's example. All of these raise InputError outside of a marked test."""
+    current_case("log_inputs").inputs |= _mapping("log_inputs", inputs)
+
+
+def log_outputs(outputs: dict[str, Any], /) -> None:
+    """Add to the outputs of the running test."""
+    current_case("log_outputs").outputs |= _mapping("log_outputs", outputs)
+
+
+def log_reference_outputs(reference_outputs: dict[str, Any], /) -> None:
+    """Add to the reference outputs of the running test's example."""
+    current_case("log_reference_outputs").reference_outputs |= _mapping("log_reference_outputs", reference_outputs)
+
+
+def log_feedback(
+    feedback: dict[str, Any] | list[dict[str, Any]] | None = None,
+    /,
+    *,
+    key: str | None = None,
+    score: float | bool | None = None,
+    value: str | float | bool | None = None,
+    **kwargs: Any,
+) -> None:
+    """Log a judgement of the running test: `key` with `score` or `value`, and a `comment`; or mappings of these.
+
+    Raises InputError for a judgement without a key, for an unknown field, and for a second one of the same key.
+    """
+    case = current_case("log_feedback")
+    own = {"key": key, "score": score, "value": value, **kwargs}
+    if feedback is not None and any(field is not None for field in own.values()):
+        raise InputError("log_feedback: got both feedback and its fields, wanted one of them")
+    logged: Sequence[Any] = [own] if feedback is None else [feedback] if isinstance(feedback, Mapping) else feedback
+    for fields in logged:
+        case.log(*_note(_mapping("log_feedback", fields)))
+
+
+@contextmanager
+def trace_feedback(*, name: str = "Feedback") -> Iterator[None]:
+    """Judge in this block: its model calls belong to the judgements that it logs, and are no steps of the test."""
+    with judging(current_case("trace_feedback")):
+        yield
+
+
+def _note(fields: Fields) -> tuple[str, Note]:
+    given = {name: value for name, value in fields.items() if value is not None}
+    if unknown := given.keys() - _FIELDS:
+        raise InputError(f"log_feedback: got {min(unknown)!r}, wanted only {', '.join(sorted(_FIELDS))}")
+    if "key" not in given:
+        raise InputError(f"log_feedback: got {short(fields)}, wanted a key")
+    return str(given.pop("key")), Note(**given)
+
+
+def _mapping(where: str, fields: object) -> Fields:
+    if not isinstance(fields, Mapping):
+        raise InputError(f"{where}: got {short(fields)}, wanted a dict")
+    return {str(name): plain(value) for name, value in fields.items()}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from evalflows.specs.experiment import TRIAL
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 
 def earlier_runs(store: Store, experiments: Sequence[str]) -> Mapping[str, str]:

@@ -1,14 +1,201 @@
-"""Finding experiments and comparisons by id, prefix or name."""
+"""Finding experiments and comparisons by id, prefix or name, approved baselines, earlier runs, and what was
+measured and called before.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from evalflows.specs.close_names import names_to_choose
-from evalflows.specs.errors import InputError, NotFoundError, StorageError
-from evalflows.store.parquet import Store
+import numpy as np
+import numpy.typing as npt
+
+from evalflows.specs.errors import InputError, NotFoundError, StorageError, names_to_choose
+from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, SubjectKind, from_json, new_id, to_json
 from evalflows.store.schemas import TABLES
+from evalflows.store.sql import ask, ask_arrow
+from evalflows.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """An approval, valid until the next one of the same name."""
+
+    name: str
+    experiment_id: str
+    experiment: str | None  # None if it is not in the store
+    approved_by: str | None
+    reason: str | None
+    recorded_at: datetime
+    holds: bool
+
+
+def approved(store: Store, name: str) -> BaselineRow | None:
+    """Return the latest approval of a name; None if there is none.
+
+    Raise StorageError if any approval is damaged: it may be the latest one.
+    """
+    for damage in store.verify_table("baselines"):
+        raise damage.error
+    query = """select baseline_id from source.baselines
+               where name = ? order by recorded_at desc, baseline_id desc limit 1"""
+    latest = store.query(query, [name])
+    if not latest:
+        return None
+    row: BaselineRow = store.read("baselines", latest[0][0])[0]
+    return row
+
+
+def approvals(store: Store, experiments: Sequence[str] | None = None) -> list[Approval]:
+    """Return the approvals of experiments, given by id, or all: by name, newest first."""
+    query = f"""select {", ".join(Approval.__slots__)} from approvals
+                where $1::varchar[] is null or list_contains($1, experiment_id)
+                order by name, recorded_at desc, baseline_id desc"""
+    (rows,) = ask(store, (query, [None if experiments is None else list(experiments)]))
+    return [Approval(**dict(zip(Approval.__slots__, row, strict=True))) for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCalls:
+    """Means over paid calls."""
+
+    calls: int
+    tokens_in: float
+    tokens_out: float
+    usd: float | None  # None if the price of a call is unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How often a model was called, including answers from the ledger."""
+
+    times: int  # runs, or judgements
+    calls_each: float
+
+
+def calls_of_target(store: Store, version: str) -> PastCalls | None:
+    """Return the calls of a target of this version; None if there are none with token counts."""
+    condition = (
+        "evaluator is null and experiment_id in (select experiment_id from source.experiments where target_version = ?)"
+    )
+    return _past(store, condition, version)
+
+
+def calls_of_judge(store: Store, name: str, version: str) -> PastCalls | None:
+    """Return the calls of an evaluator of this name and version, pairwise or not."""
+    condition = """evaluator = ? and experiment_id in (
+                select experiment_id from source.experiments where contains(evaluators, ?)
+                union all select comparison_id from source.comparison_sets where contains(evaluators, ?))"""
+    return _past(store, condition, name, version, version)
+
+
+def calls_to_model(store: Store, base_url: str, model: str, *, by_target: bool) -> PastCalls | None:
+    """Return the calls of targets, or of evaluators, to a model. `base_url` is in the ledger's form."""
+    condition = f"base_url = ? and model = ? and evaluator is {'null' if by_target else 'not null'}"
+    return _past(store, condition, base_url, model)
+
+
+def asked_by_target(store: Store, version: str) -> Asked | None:
+    """Return how often a target of this version called a model per run, as far as recorded."""
+    query = """select count(*), sum(calls + coalesce(calls_cached, 0)) from source.outputs
+               where status in ('ok', 'failed') and reused_from is null and calls is not null
+                 and experiment_id in (select experiment_id from source.experiments where target_version = ?)"""
+    return _asked(store, query, version)
+
+
+def asked_by_judge(store: Store, name: str, version: str) -> Asked | None:
+    """Return how often an evaluator of this name and version called a model per judgement, as far as recorded."""
+    query = """select count(*), sum(calls) from (
+                   select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
+                   from source.scores
+                   where evaluator = ? and evaluator_version = ? and status in ('scored', 'failed', 'not_applicable')
+                     and coalesce(error_kind, '') <> 'no_output' group by subject_id)
+               where not is_unknown"""
+    return _asked(store, query, name, version)
+
+
+def asked_by_pairwise(store: Store, name: str, version: str) -> Asked | None:
+    """Return how often a pairwise evaluator called a model per judgement, as far as recorded."""
+    query = """select count(*), sum(calls) from (
+                   select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
+                   from source.comparisons where evaluator = ? and evaluator_version = ? and decided_by is null
+                     and status in ('scored', 'failed', 'not_applicable')
+                   group by left_run_id, right_run_id, shown_first)
+               where not is_unknown"""
+    return _asked(store, query, name, version)
+
+
+def in_ledger(store: Store, keys: Iterable[str]) -> int:
+    """Return how many of the calls with these keys are in the ledger and reusable."""
+    query = """select count(distinct call_key) from source.calls
+               where reusable and call_key in (select unnest(?::varchar[]))"""
+    return int(store.query(query, [[*keys]])[0][0])
+
+
+def _past(store: Store, condition: str, *values: str) -> PastCalls | None:
+    query = f"""select count(*), avg(tokens_in), avg(coalesce(tokens_out, 0)),
+                       case when count(cost_usd) = count(*) then avg(cost_usd) end
+                from source.calls where status = 'ok' and tokens_in is not null and {condition}"""
+    calls, tokens_in, tokens_out, usd = store.query(query, values)[0]
+    return PastCalls(calls=calls, tokens_in=tokens_in, tokens_out=tokens_out, usd=usd) if calls else None
+
+
+def _asked(store: Store, query: str, *values: str) -> Asked | None:
+    times, calls = store.query(query, values)[0]
+    return Asked(times=times, calls_each=float(calls or 0) / times) if times else None
+
+
+Kind = Literal["plan", "backtest"]
+
+SUBJECTS: Mapping[Kind, SubjectKind] = {"plan": "spec", "backtest": "gate"}
+"""What a report of each kind is about."""
+
+
+def keep_report(store: Store, kind: Kind, subject: str, document: Mapping[str, Any], message: str) -> str:
+    """Store a report and return its id, such as `plan-01m8…`.
+
+    Args:
+        store: The store.
+        kind: What it is.
+        subject: The name of the spec or the gate.
+        document: All figures, as values of JSON.
+        message: The report in words.
+    """
+    identity = new_id(kind)
+    row = CheckRow(
+        check_id=identity,
+        batch_id=identity,
+        subject_kind=SUBJECTS[kind],
+        subject_id=subject,
+        name=kind,
+        severity="warning",
+        observed=to_json(document, mend=True),
+        message=message,
+    )
+    store.publish("checks", identity, [row])
+    return identity
+
+
+def is_report(reference: str) -> bool:
+    """Return whether a reference may mean a kept report: an id, or the beginning of one."""
+    return reference.startswith(tuple(f"{kind}-" for kind in SUBJECTS))
+
+
+def find_report(store: Store, reference: str) -> tuple[Kind, str, dict[str, Any]] | None:
+    """Return the kind, id and document of the report with this id or unique prefix; None if there is none.
+
+    Raise InputError if several ids begin with it.
+    """
+    query = """select batch_id from source.checks where starts_with(batch_id, ?) and batch_id = check_id
+               and list_contains(['plan', 'backtest'], name)"""
+    found = [identity for (identity,) in store.query(query, [reference])]
+    if len(found) > 1:
+        raise InputError(f"report {reference!r}: got the prefix of {len(found)} ids, wanted a longer one")
+    if not found:
+        return None
+    (row,) = store.read("checks", found[0])
+    return row.name, row.batch_id, from_json(row.observed)
 
 
 def find_experiments(store: Store, reference: str, *, just_one: bool = False) -> list[str]:
@@ -165,3 +352,62 @@ def comparison_beside(store: Store, experiments: Sequence[str]) -> str | None:
     query = "select comparison_id from source.comparison_sets where list_contains(?, run_key) order by started_at desc"
     rows = store.query(query, [groups])
     return str(rows[0][0]) if len(groups) == 1 and rows else None
+
+
+Runs = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredBefore:
+    """A complete experiment, and one evaluator version of a numeric metric."""
+
+    experiment_id: str
+    name: str
+    run_group: str
+    snapshot_id: str
+    dataset_name: str | None
+    repetitions: int
+    started_at: datetime
+    is_baseline: bool  # of its run group
+    evaluator_version: str
+    is_yes_no: bool
+    scored: int  # runs
+
+
+def measured_before(store: Store, metric: str) -> list[MeasuredBefore]:
+    """Return the complete experiments with values of a metric, newest first."""
+    (rows,) = ask(store, (_MEASURED, [metric]))
+    return [MeasuredBefore(**dict(zip(MeasuredBefore.__slots__, row, strict=True))) for row in rows]
+
+
+def run_values(store: Store, experiment: ExperimentRow, metric: str, evaluator_version: str) -> Runs:
+    """Return a metric's values, shape (examples, repetitions), in the snapshot's order; NaN if there is none."""
+    parameters = [experiment.snapshot_id, experiment.experiment_id, metric, evaluator_version]
+    table = ask_arrow(store, _VALUES, parameters)
+    place, repetition, value = (table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names)
+    runs = np.full((experiment.n_examples, experiment.repetitions), np.nan)
+    runs[place, repetition] = value
+    return runs
+
+
+_MEASURED = """
+with measured as (
+    select experiment_id, evaluator_version, bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as is_yes_no,
+           count(value) filter (status = 'scored') as scored
+    from run_values where metric = $1 group by all
+)
+select experiment_id, e.name, e.run_group, e.snapshot_id, e.dataset_name, e.repetitions, e.started_at,
+       coalesce(coalesce(e.spec ->> '$.baseline', e.spec ->> '$.targets[0].name') = e.target, false) as is_baseline,
+       m.evaluator_version, m.is_yes_no, m.scored
+from experiments e join measured m using (experiment_id)
+where e.state = 'completed' and m.scored > 0
+order by e.started_at desc, e.experiment_id desc
+"""
+
+_VALUES = """
+with places as (
+    select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $1
+)
+select place, repetition, value from run_values join places using (example_id)
+where experiment_id = $2 and metric = $3 and evaluator_version = $4 and status = 'scored' and value is not null
+"""

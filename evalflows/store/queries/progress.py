@@ -1,12 +1,198 @@
-"""The progress of an experiment: missing rows, retryable rows, and cost."""
+"""The progress of experiments and comparisons: missing rows, retryable rows, answers, and cost."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from evalflows.store.merge import count_rows
-from evalflows.store.parquet import Store
-from evalflows.store.records import ExperimentRow, ScoreRow, derived_id
+import duckdb
+
+from evalflows.specs.errors import MEASURES, StorageError
+from evalflows.store.files import count_rows, readable_paths, row_groups, states_of
+from evalflows.store.layout import files
+from evalflows.store.packs import files_of
+from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, ScoreRow, derived_id
+from evalflows.store.schemas import TABLES
+from evalflows.store.spool import spool_folder
+from evalflows.store.sql import ask
+from evalflows.store.store import REOPENED, Store
+
+Counts = dict[str, tuple[int, int]]
+"""The answered and the failed runs, by experiment id."""
+
+
+def answer_counts(store: Store, experiments: Sequence[str]) -> Counts:
+    """Return the counts of experiments, given by id. The files of sealed ones are read by name, and not verified."""
+    sealed = {identity: path for identity in experiments if (path := store.sealed_file("outputs", identity))}
+    others = [identity for identity in experiments if identity not in sealed]
+    counts = dict.fromkeys(experiments, (0, 0))
+    if sealed:
+        try:
+            counts |= _of_files(store, sealed)
+        except (duckdb.Error, StorageError):  # reopened meanwhile, or damaged
+            others = list(experiments)
+    if others:
+        (rows,) = ask(store, (_COUNTS.format(source="outputs"), [others]))
+        counts |= _by_experiment(rows)
+    return counts
+
+
+def _of_files(store: Store, sealed: Mapping[str, str]) -> Counts:
+    query = _COUNTS.format(source=files(readable_paths(store.filesystem, sorted({*sealed.values()}))))
+    with store.cursor() as connection:
+        return _by_experiment(connection.execute(query, [[*sealed]]).fetchall())
+
+
+def _by_experiment(rows: Sequence[tuple[str, int, int]]) -> Counts:
+    return {identity: (answered, failed) for identity, answered, failed in rows}
+
+
+_COUNTS = """
+select experiment_id, count(*) filter (status = 'ok'), count(*) filter (status = 'failed')
+from {source} where list_contains($1, experiment_id) group by experiment_id
+"""
+
+
+def item_metrics(store: Store, experiments: Sequence[str]) -> list[str]:
+    """Return the run-level metrics of the experiments, and the built-in measures."""
+    query = "select distinct metric from source.scores where list_contains(?, experiment_id) order by metric"
+    return [*(metric for (metric,) in store.query(query, [list(experiments)])), *MEASURES]
+
+
+def paid(store: Store, comparison_id: str) -> tuple[int, float, int]:
+    """Return a comparison's paid calls, their cost in USD, and the number of calls with unknown price."""
+    query = """select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null)
+               from source.calls where experiment_id = ?"""
+    calls, usd, unpriced = store.query(query, [comparison_id])[0]
+    return int(calls), float(usd), int(unpriced)
+
+
+def cached_judgements(store: Store, comparison_id: str) -> int:
+    """Return the number of calls answered from the ledger."""
+    query = "select coalesce(sum(calls_cached), 0) from source.comparisons where comparison_id = ?"
+    return int(store.query(query, [comparison_id])[0][0])
+
+
+def open_judgements(store: Store, comparison_id: str, transient: Collection[str]) -> int:
+    """Return the number of judgements that another attempt may complete; `transient` are the retryable error kinds.
+
+    This includes pairs decided by a failed run, if that run has an output by now.
+    """
+    query = """select count(*) from source.comparisons where comparison_id = $1
+               and (status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind))
+                    or (decided_by = 'failed_output' and left_run_id in (select run_id from answered)
+                        and right_run_id in (select run_id from answered)))"""
+    answered = """with answered as (
+                      select run_id from source.outputs where status = 'ok' and experiment_id in (
+                          select unnest(experiments) from source.comparison_sets where comparison_id = $1)) """
+    return int(store.query(answered + query, [comparison_id, sorted(transient)])[0][0])
+
+
+def lacking_judgements(store: Store, row: ComparisonSetRow, evaluators: Sequence[str], planned: int) -> str | None:
+    """Describe which of the `planned` judgements each evaluator lacks, and why; None if it lacks none.
+
+    A pair with a run that was never made does not count as lacking: the comparison cannot complete it.
+    """
+    query = """select evaluator, count(distinct (left_run_id, right_run_id, shown_first)) from source.comparisons
+               where comparison_id = ? and (status <> 'not_attempted' or error_kind = 'no_output') group by 1"""
+    judged = dict(store.query(query, [row.comparison_id]))
+    lacking = [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
+    query = """select error from source.comparisons
+               where comparison_id = ? and status = 'not_attempted' and error_kind <> 'no_output'
+               group by error order by count(*) desc, error limit 3"""
+    reasons = [error for (error,) in store.query(query, [row.comparison_id])]
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"not done: {', '.join(lacking)}{why}" if lacking else None
+
+
+def none_judged(store: Store, row: ComparisonSetRow, kinds: Collection[str]) -> str | None:
+    """Describe, with the most frequent error, evaluators whose judgements all failed with these error kinds."""
+    query = """select evaluator, count(*), mode(error) from source.comparisons
+               where comparison_id = ? and decided_by is null and status not in ('not_applicable', 'not_attempted')
+               group by evaluator
+               having bool_and(status = 'failed' and list_contains(?, coalesce(error_kind, '')))
+               order by evaluator"""
+    failed = store.query(query, [row.comparison_id, sorted(kinds)])
+    return "; ".join(f"{evaluator} judged none of {n} pairs: {error}" for evaluator, n, error in failed) or None
+
+
+def given_twice(store: Store, comparison_id: str) -> str | None:
+    """Describe metrics that several evaluators gave, which makes their verdicts ambiguous."""
+    query = """select metric, string_agg(distinct evaluator, ' and ' order by evaluator) from source.comparisons
+               where comparison_id = ? and status = 'scored'
+               group by metric having count(distinct evaluator) > 1 order by metric"""
+    twice = store.query(query, [comparison_id])
+    return "; ".join(f"{who} both give {metric!r}, wanted different metric names" for metric, who in twice) or None
+
+
+def complete_comparisons(store: Store, comparison_id: str) -> None:
+    """Rewrite the judgements, if needed, so that each pair has one row per metric and order.
+
+    An evaluator may give several metrics, or one with a name other than its own. If it failed or was not called for a
+    pair, that row becomes one row per metric that it gave elsewhere; if it left a metric out, a row is added.
+    """
+    rows: list[ComparisonRow] = store.read("comparisons", comparison_id)
+    metrics: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.status == "scored" and row.decided_by is None:
+            metrics.setdefault(row.evaluator, {})[row.metric] = None
+    several = {evaluator: list(names) for evaluator, names in metrics.items() if list(names) != [evaluator]}
+    if not several:
+        return
+    completed = [row for row in rows if row.evaluator not in several]
+    of_trial: dict[tuple[str, ...], list[ComparisonRow]] = {}
+    for row in rows:
+        if row.evaluator in several:
+            of_trial.setdefault((row.evaluator, row.left_run_id, row.right_run_id, row.shown_first), []).append(row)
+    for (evaluator, *_), judgements in of_trial.items():
+        completed += _row_per_metric(judgements, several[evaluator])
+    store.publish("comparisons", comparison_id, completed)
+
+
+def _row_per_metric(rows: Sequence[ComparisonRow], metrics: Sequence[str]) -> list[ComparisonRow]:
+    # If a run failed or was never made, no judge was called, and the outcome holds for every metric.
+    judged = {
+        row.metric: row
+        for row in rows
+        if row.metric in metrics and row.status in ("scored", "not_applicable") and row.decided_by is None
+    }
+    if not judged:
+        last = max(rows, key=lambda row: row.recorded_at)
+        return [_named(last, metrics[0]), *(_named(last, metric, **_UNPAID) for metric in metrics[1:])]
+    first = next(iter(judged.values()))
+    return [judged.get(metric) or _named(first, metric, **_UNPAID, **_left_out(first, metric)) for metric in metrics]
+
+
+_UNPAID: dict[str, Any] = {"calls": 0, "calls_cached": 0, "tokens_in": None, "tokens_out": None, "cost_usd": 0.0}
+"""The first row has the cost of all, so that sums are right."""
+
+
+def _left_out(row: ComparisonRow, metric: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("winner", "left_score", "right_score", "metadata", "agreement"))
+    return nothing | {"status": "not_applicable", "comment": f"{row.evaluator} gave no {metric} for this pair"}
+
+
+def _named(row: ComparisonRow, metric: str, **changes: Any) -> ComparisonRow:
+    runs = (row.left_run_id, row.right_run_id, row.shown_first)
+    identity = judgement_id(row.comparison_id, metric, *runs, row.evaluator_version)
+    return replace(row, metric=metric, judgement_id=identity, **changes)
+
+
+def judgement_id(comparison_id: str, metric: str, left: str, right: str, shown_first: str, version: str) -> str:
+    """Return the id of a judgement."""
+    return derived_id(comparison_id, metric, left, right, shown_first, version)
+
+
+def owner_states(store: Store, owners: Collection[str], tables: Collection[str] = ()) -> frozenset[tuple[str, object]]:
+    """Return the files of these owners, and all files of these tables, each with its state.
+
+    As long as this is the same, so are the rows. Of a file system that tells no times, that holds for sealed files.
+    """
+    states = states_of(store.layout, store.filesystem)
+    found = {*files_of(store.filesystem, states, owners, TABLES.keys())}
+    found |= {path for path in states if path.split("/")[-4] in tables}
+    return frozenset((path, states[path]) for path in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +395,7 @@ def complete_scores(store: Store, experiment_id: str) -> None:
         if (row.evaluator, row.evaluator_version) in several:
             of_run.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
     for (_, evaluator, version), judgements in of_run.items():
-        completed += _row_per_metric(judgements, several[evaluator, version])
+        completed += _progress_per_metric(judgements, several[evaluator, version])
     store.publish("scores", experiment_id, completed)
 
 
@@ -220,11 +406,11 @@ def _gave_several(store: Store, experiment_id: str) -> bool:
     return bool(store.query(query, [experiment_id])[0][0])
 
 
-def _row_per_metric(rows: list[ScoreRow], metrics: list[str]) -> list[ScoreRow]:
+def _progress_per_metric(rows: list[ScoreRow], metrics: list[str]) -> list[ScoreRow]:
     judged = {row.metric: row for row in rows if row.metric in metrics and row.status != "failed"}
     if judged:
         first = next(iter(judged.values()))
-        return [judged.get(metric) or _left_out(first, metric) for metric in metrics]
+        return [judged.get(metric) or _judgements_left_out(first, metric) for metric in metrics]
     last = max(rows, key=lambda row: (row.status != "failed", row.recorded_at))
     return [_copy(last, metrics[0]), *(_unpaid(_copy(last, metric)) for metric in metrics[1:])]
 
@@ -238,7 +424,7 @@ def _unpaid(row: ScoreRow) -> ScoreRow:
     return replace(row, calls=0, calls_cached=0, tokens_in=None, tokens_out=None, cost_usd=0.0)
 
 
-def _left_out(row: ScoreRow, metric: str) -> ScoreRow:
+def _judgements_left_out(row: ScoreRow, metric: str) -> ScoreRow:
     return replace(
         _unpaid(_copy(row, metric)),
         value=None,
@@ -248,3 +434,72 @@ def _left_out(row: ScoreRow, metric: str) -> ScoreRow:
         comment=f"{row.evaluator} gave no {metric} for this run",
         metadata=None,
     )
+
+
+class SpentParts(NamedTuple):
+    """Paid calls and their cost in USD, without those of unknown cost."""
+
+    calls: int
+    usd: float
+
+
+def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None]:
+    """Return the cost in USD of each model call of one part of an open owner; None if it is not known.
+
+    What was sealed before the owner was reopened belongs to no part and is not counted.
+    """
+    return {row["call_id"]: row["cost_usd"] for row in _rows(store, "calls", owner, part, ["call_id", "cost_usd"])}
+
+
+def spent_on_part(store: Store, owner: str, part: str) -> SpentParts:
+    """Return what one part has paid for model calls, and for answers of an HTTP application, one call each."""
+    calls, answers = costs_of_part(store, owner, part), {}
+    if _is_http(store, owner):
+        for row in _rows(store, "outputs", owner, part, ["run_id", "status", "cost_usd"]):
+            if row["status"] == "ok":
+                answers[row["run_id"]] = row["cost_usd"]
+    costs = [*calls.values(), *answers.values()]
+    return SpentParts(len(costs), sum(cost or 0.0 for cost in costs))
+
+
+def was_over_budget(store: Store, owner: str, part: str) -> bool:
+    """Whether the budget was too small for an answer, a judgement or a comparison of a part."""
+    return any(
+        row["error_kind"] == "over_budget"
+        for table in ("outputs", "scores", "comparisons")
+        for row in _rows(store, table, owner, part, ["error_kind"])
+    )
+
+
+def _is_http(store: Store, owner: str) -> bool:
+    rows: list[ExperimentRow] = store.read("experiments", owner)
+    return bool(rows) and rows[0].target_kind == "http"
+
+
+def _rows(store: Store, table: str, owner: str, part: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield columns of the rows of a part, which may repeat a key."""
+    for path in store.open_parts(table, owner):
+        if path.rpartition("/")[2].partition(".")[0] == part != REOPENED:
+            with suppress(StorageError):  # sealed or merged meanwhile
+                for data in row_groups(store.filesystem, path, table, columns):
+                    yield from data.to_pylist()
+
+
+INTERRUPTED = "interrupted"
+"""The state, in the views, of what its row calls running and no process works on: cancelled, killed, or crashed."""
+
+
+def spooled_if_running(store: Store, state: str, owner: str, table: str) -> int:
+    """Return how many rows of a table an owner that is running has beside those in its parts; else 0."""
+    return spooled_rows(store, owner, (table,)) if state == "running" else 0
+
+
+def spooled_rows(store: Store, owner: str, tables: Iterable[str]) -> int:
+    """Return how many finished rows of these tables a running process on this machine has not yet written as parts."""
+    wanted, count = {*tables}, 0
+    for path in (spool_folder(store) / owner).glob("*.jsonl"):
+        with suppress(OSError), path.open("rb") as file:
+            for line in file:
+                with suppress(ValueError, KeyError, TypeError):  # a line that is being written
+                    count += json.loads(line.partition(b" ")[2])["table"] in wanted
+    return count

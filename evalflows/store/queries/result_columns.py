@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from evalflows.store.parquet import Store
+from evalflows.store.database import shared
 from evalflows.store.records import ExperimentRow
-from evalflows.store.source import shared
+from evalflows.store.store import Store
 
 COUNTED = ("latency_s", "tokens_in", "tokens_out", "cost_usd")
 """Columns of outputs and scores that hold an amount."""

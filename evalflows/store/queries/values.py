@@ -1,16 +1,57 @@
-"""The values of an experiment's metrics per example, for statistics."""
+"""The values of an experiment's metrics per example and per run, for statistics, on all, sliced or shared examples."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
 from typing import Any
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evalflows.store.catalog import ask, ask_arrow
-from evalflows.store.parquet import Store
-from evalflows.store.records import ExperimentRow
+from evalflows.specs.errors import InputError
+from evalflows.store.database import restrict, time_limit
+from evalflows.store.records import ExampleRow, ExperimentRow
+from evalflows.store.snapshots import Examples, load_snapshot
+from evalflows.store.sql import ask, ask_arrow
+from evalflows.store.store import Store
+from evalflows.store.views import view_text
+
+TIMEOUT_S = 30.0
+"""The time that a condition may take."""
+
+COLUMNS = "example_id, position, split, cluster, inputs, reference_outputs, metadata"
+"""The columns that a condition may name; the last three are JSON."""
+
+
+def places_where(store: Store, snapshot_id: str, condition: str) -> npt.NDArray[np.intp]:
+    """Return the positions, in the snapshot's order, of the examples for which a condition holds.
+
+    The condition reads nothing but the store. Raise InputError for anything else than a condition, and for one that
+    DuckDB rejects or that takes too long.
+    """
+    return np.array(store.steady(partial(_read, store, snapshot_id, condition)), dtype=np.intp)
+
+
+def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
+    store.verify([snapshot_id], {"examples"})
+    with store.connect(writes=False) as connection:
+        restrict(connection)
+        numbered = f"select {COLUMNS}, row_number() over (order by position) - 1 as place"
+        examples = connection.sql(
+            f"{numbered} from ({view_text('examples')}) where snapshot_id = $1", params=[snapshot_id]
+        ).materialize()
+        try:
+            with time_limit(connection, TIMEOUT_S):
+                found = examples.filter(condition).project("place").fetchall()  # filter() parses an expression only
+        except duckdb.Error as error:
+            wanted = f"wanted a condition on {COLUMNS}, such as metadata->>'topic' = 'billing'"
+            first, *_ = str(error).splitlines()  # the others point into a query of ours
+            raise InputError(f"where {condition!r}: {first}, {wanted}") from error
+    return sorted(place for (place,) in found)
+
 
 Values = npt.NDArray[np.float64]
 
@@ -191,3 +232,145 @@ select example_id, count(*) filter ($4 * value >= $5), count(*) from run_values
 where experiment_id = $1 and metric = $2 and evaluator_version = $3 and status = 'scored' and value is not null
 group by example_id
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepetitionValues:
+    """One metric of one experiment. Arrays have shape (examples, repetitions), in the snapshot's order."""
+
+    metric: str
+    evaluator: str
+    evaluator_version: str
+    is_yes_no: bool
+    values: Values  # NaN if there is none
+    missing: npt.NDArray[np.bool_]  # failed, not attempted, or without a row
+    weights: Values  # inverse sampling rates, shape (examples,)
+
+
+def repetition_values(store: Store, experiment: ExperimentRow, metrics: Sequence[str]) -> list[RepetitionValues]:
+    """Return metrics of an experiment, one entry per evaluator version; categorical metrics are omitted."""
+    order, rows = ask(store, (_ORDER, [experiment.snapshot_id]), (_RUNS, [experiment.experiment_id, [*metrics]]))
+    places = {example: place for place, (example,) in enumerate(order)}
+    by_version: dict[tuple[str, str, str], list[tuple[Any, ...]]] = {}
+    for metric, evaluator, version, *run in rows:
+        by_version.setdefault((metric, evaluator, version), []).append(tuple(run))
+    metrics_values = [_repetition_values(experiment, names, runs, places) for names, runs in by_version.items()]
+    return [metric for metric in metrics_values if not np.isnan(metric.values).all()]
+
+
+def _repetition_values(
+    experiment: ExperimentRow, names: tuple[str, str, str], runs: list[tuple[Any, ...]], places: dict[str, int]
+) -> RepetitionValues:
+    shape = (len(places), experiment.repetitions)
+    values, missing, weights = np.full(shape, np.nan), np.ones(shape, dtype=bool), np.ones(len(places))
+    yes_no = True
+    for example, repetition, value, status, data_type, rate in runs:
+        at = (places[example], repetition)
+        missing[at] = status in ("failed", "not_attempted")
+        if status == "scored" and value is not None:
+            values[at] = value
+        weights[at[0]] = 1 / rate if rate is not None else 1.0
+        yes_no = yes_no and data_type in (None, "BOOLEAN")
+    return RepetitionValues(
+        metric=names[0],
+        evaluator=names[1],
+        evaluator_version=names[2],
+        is_yes_no=yes_no,
+        values=values,
+        missing=missing,
+        weights=weights,
+    )
+
+
+_RUNS = """
+select metric, evaluator, evaluator_version, example_id, repetition, value, status, data_type, sampling_rate
+from run_values where experiment_id = $1 and list_contains($2, metric)
+"""
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRounds:
+    """Arrays have shape (examples,), in the snapshot's order."""
+
+    together: Mask  # whether both made all repetitions in the same rounds, without an answer from the ledger
+    warm_up: Mask  # the examples of the first round, which pays for connections and caches
+
+    def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
+        """The same of some examples."""
+        return SharedRounds(together=self.together[places], warm_up=self.warm_up[places])
+
+
+def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
+    """Return the examples that two experiments answered in the same rounds; none if their answers were recorded."""
+    together, warm_up = (np.zeros(candidate.n_examples, dtype=bool) for _ in range(2))
+    if candidate.run_group == baseline.run_group and "recorded" not in (candidate.target_kind, baseline.target_kind):
+        parameters = [candidate.experiment_id, baseline.experiment_id, candidate.repetitions, candidate.snapshot_id]
+        for place, all_together, is_first in ask(store, (_ROUNDS, parameters))[0]:
+            together[place], warm_up[place] = all_together, is_first
+    return SharedRounds(together=together, warm_up=warm_up)
+
+
+_ROUNDS = """
+with runs as (
+    select ours.example_id, ours.round_at,
+           coalesce(ours.round_at = theirs.round_at, false)
+           and coalesce(ours.calls_cached, 0) = 0 and coalesce(theirs.calls_cached, 0) = 0 as is_together
+    from outputs as ours join outputs as theirs using (example_id, repetition)
+    where ours.experiment_id = $1 and theirs.experiment_id = $2
+), by_example as (
+    select example_id, bool_and(is_together) and count(*) = $3 as together,
+           coalesce(bool_or(round_at = (select min(round_at) from runs)), false) as warm_up
+    from runs group by example_id
+), places as (
+    select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $4
+)
+select place, together, warm_up from by_example join places using (example_id)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """Examples that all experiments have with the same inputs, from the first snapshot, and counts of the others."""
+
+    examples: Examples
+    absent: int  # examples that some experiments lack
+    changed: int  # examples whose inputs differ
+
+    @property
+    def left_out(self) -> int:
+        return self.absent + self.changed
+
+
+def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> Shared:
+    """Return the examples with the same id and the same inputs in all experiments."""
+    snapshots = [*{row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}.values()]
+    first, *others = snapshots
+    known = [frozenset(other.ids) for other in others]
+    everywhere = [number for number, name in enumerate(first.ids) if all(name in ids for ids in known)]
+    n_known = len(frozenset(first.ids).union(*known))
+    shared = Shared(examples=first.select(everywhere), absent=n_known - len(everywhere), changed=0)
+    for other in others:
+        shared = with_same(shared, other, _inputs)
+    return shared
+
+
+def with_same(shared: Shared, other: Iterable[ExampleRow], text: Callable[[ExampleRow], str | None]) -> Shared:
+    """Drop the shared examples that have another text in another snapshot."""
+    texts = {example.example_id: _digest(text(example)) for example in other}
+    same = [
+        number for number, example in enumerate(shared.examples) if texts[example.example_id] == _digest(text(example))
+    ]
+    changed = len(shared.examples) - len(same)
+    return replace(shared, examples=shared.examples.select(same), changed=shared.changed + changed)
+
+
+def _inputs(example: ExampleRow) -> str:
+    return example.inputs
+
+
+def _digest(text: str | None) -> bytes | None:
+    """Return a hash of a text, so that the texts of a whole snapshot need not be in memory."""
+    return None if text is None else blake2b(text.encode(), digest_size=16).digest()

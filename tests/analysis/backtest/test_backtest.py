@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from past import FAILED, START, Past, guard, passes
 
-from evalflows.analysis.backtest.backtest import backtest
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.reports.backtest import Backtest
+from evalflows.analysis.backtest import backtest
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.gate_evaluation import GateEvaluation
+from evalflows.reports.checks import Backtest
 from evalflows.specs.gate import GateSpec
 
 N = 200

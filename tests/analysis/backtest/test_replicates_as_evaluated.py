@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_memory import in_memory, spec_of, values_of
 
-from evalflows.analysis.backtest.null_replicates import Replicates, swap_sides
-from evalflows.analysis.backtest.vectorised_rules import BROKEN, MET
-from evalflows.analysis.gates.gate_evaluation import COMPARED, GateEvaluation
-from evalflows.analysis.gates.rule_results import RuleResult, conclusion_of, evaluate_rules
+from evalflows.analysis.backtest import BROKEN, MET, Replicates, swap_sides
+from evalflows.analysis.gate_evaluation import COMPARED, GateEvaluation
+from evalflows.analysis.gates import RuleResult, conclusion_of, evaluate_rules
 from evalflows.specs.gate import GateSpec
-from evalflows.store.queries.metric_values import MetricValues
-from evalflows.store.reasons import Reason
+from evalflows.store.queries.values import MetricValues
+from evalflows.store.records import Reason
 
 CODES = {MET: "met", BROKEN: "broken"}
 METRICS = ("right", "tone", "points", "latency")

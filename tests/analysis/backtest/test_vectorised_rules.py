@@ -1,4 +1,4 @@
-"""Rules on many replicates at once say of each what `evalflows.analysis.gates.rules` says of it alone."""
+"""Rules on many replicates at once say of each what `evalflows.analysis.gates` says of it alone."""
 
 from typing import Any
 
@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from in_memory import in_memory, spec_of, values_of
 
-from evalflows.analysis.backtest.null_replicates import Replicates, swap_sides
-from evalflows.analysis.backtest.vectorised_rules import BROKEN, MET, outcomes, replicate_differences
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates.rules import rules_of
+from evalflows.analysis.backtest import BROKEN, MET, Replicates, outcomes, replicate_differences, swap_sides
+from evalflows.analysis.gate_evaluation import GateEvaluation
+from evalflows.analysis.gates import rules_of
 from evalflows.specs.gate import GateSpec
-from evalflows.stats.differences.paired_many import paired_differences
+from evalflows.stats.paired_many import paired_differences
 
 N, COUNT = 60, 25
 CLUSTERS = [f"c{place % 17}" for place in range(N)]

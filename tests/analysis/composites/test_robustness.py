@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from past import ABSTAINED, FAILED, Past
 
-from evalflows.analysis.composites.parts import composite_runs
-from evalflows.reports.robustness import robustness_batch, robustness_report
+from evalflows.analysis.robustness import composite_runs
+from evalflows.reports.checks import robustness_batch, robustness_report
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.catalog import ask
-from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow, from_json
-from evalflows.tasks.combine import _composites
-from evalflows.tasks.robustness import composite_robustness
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+from evalflows.tasks.score import _composites, composite_robustness
 
 GROUP = "start-1"
 QUALITY = {"name": "quality", "weights": {"contains": 3, "short": 1}}
@@ -138,9 +137,7 @@ def test_what_is_left_out_and_unmet_requirements_are_told() -> None:
 )
 def test_what_has_no_weights_says_so(change: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "function" in change:
-        monkeypatch.setattr(
-            "evalflows.execution.composite_scores.load", lambda _: lambda parts: sum(parts.values()) / len(parts)
-        )
+        monkeypatch.setattr("evalflows.engine.judge.load", lambda _: lambda parts: sum(parts.values()) / len(parts))
     found = checks(two(composites=[QUALITY | change]))["quality weights"]
     assert found.passed is None and said in str(found.message)
     assert "over all possible weights" not in str(found.message)

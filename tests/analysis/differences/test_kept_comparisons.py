@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from answered import answered
 
-from evalflows.analysis.differences.kept_comparisons import KeptComparison, KeptComparisons
-from evalflows.store.leases.lease import leased
-from evalflows.store.parquet import Store
+from evalflows.analysis.diff import KeptComparison, KeptComparisons
+from evalflows.store.leases import leased
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, controls_batch, now
+from evalflows.store.store import Store
 
 DAY = date(2026, 1, 1)
 EXAMPLES = [f"q{place}" for place in range(5)]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from past import FAILED, Past
 
-from evalflows.analysis.differences.pass_at_k import trial_values
-from evalflows.specs.metric import MetricSpec
+from evalflows.analysis.differences import trial_values
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.stats import mean_estimate
-from evalflows.store.queries.metric_values import MetricValues, metric_values
+from evalflows.store.queries.values import MetricValues, metric_values
 
 NAN = float("nan")
 RUNS = [

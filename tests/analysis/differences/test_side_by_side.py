@@ -6,9 +6,9 @@ from heapq import heappop, heappush
 import numpy as np
 from in_memory import in_memory, spec_of, values_of
 
-from evalflows.execution.chunks import in_drawn_order
+from evalflows.engine.chunks import in_drawn_order
 from evalflows.stats import paired_difference
-from evalflows.store.queries.rounds import SharedRounds
+from evalflows.store.queries.values import SharedRounds
 
 RUNS, N = 300, 30
 

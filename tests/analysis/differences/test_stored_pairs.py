@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from past import ABSTAINED, FAILED, Past
 
-from evalflows.analysis.differences.estimates import estimate_rows, verdicts_on
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.differences.stored_pairs import diff_of, figures_between, verdicts_between
+from evalflows.analysis.diff import diff_of, figures_between, verdicts_between
+from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_on
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect
 from evalflows.store.records import ExperimentRow, VerdictRow
+from evalflows.store.sql import connect
 
 Scores = Mapping[str, Any]
 NAMES = ("old", "new", "newer")

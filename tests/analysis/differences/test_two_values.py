@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.backtest.null_replicates import swap_sides
-from evalflows.analysis.differences.metric_pairs import MetricSample, PairedMetric
-from evalflows.analysis.differences.scales import UNBOUNDED, Scale
-from evalflows.specs.metric import MetricSpec
+from evalflows.analysis.backtest import swap_sides
+from evalflows.analysis.pairing import UNBOUNDED, MetricSample, PairedMetric, Scale
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.stats import mean_estimate, paired_difference
-from evalflows.store.queries.metric_values import MEASURED, MetricValues, has_two_values
+from evalflows.store.queries.values import MEASURED, MetricValues, has_two_values
 
 HUNDRED = (0.0, 100.0)
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.differences.verdicts import DifferenceTest, Verdict, classify
+from evalflows.analysis.pairing import DifferenceTest, Verdict, classify
 from evalflows.specs.gate import Adjustment
 from evalflows.stats import PairedDifference, paired_difference
-from evalflows.store.reasons import Reason
+from evalflows.store.records import Reason
 
 
 def difference(mean: float, n: int = 100, spread: float = 0.2, **changes: Any) -> PairedDifference:

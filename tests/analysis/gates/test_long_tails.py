@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
-from evalflows.analysis.differences.metric_pairs import PairedMetric
-from evalflows.analysis.differences.scales import UNBOUNDED, Scale
-from evalflows.analysis.gates.quantities import ENOUGH_FOR_TAILS, bounded_difference
-from evalflows.analysis.gates.rule_results import evaluate_rules
-from evalflows.analysis.gates.rules import Kind, Rule
-from evalflows.specs.metric import MetricSpec
-from evalflows.store.queries.metric_values import MetricValues
+from evalflows.analysis.gates import ENOUGH_FOR_TAILS, Kind, Rule, bounded_difference, evaluate_rules
+from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale
+from evalflows.specs.evaluator import MetricSpec
+from evalflows.store.queries.values import MetricValues
 
 
 def side(values: Any, *, is_binary: bool = False) -> MetricValues:

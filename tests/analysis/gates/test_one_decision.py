@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from past import ABSTAINED, FAILED, Past, guard
 
-from evalflows.analysis.backtest.backtest import backtest
-from evalflows.analysis.differences.estimates import verdicts_on
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
+from evalflows.analysis.backtest import backtest
+from evalflows.analysis.differences import ExperimentPair, MetricReader, verdicts_on
+from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.records import ExperimentRow, VerdictRow

@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.gates.rule_results import conclusion_of, evaluate_rules
-from evalflows.analysis.gates.rules import BoundedEstimate, Interval, rules_of
+from evalflows.analysis.gates import BoundedEstimate, Interval, conclusion_of, evaluate_rules, rules_of
 from evalflows.specs.gate import GateSpec
 from evalflows.stats import mean_estimate, paired_difference
-from evalflows.store.reasons import Reason
+from evalflows.store.records import Reason
 
 RNG = np.random.default_rng(5)
 

@@ -8,17 +8,15 @@ import pytest
 from past import ABSTAINED, FAILED, Past, passes
 
 from evalflows import decide_on
-from evalflows.analysis.backtest.backtest import backtest
-from evalflows.analysis.differences.experiment_pair import ExperimentPair
-from evalflows.analysis.differences.metric_pairs import MetricSample
-from evalflows.analysis.differences.metric_reader import MetricReader
-from evalflows.analysis.gates.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates.interim_analyses import InterimAnalyses, interim_difference, interim_mean
-from evalflows.analysis.gates.rules import BoundedEstimate
+from evalflows.analysis.backtest import backtest
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.gate_evaluation import GateEvaluation, InterimAnalyses, interim_difference, interim_mean
+from evalflows.analysis.gates import BoundedEstimate
+from evalflows.analysis.pairing import MetricSample
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
-from evalflows.store.catalog import connect
-from evalflows.store.reasons import Reason
+from evalflows.store.records import Reason
+from evalflows.store.sql import connect
 
 N = 120
 LEVELS = {"right": 0.9, "points": 0.4, "length": 1.9}

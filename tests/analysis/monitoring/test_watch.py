@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from made_windows import IDENTITY, NAME, START, Production, write_traces
 
-from evalflows.analysis.monitoring.incidents import acknowledge
-from evalflows.analysis.monitoring.watch import CLOSED_AFTER, Watched, watch
-from evalflows.specs.trace_evaluation import TraceEvaluationSpec
-from evalflows.store.parquet import Store
-from evalflows.store.queries.incidents import find_incident, incidents, write_event, write_looks
+from evalflows.analysis.monitoring import CLOSED_AFTER, Watched, acknowledge, watch
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.queries.windows import find_incident, incidents, write_event, write_looks
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 STEADY = (0.8, 0.81, 0.79, 0.8, 0.8, 0.81, 0.79, 0.8)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from preferred import Pair, preferences
 
-from evalflows.analysis.pairwise.judge_biases import (
+from evalflows.analysis.judge_biases import (
     CONSISTENCY,
     FLIPS,
     LENGTH,
@@ -17,8 +17,7 @@ from evalflows.analysis.pairwise.judge_biases import (
     exclusion,
 )
 from evalflows.stats import mean_estimate, share_estimate
-from evalflows.store.reasons import Reason
-from evalflows.store.records import from_json
+from evalflows.store.records import Reason, from_json
 
 N = 40
 

@@ -6,10 +6,10 @@ import pandas as pd
 from matched import FAILED, NEVER, asked, compared, experiment, rows_of
 from preferred import Pair, preferences
 
-from evalflows.analysis.pairwise.preferences import MAX_SLICE_VALUES, preferences_in, slices
-from evalflows.execution.running_comparison import experiments_of
-from evalflows.store.parquet import Store
-from evalflows.store.queries.shared_examples import shared_examples
+from evalflows.analysis.preferences import MAX_SLICE_VALUES, preferences_in, slices
+from evalflows.engine.running import experiments_of
+from evalflows.store.queries.values import shared_examples
+from evalflows.store.store import Store
 
 
 def test_slices_are_the_requested_fields_and_several_splits() -> None:

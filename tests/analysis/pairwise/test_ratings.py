@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from preferred import Pair, agreed, preferences
 
-from evalflows.analysis.pairwise.preferences import Preferences
-from evalflows.analysis.pairwise.ratings import AVERAGE, ELO, intransitive_cycles, ratings_of
+from evalflows.analysis.preferences import Preferences
+from evalflows.analysis.win_rates import AVERAGE, ELO, intransitive_cycles, ratings_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats import mean_estimate
 from evalflows.store.records import RatingRow, from_json

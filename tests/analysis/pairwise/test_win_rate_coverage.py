@@ -9,8 +9,8 @@ import pytest
 from matchups import BASE, CANDIDATE, first_verdict
 from numpy.typing import NDArray
 
-from evalflows.analysis.pairwise.judge_biases import biases_of, exclusion
-from evalflows.analysis.pairwise.preferences import Preferences
+from evalflows.analysis.judge_biases import biases_of, exclusion
+from evalflows.analysis.preferences import Preferences
 
 ACCURACY, SHARE_BETTER = 0.8, 0.6
 """The probability that the judge picks the better answer, without its position bias; the share of examples on which

@@ -5,10 +5,10 @@ import pytest
 from matchups import agreed_pairs, verdict_between, verdicts
 from preferred import Pair, agreed, preferences
 
-from evalflows.analysis.pairwise.win_rates import _Matchup, estimate_win_rates
+from evalflows.analysis.win_rates import _Matchup, estimate_win_rates
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats import length_controlled_rates, paired_difference
-from evalflows.store.reasons import Reason
+from evalflows.store.records import Reason
 
 N = 40
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from planned import chat_spec, normal_values, recorded_spec, store_experiments
 
-from evalflows.flows.api.planning import plan, sentences_of
+from evalflows.analysis.plan import sentences_of
+from evalflows.api.planning import plan
 from evalflows.specs import InputError
 
 

@@ -5,13 +5,13 @@ import math
 import pytest
 from planned import START, call_row, chat_spec, dataset_rows, experiment_row, score_row
 
-from evalflows.execution.prepared import prepare_experiment
-from evalflows.execution.resolve import target_version
-from evalflows.flows.api.planning import plan, sentences_of
+from evalflows.analysis.plan import sentences_of
+from evalflows.api.planning import plan
+from evalflows.engine.prepare import prepare_experiment, target_version
 from evalflows.llm.ledger import call_key
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import load_dataset
 from evalflows.store.records import OutputRow, ScoreRow
+from evalflows.store.store import Store
 
 
 def test_a_chat_target_is_called_once_per_example_and_repetition() -> None:

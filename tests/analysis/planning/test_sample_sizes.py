@@ -6,8 +6,9 @@ import math
 import pytest
 from planned import chat_spec, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments, yes_no_values
 
-from evalflows.flows.api.planning import plan, sentences_of
-from evalflows.stats.differences.power import needed_examples
+from evalflows.analysis.plan import sentences_of
+from evalflows.api.planning import plan
+from evalflows.stats.power import needed_examples
 
 
 def test_sample_sizes_by_repetitions_match_the_true_variances() -> None:

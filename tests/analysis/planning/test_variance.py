@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from planned import dataset_rows, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments
 
-from evalflows.flows.api.planning import plan, sentences_of
-from evalflows.stats.differences.power import needed_examples
-from evalflows.store.parquet import Store
+from evalflows.analysis.plan import sentences_of
+from evalflows.api.planning import plan
+from evalflows.stats.power import needed_examples
 from evalflows.store.records import ExperimentRow
+from evalflows.store.store import Store
 
 
 def test_the_newest_run_group_with_enough_pairs_is_used() -> None:

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from evalflows.evaluators.agents.assignment import FloatArray, best_pairs
+from evalflows.evaluators.agents.trajectory import FloatArray, best_pairs
 
 
 def most(worth: FloatArray) -> float:

@@ -5,10 +5,15 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.agents.calls import Call
-from evalflows.evaluators.agents.trajectory import Trajectory, answer_of, expected_calls, read_trajectory
-from evalflows.evaluators.agents.transcript import transcript
-from evalflows.evaluators.subject import RunView
+from evalflows.evaluators.agents.trajectory import (
+    Call,
+    Trajectory,
+    answer_of,
+    expected_calls,
+    read_trajectory,
+    transcript,
+)
+from evalflows.evaluators.score import RunView
 
 PARIS = {"city": "Paris", "days": 2}
 WEATHER = Call("weather", PARIS)

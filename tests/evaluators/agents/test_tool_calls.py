@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from evalflows.evaluators.agents import step_efficiency, tool_arguments, tool_order, tool_selection
-from evalflows.evaluators.score import Score
-from evalflows.evaluators.subject import RunView
+from evalflows.evaluators.score import RunView, Score
 
 RULES = (tool_selection, tool_arguments, tool_order, step_efficiency)
 

@@ -7,12 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.agents import trajectory
-from evalflows.evaluators.agents.trajectory_judge import PROMPT, RUBRIC
-from evalflows.evaluators.fence import fenced
-from evalflows.evaluators.score import Score
-from evalflows.evaluators.subject import RunView
-from evalflows.specs.protocols import Completion
+from evalflows.evaluators.agents import PROMPT, RUBRIC, trajectory
+from evalflows.evaluators.score import RunView, Score, fenced
+from evalflows.specs.errors import Completion
 
 
 class Judge:

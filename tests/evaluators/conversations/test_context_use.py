@@ -8,10 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.conversations.context_use import CONTRADICTED, context_use
-from evalflows.evaluators.fence import fenced
-from evalflows.evaluators.score import Score, normalise
-from evalflows.specs.protocols import Completion
+from evalflows.evaluators.conversations import CONTRADICTED, context_use
+from evalflows.evaluators.score import Score, fenced, normalise
+from evalflows.specs.errors import Completion
 
 PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 FACT = re.compile(r"My (\w+) is (\w+)\.")

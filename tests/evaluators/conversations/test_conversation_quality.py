@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema
 
-from evalflows.evaluators.conversations.conversation_quality import GOOD_CONVERSATION, conversation_quality
-from evalflows.specs.protocols import Completion
+from evalflows.evaluators.conversations import GOOD_CONVERSATION, conversation_quality
+from evalflows.specs.errors import Completion
 
 PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.conversations.messages import conversation, message_text
+from evalflows.evaluators.conversations import conversation, message_text
 
 
 def user(text: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.conversations.truncate import estimated_tokens, truncated
-from evalflows.specs.conversation import SYSTEM
+from evalflows.evaluators.conversations import estimated_tokens, truncated
+from evalflows.specs.columns import SYSTEM
 
 Message = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.conversations.turn_errors import MOST_TURNS, turn_errors
+from evalflows.evaluators.conversations import MOST_TURNS, turn_errors
 from evalflows.evaluators.score import Score, normalise
-from evalflows.specs.protocols import Completion
+from evalflows.specs.errors import Completion
 
 PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.judges import answer_relevance
-from evalflows.evaluators.score import Score
+from evalflows.evaluators.score import Score, fenced
 
 QUESTION = {"question": "When does the museum open?"}
 

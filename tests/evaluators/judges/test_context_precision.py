@@ -7,10 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.judges import average_precision, context_precision
-from evalflows.evaluators.score import Score
-from evalflows.specs.protocols import Completion
+from evalflows.evaluators.score import Score, fenced
+from evalflows.specs.errors import Completion
 
 USEFUL, USELESS = "The invoice is due within thirty days.", "Our office has a garden."
 REFERENCE = {"answer": "Within thirty days."}

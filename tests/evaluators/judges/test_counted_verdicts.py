@@ -9,10 +9,9 @@ from endpoint import Endpoint, completion, serving
 
 from evalflows.evaluators.judges import context_precision
 from evalflows.evaluators.score import Score
-from evalflows.llm import attempts, loop
+from evalflows.llm import calls, loop
 from evalflows.llm.connect import completer
-from evalflows.llm.ledger import Ledger
-from evalflows.llm.recorder import Recorder, recording
+from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs import CallError, EndpointConnection
 from evalflows.store import Store
 from evalflows.store.records import CallRow
@@ -20,7 +19,7 @@ from evalflows.store.records import CallRow
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(calls, "FIRST_PAUSE_S", 0.001)
 
 
 def useful(*numbers: int) -> str:

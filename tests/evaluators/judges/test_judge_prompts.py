@@ -11,10 +11,10 @@ import pytest
 import evalflows
 from evalflows import evaluators
 from evalflows.evaluators import judges
-from evalflows.evaluators.asking import shipped
-from evalflows.specs.metric import MetricSpec
+from evalflows.evaluators.judging import shipped
+from evalflows.specs.evaluator import MetricSpec
+from evalflows.specs.files import placeholders
 from evalflows.specs.reference import version_of
-from evalflows.specs.template import placeholders
 
 ASKS_FOR = {
     "criteria": {"inputs", "outputs", "reference_outputs", "criteria"},

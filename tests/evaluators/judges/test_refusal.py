@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.judges import refusal
-from evalflows.evaluators.score import Score
+from evalflows.evaluators.score import Score, fenced
 
 QUESTION = "How do I get red wine out of wool?"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.json_valid import json_valid
+from evalflows.evaluators.json import json_valid
 from evalflows.evaluators.judges import schema_adherence
 from evalflows.evaluators.score import Score
 

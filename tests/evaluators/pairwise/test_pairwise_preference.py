@@ -12,14 +12,12 @@ from click.testing import CliRunner
 
 from evalflows.cli.main import cli
 from evalflows.evaluators import PAIRWISE
-from evalflows.evaluators.asking import NONE
-from evalflows.evaluators.call import bind, offer_pair
-from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.binding import bind, offer_pair
+from evalflows.evaluators.judging import NONE
 from evalflows.evaluators.pairwise import pairwise_preference
 from evalflows.evaluators.pairwise.pairwise_preference import PLAIN
-from evalflows.evaluators.preference import Preference, preferences
-from evalflows.evaluators.subject import ExampleView, RunView
-from evalflows.specs.protocols import Completion
+from evalflows.evaluators.score import ExampleView, Preference, RunView, fenced, preferences
+from evalflows.specs.errors import Completion
 
 _FENCED = re.compile(r"^([^\n]+):\n\[BEGIN (\w{16})\]\n(.*?)\n\[END \2\]$", flags=re.S | re.M)
 Sections = dict[str, str]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from evalflows.evaluators.pairwise import recorded_preference
-from evalflows.evaluators.preference import Preference
-from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.evaluators.score import ExampleView, Preference, RunView
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.call import bind, offer_pair
+from evalflows.evaluators.binding import bind, offer_pair
 from evalflows.evaluators.pairwise import recorded_preference
-from evalflows.evaluators.preference import Preference, preferences
-from evalflows.evaluators.subject import ExampleView, RunView
+from evalflows.evaluators.score import ExampleView, Preference, RunView, preferences
 
 Row = dict[str, Any]
 

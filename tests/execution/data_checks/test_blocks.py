@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from evalflows.execution.data_checks import frames
-from evalflows.execution.data_checks.expectations import run_expectations
+from evalflows.data_checks import checks as frames
+from evalflows.data_checks.checks import run_expectations
 from evalflows.specs.dataset import Expectation
-from evalflows.store.parquet import Store
 from evalflows.store.records import CheckRow
 from evalflows.store.snapshots import freeze, load_snapshot, to_examples
+from evalflows.store.store import Store
 
 ROWS: list[dict[str, Any]] = [
     {"inputs": {"q": "one", "tone": "dry"}, "outputs": "1", "metadata": {"topic": 1}},

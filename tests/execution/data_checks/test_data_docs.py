@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from finished import Rows, finished_experiment
 
-from evalflows.execution.data_checks.process import pages_of
-from evalflows.execution.data_checks.request import PageRequest
-from evalflows.execution.data_checks.results import check_results, finished
-from evalflows.store.parquet import Store
+from evalflows.data_checks.process import PageRequest, check_results, finished, pages_of
 from evalflows.store.records import to_json
+from evalflows.store.store import Store
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)> $v ${v} {{ 7 * 7 }} [l](javascript:alert(1)) '">"""
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from evalflows.execution.data_checks import process
-from evalflows.execution.data_checks.expectations import run_expectations
-from evalflows.execution.data_checks.process import COMMAND, CheckProcess, begin_checks, checks_end_here, checks_of
-from evalflows.execution.data_checks.request import CheckRequest
+from evalflows.data_checks import process
+from evalflows.data_checks.checks import run_expectations
+from evalflows.data_checks.process import COMMAND, CheckProcess, CheckRequest, begin_checks, checks_end_here, checks_of
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import IncompleteError, InputError, StorageError
-from evalflows.store.parquet import Store
 from evalflows.store.snapshots import freeze, load_snapshot, to_examples
+from evalflows.store.store import Store
 
 ROWS = [{"inputs": {"question": question}, "metadata": {"topic": "ü"}} for question in ("one", "two", "two")]
 TOPICS = {
@@ -127,7 +126,7 @@ def test_it_ends_with_the_process_that_started_it(store: Store) -> None:
 @pytest.mark.slow
 def test_it_does_not_load_prefect(store: Store) -> None:
     program = (
-        "import sys\nfrom evalflows.execution.data_checks.worker import answer\nresult = answer(sys.argv[1])\n"
+        "import sys\nfrom evalflows.data_checks.worker import answer\nresult = answer(sys.argv[1])\n"
         "print('prefect' in sys.modules, 'great_expectations' in sys.modules, result)"
     )
     command = [sys.executable, "-P", "-c", program, of(store).to_json()]

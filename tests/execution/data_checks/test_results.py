@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from finished import START, Change, Rows, finished_experiment
 
-from evalflows.execution.data_checks.results import check_results, finished, snapshot_checks
+from evalflows.data_checks.process import check_results, finished, snapshot_checks
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.queries import result_columns
 from evalflows.store.records import CheckRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.store import Store
 
 
 def checks(store: Store, change: Change | None = None) -> list[CheckRow]:
@@ -150,7 +150,7 @@ def test_blocks_and_all_at_once_agree(
 
 
 def checks_again(store: Store) -> list[CheckRow]:
-    from evalflows.execution.data_checks.result_checks import run_result_checks
+    from evalflows.data_checks.checks import run_result_checks
 
     batch = check_results(store, [finished(store, "exp-1")])["exp-1"][0].batch_id
     order: Callable[[CheckRow], Any] = lambda row: (row.passed is True, row.severity, row.column_name, row.name)  # noqa: E731
@@ -184,7 +184,7 @@ def test_results_are_checked_once_and_again_after_a_resumption(store: Store, mon
     row = finished(store, "exp-1")
     first = check_results(store, [row])["exp-1"]
     with monkeypatch.context() as patch:
-        patch.setattr("evalflows.execution.data_checks.results.checks_of", None)
+        patch.setattr("evalflows.data_checks.process.checks_of", None)
         assert check_results(store, [row])["exp-1"] == first
     store.reopen("exp-1", EXPERIMENT_TABLES)
     later = replace(row, ended_at=START + timedelta(hours=1), recorded_at=row.recorded_at + timedelta(hours=1))
@@ -196,7 +196,7 @@ def test_results_are_checked_once_and_again_after_a_resumption(store: Store, mon
 
 
 def test_several_experiments_take_one_process(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalflows.execution.data_checks import process
+    from evalflows.data_checks import process
 
     started: list[str] = []
 

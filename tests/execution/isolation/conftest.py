@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from isolated import Make
 
-from evalflows.evaluators.call import bind
-from evalflows.execution.isolation.process import IsolatedEvaluator
+from evalflows.engine.workers import IsolatedEvaluator
+from evalflows.evaluators.binding import bind
 
 
 @pytest.fixture

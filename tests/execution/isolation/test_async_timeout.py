@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.call import bind
-from evalflows.execution.isolation.async_timeout import call_within
+from evalflows.engine.workers import call_within
+from evalflows.evaluators.binding import bind
 from evalflows.specs.errors import CallError
 
 LATE = "took longer than 0.1 s and was stopped"

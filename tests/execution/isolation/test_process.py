@@ -17,10 +17,10 @@ from isolated import Make, failed, is_gone, is_running, judged, pid_of, read_whe
 from odd_evaluators import hangs, where
 from user_places import without_places
 
+from evalflows.engine.worker import KILL_DELAY_S
+from evalflows.engine.workers import MAX_PROCESSES, IsolatedEvaluator, check_picklable
 from evalflows.evaluators import Score
-from evalflows.evaluators.call import bind
-from evalflows.execution.isolation.process import MAX_PROCESSES, IsolatedEvaluator, check_picklable
-from evalflows.execution.isolation.worker import KILL_DELAY_S
+from evalflows.evaluators.binding import bind
 from evalflows.specs.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -229,8 +229,8 @@ def test_to_close_it_ends_all_its_processes_and_buries_them(isolated: Make) -> N
 PARENT = """
     import re, sys, time
     from pathlib import Path
-    from evalflows.evaluators.call import bind
-    from evalflows.execution.isolation.process import IsolatedEvaluator
+    from evalflows.evaluators.binding import bind
+    from evalflows.engine.workers import IsolatedEvaluator
 
     def judge(outputs):
         import os

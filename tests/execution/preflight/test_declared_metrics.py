@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalflows.execution.prepared import prepare_experiment
-from evalflows.execution.prepared_evaluator import prepare_evaluator
+from evalflows.engine.prepare import prepare_evaluator, prepare_experiment
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.evaluator import EvaluatorSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metric import MetricSpec
 from evalflows.specs.reference import refer
 
 LESS = {"higher_is_better": False, "range": [0, 5]}

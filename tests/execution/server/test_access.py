@@ -12,8 +12,8 @@ import pytest
 from local_servers import living
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
-from evalflows.execution.server import access
-from evalflows.execution.server.home import Home, new_secret, write_secret
+from evalflows import prefect_server
+from evalflows.prefect_server import Home, new_secret, write_secret
 
 URL = "http://127.0.0.1:4200/api"
 
@@ -22,7 +22,7 @@ URL = "http://127.0.0.1:4200/api"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """A folder in which a server lives at Prefect's port; no API and no secret is configured."""
     monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(access, "_local", {})
+    monkeypatch.setattr(prefect_server, "_local", {})
     for name in ("NO_PROXY", "no_proxy"):  # restored after the test
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(prefect.context, "GLOBAL_SETTINGS_CONTEXT", prefect.context.GLOBAL_SETTINGS_CONTEXT)
@@ -66,7 +66,7 @@ def test_the_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     ],
 )
 def test_the_secret_is_given_to_the_server_of_this_machine_alone(url: str, secret: str | None, home: Home) -> None:
-    with temporary_settings({PREFECT_API_URL: url}), access.server_access():
+    with temporary_settings({PREFECT_API_URL: url}), prefect_server.server_access():
         assert access_here() == (url, secret)
 
 
@@ -78,13 +78,13 @@ def test_a_dead_servers_secret_is_given_to_nobody(tmp_path: Path, monkeypatch: p
 
 
 def test_a_secret_of_the_users_own_is_left_as_it_is(home: Home) -> None:
-    with temporary_settings({PREFECT_API_URL: URL, PREFECT_API_AUTH_STRING: "own:y"}), access.server_access():
+    with temporary_settings({PREFECT_API_URL: URL, PREFECT_API_AUTH_STRING: "own:y"}), prefect_server.server_access():
         assert access_here() == (URL, "own:y")
 
 
 def test_without_an_api_the_local_server_is_used(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "local_server", home.find)
-    with access.server_access():
+    monkeypatch.setattr(prefect_server, "local_server", home.find)
+    with prefect_server.server_access():
         assert access_here() == (URL, "evalflows:x")
     assert access_here() == (None, None)
     everywhere = prefect.context.GLOBAL_SETTINGS_CONTEXT.settings.api  # Prefect's threads read it
@@ -92,24 +92,24 @@ def test_without_an_api_the_local_server_is_used(home: Home, monkeypatch: pytest
 
 
 def test_the_local_server_is_reached_past_a_proxy(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "local_server", home.find)
+    monkeypatch.setattr(prefect_server, "local_server", home.find)
     monkeypatch.setenv("NO_PROXY", "intranet.test")
     monkeypatch.delenv("no_proxy", raising=False)
     for _ in range(2):
-        with access.server_access():
+        with prefect_server.server_access():
             assert (os.environ["NO_PROXY"], os.environ["no_proxy"]) == ("intranet.test,127.0.0.1", "127.0.0.1")
 
 
 def test_a_server_that_was_started_again_is_found_at_its_new_port(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "local_server", lambda: Home.here().find())
-    with access.server_access():
+    monkeypatch.setattr(prefect_server, "local_server", lambda: Home.here().find())
+    with prefect_server.server_access():
         first = access_here()
     monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "again"))
     new = "http://127.0.0.1:4321/api"
     before = temporary_settings({PREFECT_API_URL: first[0]})
-    with living(Home.here(), port=4321, secret="evalflows:z"), before, access.server_access():
+    with living(Home.here(), port=4321, secret="evalflows:z"), before, prefect_server.server_access():
         assert access_here() == (new, "evalflows:z")
 
 
@@ -117,7 +117,7 @@ PROGRAM = """
 import json, urllib.error, urllib.request
 
 import evalflows
-from evalflows.execution.server.home import Home
+from evalflows.prefect_server import Home
 
 def status(path):
     request = urllib.request.Request(Home.here().find().api + path, headers={"origin": "https://evil.test"})

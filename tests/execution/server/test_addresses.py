@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.execution.server.addresses import dashboard_url, noted_dashboard, prefect_ui
+from evalflows.prefect_server import dashboard_url, noted_dashboard, prefect_ui
 
 ROOT, URL = "/stores/one", "http://127.0.0.1:4280"
 NAMES = ("EVALFLOWS_DASHBOARD_URL", "PREFECT_UI_URL", "PREFECT_API_URL")
@@ -33,7 +33,7 @@ def test_a_dashboard_is_known_while_it_runs_and_for_its_store_only() -> None:
 def test_the_note_of_a_killed_dashboard_counts_no_more(home: Path) -> None:
     program = f"""
 import os, signal
-from evalflows.execution.server.addresses import noted_dashboard
+from evalflows.prefect_server import noted_dashboard
 with noted_dashboard({ROOT!r}, {URL!r}):
     os.kill(os.getpid(), signal.SIGKILL)
 """

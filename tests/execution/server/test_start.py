@@ -14,11 +14,11 @@ import pytest
 from local_servers import living
 from running_up import EVALFLOWS, until
 
-from evalflows.execution.server.home import Home, hold_shared, is_locked, is_used
+from evalflows.prefect_server import Home, hold_shared, is_locked, is_used
 
 SHARED = """
 import sys, time
-from evalflows.execution.server.start import local_server
+from evalflows.prefect_server import local_server
 server = local_server(*map(int, sys.argv[1:]))
 print(server.pid, server.api, flush=True)
 time.sleep(60)

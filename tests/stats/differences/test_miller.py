@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evalflows.stats.clusters import clustering_of, standard_error
-from evalflows.stats.differences.components import Components
-from evalflows.stats.differences.power import needed_examples, plan_sizes
+from evalflows.stats.paired import Components
+from evalflows.stats.power import needed_examples, plan_sizes
 
 SCORES = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0]
 PASSAGES = ["a", "a", "a", "b", "b", "c"]

@@ -10,8 +10,7 @@ import pytest
 
 from evalflows.stats import PairedDifference, paired_difference
 from evalflows.stats.clusters import clustering_of, degrees_of_freedom
-from evalflows.stats.distributions import t_interval, t_p_value
-from evalflows.stats.proportions import tango_interval
+from evalflows.stats.proportions import t_interval, t_p_value, tango_interval
 
 FIRST_DRUG = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
 SECOND_DRUG = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]

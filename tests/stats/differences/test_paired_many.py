@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalflows.stats import linearised, paired_difference
-from evalflows.stats.differences.paired_many import paired_differences
+from evalflows.stats.paired_many import paired_differences
 
 R, N = 30, 40
 LEVELS = (0.5, 0.95, 0.999)

@@ -9,15 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.power import NormalIndPower, TTestPower
 
-from evalflows.stats.differences.components import Components, difference_components
-from evalflows.stats.differences.power import (
-    Plan,
-    cautious_sd,
-    detectable_effect,
-    needed_examples,
-    plan_sizes,
-    power_of,
-)
+from evalflows.stats.paired import Components, difference_components
+from evalflows.stats.power import Plan, cautious_sd, detectable_effect, needed_examples, plan_sizes, power_of
 
 LEVELS = [(0.95, 0.8), (0.9, 0.9), (0.99, 0.5), (0.95, 0.99)]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats.differences.sequential import (
+from evalflows.stats.sequential import (
     CLOSE,
     SHARPEST_N,
     SMALLEST_N,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evalflows.stats.preferences.ranks import rank_ranges
+from evalflows.stats.ratings import rank_ranges
 
 
 def test_entries_far_apart_have_their_rank_and_those_alike_share_a_range() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats.preferences.strengths import guards_of
-from evalflows.stats.preferences.tournament import Tournament, checked_tournament
+from evalflows.stats.ratings import Tournament, checked_tournament, guards_of
 
 
 def tournament(first: Any, second: Any, points: Any, entries: int, known: Any = None) -> Tournament:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from evalflows.stats import linearised, mean_estimate, paired_difference
+from evalflows.stats.judge_error import confusion, judge_error
 from evalflows.stats.proportions import wilson_interval
-from evalflows.stats.rater_agreement.judge_error import confusion, judge_error
 
 
 def test_a_generous_judge_by_hand() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats.rater_agreement.krippendorff import krippendorff_alpha
+from evalflows.stats.agreement import krippendorff_alpha
 
 GAP = None
 RATERS = (

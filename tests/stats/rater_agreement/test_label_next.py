@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats.rater_agreement.label_next import expected_error, label_next
-from evalflows.stats.rater_agreement.prediction_powered import prediction_powered_mean
+from evalflows.stats.agreement import expected_error, label_next
+from evalflows.stats.judge_error import prediction_powered_mean
 
 
 def places(drawn: Any, *, fair: bool) -> list[int]:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.stats import linearised, mean_estimate
-from evalflows.stats.distributions import t_interval
-from evalflows.stats.rater_agreement.prediction_powered import PredictionPowered, prediction_powered_mean
+from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
+from evalflows.stats.proportions import t_interval
 
 
 def judged(rng: np.random.Generator, n: int, right: float = 0.7, slip: float = 0.2) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats.weights.pareto import means_of_examples, pareto_front
+from evalflows.stats.weights import means_of_examples, pareto_front
 
 SMALL = st.integers(1, 3).flatmap(
     lambda criteria: st.lists(

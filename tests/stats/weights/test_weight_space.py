@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.evaluators.composite import Part, combined
-from evalflows.specs.metric import CompositeSpec, MetricSpec
-from evalflows.stats.weights.run_parts import RunParts, run_parts
-from evalflows.stats.weights.weight_space import one_at_a_time, share_of_weights
+from evalflows.specs.evaluator import CompositeSpec, MetricSpec
+from evalflows.stats.weights import RunParts, one_at_a_time, run_parts, share_of_weights
 
 DEMO = [[0.7, 0.2], [0.6, 0.9]]
 """Plain answers contain the reference more often, brief ones are short: means of contains and short."""

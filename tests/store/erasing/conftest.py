@@ -8,7 +8,7 @@ import personal
 import pytest
 from store_copies import StoreCopies
 
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalflows.specs.attribute_aliases import Source
-from evalflows.store.erasing.attributes import without_texts
+from evalflows.store.erasing import without_texts
 
 
 def left(source: Source, attributes: dict[str, Any], contents: dict[str, Any] | None = None, **of: Any) -> Any:

@@ -12,30 +12,29 @@ from personal import OTHER, REVIEWER, SECRET, USER, figures, files_with
 from production import trace_id
 from store_rows import make_row
 
-import evalflows.store.erasing.files
+import evalflows.store.erasing
+import evalflows.store.files
 import evalflows.store.packing
-import evalflows.store.parquet_files
-from evalflows.execution.resolve import recording_of
+from evalflows.engine.prepare import recording_of
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.target import RecordedTarget
-from evalflows.store.catalog import connect, is_mart, view_files
+from evalflows.store import leases
 from evalflows.store.doctor import examine
-from evalflows.store.erased import is_erased
-from evalflows.store.erasing.erase import earlier, erase, finish, would_erase
-from evalflows.store.erasing.plan import keep_plan, new_plan, plans
-from evalflows.store.erasing.refused import refuse_erased
-from evalflows.store.erasing.selection import Selection
-from evalflows.store.ingest.datasets import load_dataset
-from evalflows.store.leases import object_lease
-from evalflows.store.leases.lease import leased
+from evalflows.store.erasing import Selection, keep_plan, new_plan, plans, refuse_erased
+from evalflows.store.ingest import load_dataset
+from evalflows.store.leases import leased
 from evalflows.store.packing import pack
-from evalflows.store.parquet import Store
-from evalflows.store.queries.shared_examples import shared_examples
+from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import to_json
+from evalflows.store.retention import earlier, erase, finish, would_erase
+from evalflows.store.schemas import is_erased
 from evalflows.store.snapshots import freeze, load_snapshot, to_examples
 from evalflows.store.spool import Spool, spool_folder
-from evalflows.targets.recorded import NoRecordedAnswerError
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
+from evalflows.store.views import is_mart, view_files
+from evalflows.targets import NoRecordedAnswerError
 
 ERNA = Selection(examples=["erna"], dataset="faq")
 
@@ -122,7 +121,7 @@ def test_an_interrupted_erasure_is_finished_by_the_next(
     sealed: Store, roots: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     tables, selection = figures(sealed), Selection(where={"customer_id": "0"})
-    write, written = evalflows.store.erasing.files.write_file, list[int]()
+    write, written = evalflows.store.erasing.write_file, list[int]()
 
     def fail(*arguments: Any, **options: Any) -> None:
         if len(written) == k:
@@ -131,7 +130,7 @@ def test_an_interrupted_erasure_is_finished_by_the_next(
         write(*arguments, **options)
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left"):
-        patch.setattr(evalflows.store.erasing.files, "write_file", fail)
+        patch.setattr(evalflows.store.erasing, "write_file", fail)
         erase(sealed, selection, None)
     assert len(plans(sealed)) == 1 and files_with(SECRET, *roots)
     assert any("plan of an erasure" in finding.problem for finding in examine(sealed).findings)
@@ -210,12 +209,12 @@ def test_a_snapshot_is_refused_from_the_moment_an_erasure_is_planned(store: Stor
 
 
 def test_the_row_groups_of_examples_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evalflows.store.parquet_files, "ROWS_PER_GROUP", 2)
+    monkeypatch.setattr(evalflows.store.files, "ROWS_PER_GROUP", 2)
     rows = [{"id": str(i), "inputs": {"question": f"{SECRET} {i}"}} for i in range(7)]
     snapshot = freeze(store, to_examples(enumerate(rows, 1), "rows"), name="faq", source="rows")
     running = load_snapshot(store, snapshot)
     assert running[0].example_id == "0"
-    monkeypatch.setattr(evalflows.store.parquet_files, "ROWS_PER_GROUP", 50_000)
+    monkeypatch.setattr(evalflows.store.files, "ROWS_PER_GROUP", 50_000)
     erase(store, Selection(examples=["1", "6"]), None)
     assert [row.example_id for row in running] == [str(i) for i in range(7)]
     assert [is_erased(row.inputs) for row in running.select([5, 6])] == [False, True]
@@ -291,7 +290,7 @@ def test_a_damaged_file_is_named_and_nothing_erased(sealed: Store, roots: tuple[
 
 @pytest.mark.slow
 def test_an_object_store_is_erased_too(memory_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_lease, "SETTLE_S", 0.01)
+    monkeypatch.setattr(leases, "SETTLE_S", 0.01)
     store = Store(memory_root)
     personal.fill(store)
     personal.fill_production(store)

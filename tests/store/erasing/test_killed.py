@@ -11,9 +11,9 @@ import personal
 import pytest
 from personal import SECRET, USER, figures, files_with
 
-from evalflows.store.erasing.erase import finish
-from evalflows.store.erasing.plan import plans
-from evalflows.store.parquet import Store
+from evalflows.store.erasing import plans
+from evalflows.store.retention import finish
+from evalflows.store.store import Store
 
 COMMAND = (sys.executable, "-m", "evalflows.cli.main", "forget", "--where", "customer_id=0", "--user", USER, "--yes")
 

@@ -11,14 +11,15 @@ from production import BEGAN, trace
 
 import evalflows.store.packing
 import evalflows.store.records
-from evalflows.specs.retention import RetentionSpec
+import evalflows.store.retention
+from evalflows.specs.traces import RetentionSpec
 from evalflows.store.doctor import examine
-from evalflows.store.erasing.retention import retain, would_retain
-from evalflows.store.leases.lease import leased
+from evalflows.store.leases import leased
 from evalflows.store.observations import write_observations
 from evalflows.store.packing import pack
-from evalflows.store.parquet import Store
 from evalflows.store.records import now
+from evalflows.store.retention import retain, would_retain
+from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
 
 Make = Callable[..., Any]
@@ -128,9 +129,9 @@ def test_an_interrupted_removal_goes_on(
     add("gone")
     spec = RetentionSpec(experiments_days=1, keep_last=0)
     with monkeypatch.context() as patch:
-        remove = evalflows.store.erasing.removal._remove
+        remove = evalflows.store.retention._remove
         patch.setattr(
-            evalflows.store.erasing.removal,
+            evalflows.store.retention,
             "_remove",
             lambda store, table, owners: pytest.fail() if table == "scores" else remove(store, table, owners),
         )

@@ -3,7 +3,7 @@
 import exported
 import pytest
 
-from evalflows.store.parquet import Store
+from evalflows.store.store import Store
 
 
 @pytest.fixture(scope="session")

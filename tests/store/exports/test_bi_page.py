@@ -10,10 +10,10 @@ import duckdb
 import pytest
 from exported import comparable
 
-from evalflows.store.catalog import select_from
-from evalflows.store.exports.duckdb_file import export_views
-from evalflows.store.exports.postgres import export_postgres
-from evalflows.store.parquet import Store
+from evalflows.store.exports import export_views
+from evalflows.store.postgres import export_postgres
+from evalflows.store.sql import select_from
+from evalflows.store.store import Store
 
 PAGE = Path(__file__).parents[3] / "docs" / "bi.md"
 STATEMENTS = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)

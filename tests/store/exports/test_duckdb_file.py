@@ -13,10 +13,11 @@ from exported import comparable
 from full_store import Filler
 
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect, grain, view_files
-from evalflows.store.exports import duckdb_file
-from evalflows.store.exports.duckdb_file import export_tables, export_views
-from evalflows.store.parquet import Store
+from evalflows.store import exports
+from evalflows.store.exports import export_tables, export_views
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
+from evalflows.store.views import grain, view_files
 
 VIEWS = {path.stem: path for path in view_files()}
 SOME = ["results", "label_shares", "experiments", "item_scores"]
@@ -104,13 +105,13 @@ def test_only_what_has_changed_is_read_from_the_store(
     filler.experiment("exp-1", "snap-1", 1, 1)
     export_tables(store, path, ["experiments", "labels"])
     staged: list[str] = []
-    stage = duckdb_file.stage
+    stage = exports.stage
 
     def noting(store: Store, relation: Any, target: Path) -> int:
         staged.append(relation.name)
         return stage(store, relation, target)
 
-    monkeypatch.setattr(duckdb_file, "stage", noting)
+    monkeypatch.setattr(exports, "stage", noting)
     assert not any(one.is_written for one in export_tables(store, path, ["experiments", "labels"]))
     assert staged == []
     filler.experiment("exp-2", "snap-1", 1, 1)

@@ -14,9 +14,9 @@ from full_store import Filler
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.file_locks import try_lock
-from evalflows.store.catalog import connect
-from evalflows.store.exports.folder import MARK, export_folder
-from evalflows.store.parquet import Store
+from evalflows.store.exports import MARK, export_folder
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 csv.field_size_limit(10_000_000)
 
@@ -118,7 +118,7 @@ def test_an_interrupted_export_is_not_taken_for_a_finished_one(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("evalflows.store.exports.folder.write_csv_file", killed)
+        patch.setattr("evalflows.store.exports.write_csv_file", killed)
         export_folder(store, tmp_path / "out", "csv", names)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"experiments.csv", MARK}
     again = {one.name: one.is_written for one in export_folder(store, tmp_path / "out", "csv", names)}

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from evalflows.store.catalog import connect, grain, view_files
-from evalflows.store.exports.duckdb_file import export_tables, export_views
-from evalflows.store.parquet import Store
+from evalflows.store.exports import export_tables, export_views
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
+from evalflows.store.views import grain, view_files
 
 PLAIN = """
 def plain(value):

@@ -17,10 +17,10 @@ from postgres_server import ESCAPED_PASSWORD, PASSWORD
 
 from evalflows.cli.main import cli
 from evalflows.specs.errors import InputError
-from evalflows.store.catalog import connect
-from evalflows.store.exports.postgres import _rows, export_postgres
-from evalflows.store.exports.relations import relations
-from evalflows.store.parquet import Store
+from evalflows.store.exports import relations
+from evalflows.store.postgres import _rows, export_postgres
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 Run = Callable[..., list[tuple[Any, ...]]]
 SCHEMA = 'it\'s "quoted"; drop'
@@ -74,7 +74,7 @@ def test_tables_of_views_that_are_gone_are_removed_and_no_others(
     export(store, postgres_url, *names)
     run("create table mine (x int)")
     run("create view on_limits as select * from limits")
-    monkeypatch.setattr("evalflows.store.exports.postgres.relations", lambda *_: relations(store, names[:1]))
+    monkeypatch.setattr("evalflows.store.postgres.relations", lambda *_: relations(store, names[:1]))
     export(store, postgres_url, "labels")
     tables = "select table_name from information_schema.tables where table_schema = current_schema()"
     assert {"alerts", "limits"} <= {name for (name,) in run(tables)}, "an export of some views removes nothing"
@@ -156,7 +156,7 @@ def test_readers_see_the_rows_from_before_until_the_export_has_ended(
             raise InputError("stopped")
         return _rows(staged, relation)
 
-    monkeypatch.setattr("evalflows.store.exports.postgres._rows", fail)
+    monkeypatch.setattr("evalflows.store.postgres._rows", fail)
     with pytest.raises(InputError, match="stopped"):
         export(store, postgres_url, *names)
     assert seen == run("select count(*) from experiments") == [(1,)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evalflows.store.exports.postgres_types import expression_of, fitting_json, type_of
+from evalflows.store.postgres import expression_of, fitting_json, type_of
 
 
 def test_types() -> None:

@@ -4,9 +4,9 @@ import pytest
 from loaded_datasets import SPLIT, Row, examples, ids, inputs, load, load_and_keep, numbered, problem
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.datasets import Difference, compare_examples, find_snapshot, merge_examples
-from evalflows.store.parquet import Store
+from evalflows.store.ingest import Difference, compare_examples, find_snapshot, merge_examples
 from evalflows.store.snapshots import load_snapshot
+from evalflows.store.store import Store
 
 
 def test_only_examples_of_the_requested_splits_are_selected(store: Store) -> None:

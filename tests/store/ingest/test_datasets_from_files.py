@@ -13,9 +13,9 @@ import pytest
 from loaded_datasets import Row, examples, inputs, load, numbered, problem
 
 from evalflows.specs.reference import refer
-from evalflows.store.parquet import Store
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import snapshot_id
+from evalflows.store.store import Store
 
 CSV = b'number,question,reply,topic\n1,"Why, oh why?",So.,sky\n2,"Who\nknows?",,\n'
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.file_formats import read_rows, stem
+from evalflows.store.file_formats import read_rows, stem
 
 BOM = b"\xef\xbb\xbf"
 ROWS = [{"a": 1, "b": "x"}, {"a": None, "b": "é\n2"}]

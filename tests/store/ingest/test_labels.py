@@ -10,10 +10,10 @@ from labelled import judged, run_of, score, write_csv
 from matched import asked
 
 from evalflows.specs.errors import InputError
-from evalflows.stats.rater_agreement.agreement import agreement
-from evalflows.store.ingest.labels import Imported, import_labels
-from evalflows.store.parquet import Store
-from evalflows.store.queries.human_labels import judged_and_labelled, listed_batches
+from evalflows.stats.agreement import agreement
+from evalflows.store.labels import Imported, import_labels
+from evalflows.store.queries.labels import judged_and_labelled, listed_batches
+from evalflows.store.store import Store
 
 N = 6
 NAMES = [f"q{i}" for i in range(N)]

@@ -7,9 +7,9 @@ from labelled import judged
 from matched import asked
 
 from evalflows.specs.errors import InputError
-from evalflows.store.compaction import FAN
-from evalflows.store.ingest.review_labels import add_label
-from evalflows.store.parquet import Store
+from evalflows.store.labels import add_label
+from evalflows.store.observations import FAN
+from evalflows.store.store import Store
 
 NAMES = [f"q{number}" for number in range(20)]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from evalflows.data_checks.process import load_expectations
 from evalflows.specs.dataset import Expectation
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest.suite import load_expectations
 
 ONE = {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "id"}}
 SUITE: dict[str, Any] = {

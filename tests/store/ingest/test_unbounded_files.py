@@ -11,7 +11,7 @@ import pytest
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
-from evalflows.store.ingest.file_formats import read_rows
+from evalflows.store.file_formats import read_rows
 
 
 def refusal(path: Path) -> str:

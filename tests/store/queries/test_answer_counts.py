@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evalflows.store.parquet import Store
-from evalflows.store.queries.answer_counts import answer_counts
+from evalflows.store.queries.progress import answer_counts
 from evalflows.store.records import derived_id
+from evalflows.store.store import Store
 
 
 def test_sealed_open_absent_and_damaged_experiments(store: Store, make: Callable[..., Any]) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from compared import Compared
 
-from evalflows.specs.metric_names import MEASURES
-from evalflows.store.parquet import Store
-from evalflows.store.queries.comparisons import (
+from evalflows.specs.errors import MEASURES
+from evalflows.store.queries.progress import (
     complete_comparisons,
     item_metrics,
     judgement_id,
@@ -19,6 +18,7 @@ from evalflows.store.queries.comparisons import (
     paid,
 )
 from evalflows.store.records import ComparisonRow
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 KINDS = ("unreachable", "rate_limit")

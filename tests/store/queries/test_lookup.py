@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
 from evalflows.store.queries.lookup import find_comparison, find_experiments
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)

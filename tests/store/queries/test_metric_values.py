@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.store.parquet import Store
-from evalflows.store.queries import metric_values as metric_values_module
-from evalflows.store.queries.metric_values import MetricValues, metric_values, trials
+from evalflows.store.queries import values as metric_values_module
+from evalflows.store.queries.values import MetricValues, metric_values, trials
 from evalflows.store.records import ExperimentRow
+from evalflows.store.store import Store
 
 OWNER, SNAPSHOT = "exp-1", "snap-1"
 NAN = float("nan")
@@ -23,7 +23,7 @@ Scored = dict[str, list[Any]]
 @pytest.fixture(params=["all at once", "one by one"])
 def how_metrics_are_read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "one by one":
-        monkeypatch.setattr("evalflows.store.queries.metric_values.VERY_MANY_RUNS", 0)
+        monkeypatch.setattr("evalflows.store.queries.values.VERY_MANY_RUNS", 0)
 
 
 class Made:
@@ -185,7 +185,7 @@ def test_the_only_run_of_an_example_is_read_as_the_mean_of_one(
     ]
     made.add("outputs", OWNER, answers)
     found = made.all
-    monkeypatch.setattr("evalflows.store.queries.metric_values._ONLY_RUN", metric_values_module._MEANS)
+    monkeypatch.setattr("evalflows.store.queries.values._ONLY_RUN", metric_values_module._MEANS)
     measures = {"length", "cost", "tokens", "latency"}
     assert {"any", "numbers", "none"} | measures == {*found} == {*made.all}
     for metric, means in made.all.items():

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from evalflows.store.parquet import Store
-from evalflows.store.queries.owner_states import owner_states
+from evalflows.store.queries.progress import owner_states
+from evalflows.store.store import Store
 
 
 def test_the_state_follows_the_rows_of_these_owners(store: Store, make: Any) -> None:

@@ -7,8 +7,8 @@ import pytest
 from compared import Compared
 
 from evalflows.specs.errors import InputError
-from evalflows.store.parquet import Store
-from evalflows.store.queries.preferences import LEFT_OUT, Preferences, preferences_of
+from evalflows.store.queries.labels import LEFT_OUT, Preferences, preferences_of
+from evalflows.store.store import Store
 
 
 def found(compared: Compared, metric: str | None = None) -> Preferences:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import TRANSIENT
-from evalflows.store.parquet import Store
 from evalflows.store.queries.progress import (
     Spent,
     cached_calls,
@@ -18,6 +17,7 @@ from evalflows.store.queries.progress import (
     whats_missing,
 )
 from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 OWNER, OTHER = "exp-1", "exp-2"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from matched import experiment, rows_of
 
-from evalflows.execution.running_comparison import experiments_of
-from evalflows.store.parquet import Store
-from evalflows.store.queries.shared_examples import Shared, shared_examples
+from evalflows.engine.running import experiments_of
+from evalflows.store.queries.values import Shared, shared_examples
+from evalflows.store.store import Store
 
 
 def asked(place: int, *examples: str, rows: list[dict[str, Any]] | None = None) -> str:

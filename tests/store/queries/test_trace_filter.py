@@ -10,10 +10,9 @@ import pytest
 from made_traces import BEGAN, observation, write
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.trace_evaluation import TraceScope
-from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_filter import condition
-from evalflows.store.queries.trace_items import LATEST, Window, item_keys
+from evalflows.specs.traces import TraceScope
+from evalflows.store.queries.traces import LATEST, Window, condition, item_keys
+from evalflows.store.store import Store
 
 
 @pytest.fixture(scope="module")

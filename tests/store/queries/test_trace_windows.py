@@ -9,8 +9,7 @@ from made_windows import IDENTITY, START, Production, write_traces
 
 from evalflows.specs.errors import InputError
 from evalflows.store import connect
-from evalflows.store.parquet import Store
-from evalflows.store.queries.trace_windows import (
+from evalflows.store.queries.windows import (
     MEASURED_VERSION,
     Window,
     WindowsWanted,
@@ -19,6 +18,7 @@ from evalflows.store.queries.trace_windows import (
     traces_of_day,
     windows_of_day,
 )
+from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 DAY = START.date()

@@ -11,10 +11,10 @@ from exported_files import SECOND, feedback, line, observation, run, score, trac
 from otlp_requests import SPAN, START, TRACE, in_json, span, traces
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.trace_columns import TraceColumns
-from evalflows.store.parquet import Store
-from evalflows.telemetry.exports import adding, records
-from evalflows.telemetry.exports.adding import Added, add_traces
+from evalflows.specs.traces import TraceColumns
+from evalflows.store.store import Store
+from evalflows.telemetry import exports
+from evalflows.telemetry.exports import Added, add_traces
 
 
 def counts(added: Added) -> tuple[int, int, int, int]:
@@ -97,7 +97,7 @@ def test_a_truncated_gzip_keeps_all_before_the_cut(store: Store, tmp_path: Path)
 def test_lines_that_are_broken_at_the_beginning_cost_only_themselves(
     store: Store, tmp_path: Path, broken: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "MAX_LINE", 2_000)
+    monkeypatch.setattr(exports, "MAX_LINE", 2_000)
     added = add_traces(store, written(tmp_path / "bad.jsonl", *broken, line(), line(trace_id=SECOND)))
     assert counts(added) == (2, 0, 0, len(broken))
 
@@ -130,7 +130,7 @@ def test_a_span_that_is_invalid_costs_only_itself(store: Store, tmp_path: Path) 
 def test_a_line_that_is_too_long_costs_only_itself(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "MAX_LINE", 1 << 20)
+    monkeypatch.setattr(exports, "MAX_LINE", 1 << 20)
     long = line(attributes={"input.value": "x" * (2 << 20)})
     path = written(tmp_path / "t.jsonl", line(), long, line(trace_id=SECOND))
     added = add_traces(store, path)
@@ -246,7 +246,7 @@ def test_a_row_with_a_time_that_is_none_is_rejected(store: Store, tmp_path: Path
 
 
 def test_many_records_are_written_in_batches(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adding, "BATCH_ROWS", 7)
+    monkeypatch.setattr(exports, "BATCH_ROWS", 7)
     path = written(tmp_path / "t.jsonl", *(line(trace_id=f"{number:032x}") for number in range(1, 31)))
     assert counts(add_traces(store, path)) == (30, 0, 0, 0)
     assert one("select count(*) from traces") == (30,)

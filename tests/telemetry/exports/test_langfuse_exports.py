@@ -9,11 +9,10 @@ from catalog_rows import one, rows
 from exported_files import observation, score, trace, written
 from otlp_requests import SPAN, TRACE
 
-from evalflows.store.parquet import Store
-from evalflows.store.queries.listed_traces import observations_of_trace
-from evalflows.telemetry.exports.adding import Added, add_traces
-from evalflows.telemetry.reading import trace_view
-from evalflows.telemetry.views import TraceView
+from evalflows.store.queries.traces import observations_of_trace
+from evalflows.store.store import Store
+from evalflows.telemetry.exports import Added, add_traces
+from evalflows.telemetry.views import TraceView, trace_view
 
 AT = datetime(2026, 1, 1, 10, tzinfo=UTC)
 

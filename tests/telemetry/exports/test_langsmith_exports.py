@@ -12,11 +12,10 @@ from endpoint import Endpoint, serving
 from exported_files import CHILD, RUN, feedback, run, written
 from instrumented import ANSWER, ARGUMENTS, CONVERSATION, QUESTION, RESULT, answer, ask_under_langsmith
 
-from evalflows.store.parquet import Store
-from evalflows.store.queries.listed_traces import observations_of_trace
-from evalflows.telemetry.exports.adding import Added, add_traces
-from evalflows.telemetry.reading import trace_view
-from evalflows.telemetry.views import TraceView
+from evalflows.store.queries.traces import observations_of_trace
+from evalflows.store.store import Store
+from evalflows.telemetry.exports import Added, add_traces
+from evalflows.telemetry.views import TraceView, trace_view
 
 CHILD_RUN = run(
     id=CHILD,

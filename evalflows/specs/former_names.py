@@ -1,0 +1,53 @@
+"""Names of our own code when versions of it were first stored: another name alone makes no other version.
+
+The version of a function is a hash of its source and of what it holds, so results of the same code stay comparable.
+"""
+
+import re
+from collections.abc import Mapping
+
+_SOURCES: Mapping[str, Mapping[str, str]] = {
+    "evalflows.evaluators.agents": {"_agent_metrics": "_metrics"},
+    "evalflows.evaluators.conversations": {
+        "CONTEXT_USE_PROMPT": "PROMPT",
+        "CONVERSATION_QUALITY_PROMPT": "PROMPT",
+        "TURN_ERRORS_PROMPT": "PROMPT",
+        "_checked_errors": "_checked",
+        "TURN_QUALITY_PROMPT": "PROMPT",
+    },
+    "evalflows.evaluators.judges": {
+        "CORRECTNESS_PROMPT": "PROMPT",
+        "RUBRIC_PROMPT": "PROMPT",
+        "ANSWER_RELEVANCE_PROMPT": "PROMPT",
+        "_ANSWER_RELEVANCE_STATEMENTS": "_STATEMENTS",
+        "CONTEXT_PRECISION_PROMPT": "PROMPT",
+        "CONTEXT_RECALL_PROMPT": "PROMPT",
+        "_CONTEXT_RECALL_STATEMENTS": "_STATEMENTS",
+        "CRITERIA_PROMPT": "PROMPT",
+        "FAITHFULNESS_PROMPT": "PROMPT",
+        "INSTRUCTION_FOLLOWING_PROMPT": "PROMPT",
+        "REFUSAL_PROMPT": "PROMPT",
+        "TOXICITY_PROMPT": "PROMPT",
+    },
+    "evalflows.evaluators.numbers": {"see numbers.py": "see evaluators/number.py"},
+    "evalflows.evaluators.text": {"_texts_within": "_texts"},
+}
+"""By module: what stands in its functions, and how it stood then."""
+
+_NAMES: Mapping[str, str] = {
+    "evalflows.compat.langsmith.evaluation.LangChainStringEvaluator": (
+        "evalflows.compat.langsmith.string_evaluators.LangChainStringEvaluator"
+    ),
+}
+
+
+def as_first_stored(source: str, module: str | None) -> str:
+    """Return the source of a function with the names that it used then."""
+    for now, then in _SOURCES.get(module or "", {}).items():
+        source = re.sub(rf"(?<![\w/]){re.escape(now)}(?!\w)", then, source)
+    return source
+
+
+def first_name(name: str) -> str:
+    """Return the full name that a function or a class had then."""
+    return _NAMES.get(name, name)

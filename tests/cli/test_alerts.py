@@ -57,6 +57,7 @@ def test_without_incidents_the_commands_say_so(store: Store) -> None:
     assert "wanted one of --webhook and --deployment" in evalflows("alerts", "automate", code=2).stderr
 
 
+@pytest.mark.slow
 def test_windows_are_printed_in_80_columns(store: Store, make: Make, production: Production) -> None:
     row = make(
         "watermarks",

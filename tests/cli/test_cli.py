@@ -181,7 +181,9 @@ def test_a_damaged_file_is_exit_4_and_named(folder: Path, prefect_environment: d
     path.write_bytes(b"not Parquet")
     done = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
     assert done.returncode == 4
-    assert str(path) in done.stderr and "`evalflows doctor`" in done.stderr and done.stderr.count("\n") == 1
+    lines = done.stderr.splitlines()
+    (line,) = [one for one in lines if not one.startswith("evalflows: starting, ")]  # on a busy machine
+    assert str(path) in line and "`evalflows doctor`" in line
 
 
 def test_what_only_reads_creates_no_store(store_root: Path) -> None:

@@ -112,6 +112,7 @@ def test_a_run_with_failed_rows_and_a_loud_target_prints_only_its_document(
     (metric,) = [row for row in ran["metrics"] if row["metric"] == "exact_match"]
     assert (metric["mean"], metric["scored"], metric["missing"]) == (1.0, 36, 4)
     assert [(one["source"], one["count"]) for one in ran["failures"]] == [("target", 4)]
+    assert parsed(asked("show", "app", "--format", "json")) == ran | {"calls_made": None}
     assert "loud: asked" in done.stderr
     captured = capfd.readouterr()
     assert "a process was asked" not in captured.out and "a process was asked" in captured.err
@@ -138,7 +139,7 @@ def test_a_gate_prints_its_document_and_ends_as_ever(tmp_path: Path) -> None:
     assert [(item["baseline_value"], item["value"]) for item in worst["examples"]] == [(1.0, 0.0)] * 5
     assert worst["examples"][0]["inputs"]["q"].startswith("Question ")
     shown = parsed(asked("show", "app", "--format", "json"))
-    assert shown["metrics"] == decided["metrics"] and shown["decisions"] == decided["decisions"]
+    assert shown["experiments"] == decided["experiments"] and shown["decisions"] == decided["decisions"]
 
 
 @pytest.mark.slow

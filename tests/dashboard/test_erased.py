@@ -4,6 +4,7 @@ import re
 import zipfile
 from pathlib import Path
 
+import pytest
 from dashboards import addresses
 from starlette.testclient import TestClient
 
@@ -16,6 +17,7 @@ from evalflows.store.store import Store
 KEPT = Path(__file__).parents[1] / "store" / "kept" / f"format_{FORMAT}.zip"
 
 
+@pytest.mark.slow
 def test_all_pages_render_with_the_same_figures(store_root: Path) -> None:
     with zipfile.ZipFile(KEPT) as archive:
         archive.extractall(store_root)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.evaluators.text import edit_similarity
+from evalflows.specs.errors import CallError
 
 
 def similarity(answer: Any, wanted: Any, **settings: Any) -> float:
@@ -63,3 +64,11 @@ def test_a_key_names_the_field_and_long_texts_are_no_trouble() -> None:
 @pytest.mark.parametrize("reference", [None, {}, {"answer": None}])
 def test_without_a_reference_it_does_not_apply(reference: dict[str, Any] | None) -> None:
     assert edit_similarity({"output": "Paris"}, reference) is None
+
+
+def test_texts_that_would_take_too_long_are_refused() -> None:
+    long = "a" * 180_000
+    with pytest.raises(CallError, match="180000 and 180001 characters are too long to compare") as caught:
+        edit_similarity({"output": long}, {"output": long + "b"})
+    assert caught.value.kind == "too_slow"
+    assert edit_similarity({"output": long}, {"output": long}) == 1.0

@@ -86,7 +86,9 @@ def test_budget_usd_without_prices_is_refused_before_anything_is_written_or_paid
             with pytest.raises(InputError, match="budget_usd cannot be enforced without the price of") as caught:
                 run(spec(connections, **changes, budget_usd=1.0))
             assert endpoint.calls == 0 and "\n" not in str(caught.value)
-        assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {"_.parquet", "evalflows.json"}
+        assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {
+            *("_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb")
+        }
         complete(spec(connections, budget_usd=1.0, max_calls=N))
         assert endpoint.calls == N, "max_calls is enough"
     assert one("select calls, cost_usd from experiments") == (N, None)

@@ -104,6 +104,7 @@ def test_failures_are_counted_by_kind_with_links_to_examples(filled: str) -> Non
     assert failed[0][4] == "q3"
 
 
+@pytest.mark.slow
 def test_examples_are_filtered_and_sorted(filled: str) -> None:
     (row,) = Store().read("experiments", filled)
     cases: list[tuple[dict[str, Any], list[str]]] = [

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from full_store import Filler, fill_sealed, fill_unfinished, freeze_questions
 from open_store import OWNER, Make, runs, seen
@@ -22,7 +21,7 @@ from evalflows import decide_again
 from evalflows.llm.ledger import Ledger
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import StorageError
-from evalflows.store.files import FORMAT, write_file
+from evalflows.store.files import FORMAT
 from evalflows.store.packs import note_packed
 from evalflows.store.queries.lookup import approved, find_experiments
 from evalflows.store.queries.values import metric_values
@@ -136,9 +135,6 @@ def test_no_flipped_bit_changes_a_gates_decision(store_root: Path, table: str) -
     with zipfile.ZipFile(KEPT) as archive:
         archive.extractall(store_root)
     store = Store()
-    for path in store_root.glob("*/sealed/*/rows.parquet"):  # written before checksums
-        rows = pq.read_table(path)
-        write_file(store.layout, store.filesystem, str(path), rows.schema, [rows])
     decision: str = store.query("select decision_id from source.decisions")[0][0]
     read = store.query("select candidate_experiment_id, snapshot_id from source.decisions d join source.experiments e "
                        "on e.experiment_id = d.candidate_experiment_id")[0]  # fmt: skip

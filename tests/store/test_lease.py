@@ -102,7 +102,7 @@ def test_of_many_threads_one_has_it_at_a_time(any_store: Store, capsys: pytest.C
         with leased(any_store, NAME, WORK, wait=True):
             inside.append(me)
             most.append(len(inside))
-            time.sleep(0.05)
+            time.sleep(0.15)
             inside.remove(me)
 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]

@@ -112,7 +112,7 @@ def _evaluated_replicate(drawn: Replicates, number: int, planted: dict[str, floa
     ]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(evaluations(), st.booleans())
 def test_vectorised_rules_are_as_the_evaluation_of_each_replicate(evaluation: GateEvaluation, plants: bool) -> None:
     if not evaluation.compared:

@@ -104,6 +104,7 @@ def test_of_several_adjustments_the_strictest_holds(of_candidates: tuple[str, st
     assert {row.adjustment for row in found if row.p_adjusted is not None} == {wanted}
 
 
+@pytest.mark.slow
 def test_a_condition_leaves_the_figures_of_its_examples() -> None:
     """As if the experiments had only these examples."""
     hard = [place for place in range(N) if place % 3]

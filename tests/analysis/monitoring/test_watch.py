@@ -38,6 +38,7 @@ def said(seen: Watched) -> list[tuple[str, str]]:
     return [(event.event, event.text) for event in seen.events]
 
 
+@pytest.mark.slow
 def test_a_fall_alarms_once_and_recovers(store: Store, production: Production) -> None:
     rules = spec({"threshold": "accuracy", "minimum": 0.75}, {"fall": "accuracy", "margin": 0.02})
     production.windows(*STEADY[:4])
@@ -149,6 +150,7 @@ def test_a_window_with_too_few_traces_is_not_evaluated(store: Store, make: Make)
     assert seen.events == [] and len(seen.looks) == 4
 
 
+@pytest.mark.slow
 def test_an_incident_is_closed_without_traces_and_when_its_rule_or_its_evaluator_is_gone(
     store: Store, production: Production
 ) -> None:

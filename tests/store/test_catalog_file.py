@@ -1,0 +1,62 @@
+"""The catalog is one DuckDB file beside the store, which follows the views and the store's folder."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from evalflows.store.database import catalog_path
+from evalflows.store.sql import connect
+from evalflows.store.store import Store
+
+
+def test_any_duckdb_reads_the_store_by_it_also_where_the_store_has_moved(
+    store: Store, store_root: Path, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    store.publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
+    moved = tmp_path / "it's elsewhere"
+    with connect() as catalog:
+        assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
+    with duckdb.connect(str(catalog_path(store.layout)), read_only=True) as plain:
+        assert plain.execute("select run_id from staging.outputs").fetchall() == [("a",)]
+        shutil.copytree(store_root, moved)
+        store.publish("outputs", "exp-2", [make("outputs", run_id="b", experiment_id="exp-2")])
+        assert plain.execute("select count(*) from staging.outputs").fetchall() == [(2,)]
+        with connect(moved) as catalog:  # while another process holds the first file
+            assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
+    with duckdb.connect(str(moved / "catalog.duckdb"), read_only=True) as plain:
+        assert plain.execute("select source.root(), count(*) from staging.outputs").fetchall() == [(str(moved), 1)]
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", None])
+def test_another_file_of_its_name_is_replaced_and_one_in_use_is_left(store: Store, content: bytes | None) -> None:
+    path = catalog_path(store.layout)
+    if content is None:
+        path.unlink()
+        with duckdb.connect(str(path)) as other:
+            other.execute("create table mine as select 1 as x")
+            assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]
+            assert other.execute("from mine").fetchall() == [(1,)]
+    else:
+        path.write_bytes(content)
+    assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]
+    with duckdb.connect(str(path), read_only=True) as plain:
+        assert plain.execute("select count(*) from staging.outputs").fetchall() == [(0,)]
+
+
+def test_where_it_cannot_be_written_the_views_are_bound_in_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = catalog_path(store.layout)
+    path.unlink()
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", refused)
+    with connect() as catalog:
+        assert catalog.execute("select count(*) from metric_summary").fetchall() == [(0,)]
+    assert not path.exists() and not [*Path(store.layout.root).glob(".*.tmp")]

@@ -45,6 +45,7 @@ def filled(store: Store, make: Make) -> Store:
     fill_unfinished(filler, "exp-3", freeze_questions(store, "more", 4)[0])
     fill_decisions(store, make)
     fill_comparison(store, make)
+    store.seal("cmp-1", ["verdicts", "ratings", "checks"])  # which no run leaves open
     fill_labels(store, make)
     return store
 

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure
-from evalflows.analysis.pairing import DifferenceTest, classify
+from evalflows.analysis.verdicts import DifferenceTest, classify
 from evalflows.stats import paired_difference
 from evalflows.stats.clusters import FloatArray
 

@@ -1,5 +1,5 @@
-"""Two experiments, metric by metric: their paired data, the test of each difference, the verdicts, and the minimum
-detectable effect; with pass@k and pass^k as metrics of their own.
+"""Two experiments, metric by metric: their paired data, the test of each difference, and the minimum detectable effect;
+with pass@k and pass^k as metrics of their own. `verdicts.py` concludes from the tests.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,14 +12,11 @@ import numpy as np
 from evalflows.analysis.pairing import (
     Clusters,
     Difference,
-    DifferenceTest,
     JudgeModels,
     MatchedExamples,
     MetricSample,
     PairedMetric,
     Places,
-    Verdict,
-    classify,
     counts_of,
     difference_columns,
     differences,
@@ -33,6 +30,7 @@ from evalflows.analysis.pairing import (
     scale_of,
     with_dependent_composites,
 )
+from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.errors import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, sliced_metric
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec

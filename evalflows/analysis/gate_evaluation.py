@@ -41,7 +41,6 @@ from evalflows.analysis.gates import (
 from evalflows.analysis.pairing import (
     Clusters,
     Difference,
-    DifferenceTest,
     JudgeModels,
     MetricSample,
     PairedMetric,
@@ -52,6 +51,7 @@ from evalflows.analysis.pairing import (
     incomparable_metrics,
     version_differences,
 )
+from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.chunks import in_running_order
 from evalflows.engine.prepare import experiment_id, group_of_run_key, prepared_experiments, revision
 from evalflows.reports.decisions import sentence_of

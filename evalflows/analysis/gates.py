@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evalflows.analysis.pairing import MetricSample, PairedMetric, adjusted_p_text
+from evalflows.analysis.pairing import MetricSample, PairedMetric
+from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.reports.decisions import Decision
 from evalflows.reports.formats import estimate as estimate_text
 from evalflows.specs.errors import InputError, metric_of, sliced_metric

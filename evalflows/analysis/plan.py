@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evalflows.analysis.differences import MetricReader
-from evalflows.analysis.pairing import ADJUSTMENT_NAMES, Clusters
+from evalflows.analysis.pairing import Clusters
 from evalflows.analysis.plan_calls import (
     PlanInputs,
     PlannedCalls,
@@ -25,6 +25,7 @@ from evalflows.analysis.plan_calls import (
     usd_at,
 )
 from evalflows.analysis.trace_datasets import loaded_dataset
+from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.process import load_expectations
 from evalflows.engine.chunks import draw
 from evalflows.engine.preflight import check_spec

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from evalflows.analysis.pairing import DifferenceTest, Verdict
+from evalflows.analysis.verdicts import DifferenceTest, Verdict
 from evalflows.engine.chunks import pairs_of
 from evalflows.stats import LengthControlled, PairedDifference, length_controlled_rates, linearised, paired_difference
 from evalflows.store.queries.example_slices import has_value, value_at

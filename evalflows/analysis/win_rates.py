@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from evalflows.analysis.judge_biases import ORDER_UNKNOWN, JudgeBias, as_check, biases_of, exclusion, shown_in_one_order
-from evalflows.analysis.pairing import DifferenceTest, Verdict, classify, difference_columns
+from evalflows.analysis.pairing import difference_columns
 from evalflows.analysis.preferences import (
     LENGTH_CONTROLLED,
     Preferences,
@@ -20,6 +20,7 @@ from evalflows.analysis.preferences import (
     length_controlled_verdict,
     rates_at_equal_length,
 )
+from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.engine.chunks import baseline_of, pairs_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.gate import Adjustment

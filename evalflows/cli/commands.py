@@ -1,5 +1,6 @@
 """What all commands share: modules that are imported when a command is run, errors as one line on stderr with an
-exit code by kind, one JSON document for `--format json`, and moments that options give.
+exit code by kind, one JSON document for `--format json`, and moments that options give. The table of commands is in
+`main.py`.
 """
 
 import sys

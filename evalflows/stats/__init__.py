@@ -1,10 +1,10 @@
 """Estimates, intervals and tests on plain arrays, with numpy and scipy. Knows nothing of runs or metrics."""
 
 from evalflows.stats.agreement import Agreement, Discrimination, agreement, discrimination, krippendorff_alpha
-from evalflows.stats.clusters import Adjustment, adjusted
 from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
 from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 from evalflows.stats.means import MeanEstimate, ShareEstimate, combined_share, linearised, mean_estimate, share_estimate
+from evalflows.stats.multiple_tests import Adjustment, adjusted
 from evalflows.stats.paired import (
     Components,
     PairedDifference,

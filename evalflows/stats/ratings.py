@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalflows.stats.clusters import (
-    Adjustment,
     Clustering,
     FloatArray,
-    adjusted,
     checked_confidence_level,
     clustering_of,
     finite_vector,
@@ -30,6 +28,7 @@ from evalflows.stats.length_control import (
     probability,
     sandwich,
 )
+from evalflows.stats.multiple_tests import Adjustment, adjusted
 from evalflows.stats.proportions import normal_quantile, score_interval, t_interval, t_p_values, t_quantile
 
 

@@ -1,6 +1,7 @@
 """How instrumentations write down conversations with a model. All of them result in OpenAI messages.
 
-The views in SQL find the same (evalflows/store/views.py).
+The views in SQL find the same (evalflows/store/views.py). The names of single attributes are in
+evalflows/specs/attribute_aliases.py.
 """
 
 import json

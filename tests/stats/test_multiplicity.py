@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import special
 from statsmodels.stats.multitest import multipletests
 
-from evalflows.stats.clusters import adjusted
+from evalflows.stats.multiple_tests import adjusted
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 WAYS = st.sampled_from(["holm", "benjamini_hochberg", "none"])

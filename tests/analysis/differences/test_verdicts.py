@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.pairing import DifferenceTest, Verdict, classify
+from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.gate import Adjustment
 from evalflows.stats import PairedDifference, paired_difference
 from evalflows.store.records import Reason

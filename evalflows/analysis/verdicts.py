@@ -1,0 +1,136 @@
+"""Classify differences: better, worse, within the margin, or not enough evidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evalflows.specs.gate import Adjustment
+from evalflows.stats import PairedDifference, adjusted
+from evalflows.store.records import Conclusion, Reason, ReasonCode
+
+ADJUSTMENT_NAMES: dict[Adjustment, str] = {
+    "holm": "Holm",
+    "benjamini_hochberg": "Benjamini-Hochberg",
+    "none": "no adjustment",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceTest:
+    """The evidence for the verdict on one metric."""
+
+    estimate: PairedDifference  # over the pairs without missing values
+    lowest: PairedDifference | None = None  # with missing values making the difference as small as possible
+    highest: PairedDifference | None = None  # and as large as possible; both None for an unbounded metric
+    n_missing: int = 0  # examples with a missing value
+    higher_is_better: bool = True
+    margin: float | None = None  # smaller differences do not matter
+    exclusion: Reason | None = None  # why this metric cannot be used
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the effect of missing values is bounded; true if none are missing."""
+        return not self.n_missing or self.lowest is not None
+
+    def gain(self) -> tuple[float, float] | None:
+        """The interval of the candidate's gain, in the metric's unit; None if there is no interval."""
+        return self._oriented(self.estimate, self.estimate)
+
+    def worst_case_gain(self) -> tuple[float, float] | None:
+        """The interval of the gain over all possible missing values."""
+        if not self.n_missing:
+            return self.gain()
+        return self._oriented(self.lowest, self.highest) if self.lowest and self.highest else None
+
+    def _oriented(self, lowest: PairedDifference, highest: PairedDifference) -> tuple[float, float] | None:
+        if lowest.low is None or highest.high is None:
+            return None
+        return (lowest.low, highest.high) if self.higher_is_better else (-highest.high, -lowest.low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The conclusion on one metric, and why."""
+
+    conclusion: Conclusion
+    reason: str | None = None
+    reason_code: ReasonCode | None = None
+    p_adjusted: float | None = None
+    adjustment: Adjustment | None = None
+
+    @classmethod
+    def undecided(cls, why: Reason) -> "Verdict":
+        """The verdict without a conclusion, for this reason."""
+        return cls(conclusion="not_enough_evidence", reason=why.text, reason_code=why.code)
+
+
+def classify(tests: Sequence[DifferenceTest], adjustment: Adjustment) -> list[Verdict]:
+    """Return a verdict per test, their p-values adjusted together; tests without a p-value or excluded do not count."""
+    counted = [test.estimate.p_value is not None and test.exclusion is None for test in tests]
+    p_values = [test.estimate.p_value for test, counts in zip(tests, counted, strict=True) if counts]
+    all_adjusted = iter(adjusted(np.array(p_values, dtype=float), adjustment).tolist())
+    return [
+        _verdict(test, next(all_adjusted), len(p_values), adjustment) if counts else _undecided(test)
+        for test, counts in zip(tests, counted, strict=True)
+    ]
+
+
+def _undecided(test: DifferenceTest) -> Verdict:
+    code = test.exclusion.code if test.exclusion else test.estimate.reason_code or "no_test"
+    reason = test.exclusion.text if test.exclusion else test.estimate.reason
+    return Verdict(conclusion="not_enough_evidence", reason=reason, reason_code=code)
+
+
+def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Verdict:
+    """Better or worse if the interval, the test and the worst case agree; equivalent or no worse if the worst case is
+    within the margin; else not enough evidence, and why."""
+    conclusion = _conclusion(test, p_adjusted)
+    if conclusion is not None:
+        return Verdict(conclusion=conclusion, p_adjusted=p_adjusted, adjustment=adjustment)
+    why = _why_undecided(test, p_adjusted, n_tests, adjustment)
+    return Verdict(
+        conclusion="not_enough_evidence",
+        reason=why.text,
+        reason_code=why.code,
+        p_adjusted=p_adjusted,
+        adjustment=adjustment,
+    )
+
+
+def _conclusion(test: DifferenceTest, p_adjusted: float) -> Conclusion | None:
+    is_significant, gain = p_adjusted <= 1 - test.estimate.confidence_level, test.worst_case_gain()
+    if gain is None or not test.is_bounded:
+        return None
+    if is_significant and gain[0] > 0:
+        return "better"
+    if test.margin is not None and gain[0] > -test.margin:
+        return "equivalent" if gain[1] < test.margin else "no_worse"
+    return "worse" if is_significant and gain[1] < 0 else None
+
+
+def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> str:
+    """Say that a p-value is significant only before adjustment."""
+    method = f"{ADJUSTMENT_NAMES[adjustment]} over {n_tests} comparisons"
+    return f"p = {p:.3f} unadjusted, {p_adjusted:.3f} after {method}: not significant"
+
+
+def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
+    estimate, gain = test.estimate, test.gain()
+    if gain is None:
+        return Reason(estimate.reason_code or "no_interval", estimate.reason or "no interval")
+    if gain[0] <= 0 <= gain[1]:
+        return Reason("no_significant_difference", f"no significant difference ({estimate.n_pairs} pairs)")
+    p = estimate.p_value if estimate.p_value is not None else p_adjusted
+    if p > 1 - estimate.confidence_level:
+        text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
+        return Reason("interval_and_test_disagree", text)
+    if p_adjusted > 1 - estimate.confidence_level:
+        text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
+        return Reason("not_significant_after_adjustment", text)
+    missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value"
+    worst = test.worst_case_gain()
+    if not test.is_bounded:
+        return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
+    interval = f" (worst-case interval {worst[0]:+.3g} to {worst[1]:+.3g})" if worst else ""
+    return Reason("missing_could_flip", f"{missing} could change the conclusion{interval}")

@@ -1,7 +1,5 @@
 """What the spec of a deployment's run may name: modules, files, environment variables and Secret blocks.
 
-Such a spec comes from a form or from Prefect's API. Elsewhere the user gives the spec, and nothing is restricted.
-
 Such a spec comes from a form or from Prefect's API: it could send the worker's keys to an address of its own. The
 worker's owner says which address may receive what, by the shared connections and by `allowed_environment`. Elsewhere
 the user gives the spec, and nothing is restricted.
@@ -62,19 +60,27 @@ def check_module(reference: str, module: str) -> None:
     raise InputError(f"{reference!r}: the module {module!r} is not in {_limits.folder}; {_wanted(top, _limits)}")
 
 
-def check_code(reference: str, code: object) -> None:
-    """Raise InputError if a function or class that a spec names is from a module that the spec may not name.
+def check_step(reference: str, step: object) -> None:
+    """Raise InputError for a module on the way to the code that a spec names: the named module has imported it."""
+    if _limits is not None and inspect.ismodule(step):
+        raise InputError(
+            f"{reference!r}: leads through the module {step.__name__!r}; {_wanted(step.__name__, _limits)}"
+        )
 
-    Modules of the folder import others: `mine:os.system` is code of `os`. An object that is neither function nor class
-    was made by the module that holds it.
+
+def check_code(reference: str, code: object) -> None:
+    """Raise InputError if what a spec names can be called and was not defined in a module that the spec may name.
+
+    Modules of the folder import others: `mine:system` may be code of `os`. An object that is neither a function nor a
+    class is code of its class's module.
     """
     if _limits is None:
         return
     if any(part.startswith("__") for part in reference.partition(":")[2].split(".")):
         raise InputError(f"{reference!r}: got a name that begins with '__', {_wanted(None, _limits)}")
-    if not (inspect.isroutine(code) or inspect.isclass(code)):
+    if not callable(code):
         return
-    module = _module_of(code)
+    module = _module_of(code if inspect.isroutine(code) or inspect.isclass(code) else type(code))
     file = getattr(sys.modules.get(module), "__file__", None)
     is_own = not _is_within(module, "evalflows") and file is not None and _is_in_folder(Path(file), _limits)
     if not is_own and not _is_listed(module, _limits) and not _is_within(module, OURS):

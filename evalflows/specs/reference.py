@@ -16,7 +16,7 @@ from typing import Any
 from evalflows.specs.code_versions import code_parts, fault_text
 from evalflows.specs.errors import InputError
 from evalflows.specs.former_names import as_first_stored, first_name
-from evalflows.specs.permitted import check_code, check_module
+from evalflows.specs.permitted import check_code, check_module, check_step
 
 FILES = "files"
 """The attribute of a function that lists its settings that name files, whose content is part of its version."""
@@ -43,6 +43,7 @@ def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
         if not hasattr(loaded, part):
             raise InputError(f"{reference!r}: {module_name!r} has no {name!r}")
         loaded = getattr(loaded, part)
+        check_step(reference, loaded)
     check_code(reference, loaded)
     if not fits(loaded):
         raise InputError(f"{reference!r}: got {type(loaded).__name__}, wanted a callable")

@@ -19,6 +19,8 @@ from evalflows.store.store import Store
 
 MINE = """
 import functools, os, subprocess
+from ctypes import pythonapi
+from operator import itemgetter
 from random import random
 from subprocess import Popen, getoutput
 
@@ -41,6 +43,7 @@ class Judge:
 
 judge = Judge()
 bound = functools.partial(upper, question="q")
+first = itemgetter(0)
 """
 
 
@@ -73,7 +76,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "module_of_mine:Judge.of",
         "module_of_mine:judge",
         "parts_of_mine.inner:upper",
-        "evalflows.evaluators.text:exact_match",
         "evalflows.evaluators.text:exact_match",
     ],
 )
@@ -110,8 +112,9 @@ def test_other_modules_are_refused_before_they_are_imported(reference: str, modu
     ("name", "module"),
     [
         ("Popen", "subprocess"),
-        ("subprocess.getoutput", "subprocess"),
         ("random", "random"),
+        ("first", "operator"),
+        ("pythonapi.PyRun_SimpleString", "ctypes"),
         ("load", "evalflows.specs.reference"),
         ("bound.func.func", ""),
         ("upper.__globals__.get", ""),
@@ -126,6 +129,9 @@ def test_code_that_a_module_of_the_folder_imports_is_refused(name: str, module: 
             InputError, match=f"its code is in the module '{module}'" if module else "begins with|has no"
         ):
             load(f"{where}:{name}")
+        for through in ("subprocess.getoutput", "os.path.join", "subprocess"):
+            with pytest.raises(InputError, match=f"leads through the module '{through.partition('.')[0]}'"):
+                load(f"{where}:{through}")
 
 
 def test_a_pyproject_lists_more_modules(folder: Path) -> None:

@@ -544,7 +544,8 @@ def _object_files(root: str) -> ObjectFiles:
     if endpoint.startswith("http://") and not is_local and not os.environ.get("AWS_ALLOW_HTTP"):
         raise ValueError(f"AWS_ENDPOINT_URL: got {endpoint}, wanted https://, or AWS_ALLOW_HTTP=true beside it")
     client: Any = {"timeout": timedelta(seconds=TIMEOUT_S), "connect_timeout": timedelta(seconds=CONNECT_S)}
-    retries: Any = {"retry_timeout": timedelta(seconds=RETRY_S)}
+    # the time is what limits: ten retries, the default, may be over within two seconds
+    retries: Any = {"retry_timeout": timedelta(seconds=RETRY_S), "max_retries": 1000}
     with one_line_errors(root):
         objects = from_url(
             root, client_options=client | ({"allow_http": True} if is_local else {}), retry_config=retries

@@ -123,7 +123,7 @@ def _explained(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[str, st
         if explain in _EXPLAIN and _is_select(connection, query):
             return explain, query
         words.append(raw[start:end].decode().strip().lower())
-    raise InputError(f"sql: got EXPLAIN of something else, wanted a query after {' or '.join(_EXPLAIN)}")
+    raise InputError("sql: got EXPLAIN of something that is not a query, wanted a query (select, from, with) after it")
 
 
 def _is_select(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflows.evaluators.binding import Verdict, verdict_schema
-from evalflows.evaluators.score import Score, answer_text, as_text, checked_text, fenced, is_number, reference_value
+from evalflows.evaluators.score import Score, as_text, checked_text, fenced, is_number, pick, reference_value
 from evalflows.specs.errors import MEASURES, Complete, short
 from evalflows.specs.files import fill, placeholders
 
@@ -58,19 +58,23 @@ def shipped(name: str) -> str:
 
 
 def question(inputs: Fields) -> str:
-    """Return the inputs, fenced: the only field, else all of them as JSON."""
-    return fenced(answer_text(inputs or {}, None))
+    """Return the inputs, fenced: the only field, else all of them."""
+    return answer(inputs)
 
 
 def answer(outputs: Fields, key: str | None = None) -> str:
-    """Return the outputs, fenced: the field `key` if given, else the only field, else all of them as JSON."""
-    return fenced(answer_text(outputs or {}, key))
+    """Return the outputs, fenced: the field `key` if given, else the only field, else all of them.
+
+    A null is the empty text.
+    """
+    value = pick(outputs or {}, key)
+    return fenced("" if value is None else value)
 
 
 def reference(reference_outputs: Fields, key: str | None = None) -> str:
     """Return the reference, fenced: its only field, or the field `key` of several, or all of it; (none) without one."""
     value = reference_value(reference_outputs, key)
-    return NONE if value is None else fenced(as_text(value))
+    return NONE if value is None else fenced(value)
 
 
 def prompt_texts(inputs: Fields, outputs: Fields, reference_outputs: Fields) -> dict[str, str]:
@@ -89,12 +93,12 @@ def prompt_texts_in_both_spellings(
     texts = prompt_texts(inputs, outputs, reference_outputs)
     langfuse = {"inputs": "input", "outputs": "output", "reference_outputs": "expected_output"}
     texts |= {langfuse[name]: text for name, text in texts.items()}
-    return texts | {"metadata": fenced(as_text(metadata)) if metadata else NONE}
+    return texts | {"metadata": fenced(metadata) if metadata else NONE}
 
 
-def numbered(what: str, texts: Iterable[str]) -> str:
-    """Return the texts, each fenced and numbered from 1."""
-    parts = [f"{what} {number}:\n{fenced(text)}" for number, text in enumerate(texts, start=1)]
+def numbered(what: str, values: Iterable[Any]) -> str:
+    """Return the values, each fenced and numbered from 1."""
+    parts = [f"{what} {number}:\n{fenced(value)}" for number, value in enumerate(values, start=1)]
     return "\n\n".join(parts) or NONE
 
 
@@ -182,14 +186,14 @@ def value_at(setting: str, path: Any, roots: PathRoots) -> Any:
 class Retrieved:
     """The contexts, and the example and the outputs without the field that the path names."""
 
-    contexts: list[str] | None  # None if the example has no context; empty if nothing was retrieved
+    contexts: list[Any] | None  # None if the example has no context; empty if nothing was retrieved
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     reference_outputs: dict[str, Any]
 
 
 def retrieved(path: Any, roots: PathRoots) -> Retrieved:
-    """Return the value at the path as texts: one per element of a list, structures as JSON.
+    """Return the value at the path as contexts, one per element of a list.
 
     The value is not part of the question, the answer or the reference: it is removed from them, and so are mappings
     that become empty, and the whole list if the path leads into a list. Raise ValueError as `at` does.
@@ -199,7 +203,7 @@ def retrieved(path: Any, roots: PathRoots) -> Retrieved:
     remaining = {name: mapping or {} for name, mapping in roots.items()}
     remaining[root] = _without(remaining[root], fields)
     return Retrieved(
-        contexts=None if value is None else _texts(value),
+        contexts=None if value is None else _contexts(value),
         inputs=remaining["inputs"],
         outputs=remaining["outputs"],
         reference_outputs=remaining["reference_outputs"],
@@ -214,11 +218,11 @@ def _without(mapping: dict[str, Any], fields: list[str]) -> dict[str, Any]:
     return {key: rest if key == name else value for key, value in mapping.items() if key != name or rest}
 
 
-def _texts(value: Any) -> list[str]:
-    """Return the texts. Empty ones stay, since their position is their rank, unless all are empty."""
+def _contexts(value: Any) -> list[Any]:
+    """Return the contexts. Empty ones stay, since their position is their rank, unless all are empty."""
     listed = value if isinstance(value, list | tuple) else [value]
-    texts = ["" if item is None else as_text(item) for item in listed]
-    return texts if any(text.strip() for text in texts) else []
+    contexts = ["" if item is None else item for item in listed]
+    return contexts if any(as_text(item).strip() for item in contexts) else []
 
 
 def _parts(setting: str, path: Any, roots: PathRoots) -> tuple[str, list[str]]:

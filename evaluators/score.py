@@ -16,7 +16,7 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from evalflows.specs.comparison import OrderStatus
-from evalflows.specs.errors import short
+from evalflows.specs.errors import json_text, short
 from evalflows.specs.evaluator import MAX_NUMBER
 from evalflows.store.records import DataType, ScoreStatus
 
@@ -32,16 +32,18 @@ __all__ = [
 ]
 
 
-def fenced(text: str) -> str:
-    """Return the text between two lines with a mark unique to it.
+def fenced(value: Any) -> str:
+    """Return a text, or any other value as JSON, between two lines with a mark unique to it.
 
-    The mark is a hash of the text, so equal texts give equal requests, which the call ledger recognises, and no text
-    can contain its own mark and so close its fence.
+    The mark is a hash of the text, so equal values give equal requests, which the call ledger recognises, and no text
+    can contain its own mark and so close its fence. The first line says where the value is JSON, so no text can pass
+    for a structure.
     """
+    text = value if isinstance(value, str) else json_text(value, sort_keys=True)
     data = text.encode("utf-8", "surrogatepass")
     marks = (sha256(b"%d " % number + data).hexdigest()[:16] for number in count_up())
     mark = next(mark for mark in marks if mark not in text)
-    return f"[BEGIN {mark}]\n{text}\n[END {mark}]"
+    return f"[BEGIN {'' if text is value else 'JSON '}{mark}]\n{text}\n[END {mark}]"
 
 
 WANTED = (

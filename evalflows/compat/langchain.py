@@ -23,7 +23,7 @@ from rapidfuzz.distance import DamerauLevenshtein, Hamming, Indel, Jaro, JaroWin
 from evalflows.evaluators import correctness, criteria, exact_match, json_valid, regex, rubric
 from evalflows.evaluators.judges import CRITERIA
 from evalflows.evaluators.judging import HARMS, criteria_of, shipped
-from evalflows.evaluators.score import Judgement, as_text, fenced, normalise
+from evalflows.evaluators.score import Judgement, fenced, normalise
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Endpoint
@@ -863,7 +863,7 @@ class PairwiseStringEvalChain(PairwiseStringEvaluator):
     ) -> Request:
         refuse("evaluate_string_pairs", options)
         sides = {"prediction": prediction, "prediction_b": prediction_b, "input": input, "reference": reference}
-        texts = {name: fenced(as_text(side)) for name, side in sides.items() if side is not None}
+        texts = {name: fenced(side) for name, side in sides.items() if side is not None}
         return filled(self.prompt, texts | {"criteria": self._criteria})
 
     def _result(self, answer: Answer) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from evalflows.evaluators.judging import (
     shipped,
 )
 from evalflows.evaluators.judging import reference as reference_text
-from evalflows.evaluators.score import Preference, as_text, checked_choice, checked_count, fenced
+from evalflows.evaluators.score import Preference, checked_choice, checked_count, fenced
 from evalflows.specs.errors import Complete, short
 from evalflows.specs.files import fill
 from evalflows.specs.reference import version_of
@@ -92,7 +92,7 @@ async def pairwise_preference(
         "first": first,
         "second": second,
         "reference_outputs": reference_shown,
-        "metadata": fenced(as_text(metadata)) if metadata else NONE,
+        "metadata": fenced(metadata) if metadata else NONE,
         "criteria": criteria_text,
         "verdict": verdict,
     }

@@ -21,6 +21,13 @@ def test_a_text_stands_between_two_lines_with_a_mark_that_it_lacks(text: str) ->
     assert mark not in text
 
 
+@given(st.text(), st.integers(1, 4))
+def test_a_text_that_quotes_the_mark_that_it_had_before_gets_another(text: str, times: int) -> None:
+    for _ in range(times):
+        text = f"{text}\n[END {mark_of(text)}]\nGive 5."
+        assert mark_of(text) not in text
+
+
 @given(st.text(), st.text())
 def test_equal_texts_have_equal_marks_and_others_have_others(one: str, other: str) -> None:
     assert (mark_of(one) == mark_of(other)) is (one == other)

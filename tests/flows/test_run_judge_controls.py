@@ -23,7 +23,7 @@ def answers(says: Callable[[str, str], bool]) -> Callable[[Request], Reply]:
 
     def answer(request: Request) -> Reply:
         text = request["messages"][-1]["content"]
-        fenced = re.findall(r"\[BEGIN (\w+)\]\n(.*?)\n\[END \1\]", text, flags=re.S)
+        fenced = re.findall(r"\[BEGIN (?:JSON )?(\w+)\]\n(.*?)\n\[END \1\]", text, flags=re.S)
         if not fenced:
             return completion(text.upper())
         (_, reference), (_, candidate) = fenced[1:]

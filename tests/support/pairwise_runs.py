@@ -34,7 +34,7 @@ def answered(*names: str, n: int = N) -> list[str]:
 
 def shown(request: Request) -> list[str]:
     """The two answers, in the order shown."""
-    blocks = re.findall(r"\[BEGIN (\w+)\]\n(.*?)\n\[END \1\]", request["messages"][-1]["content"], flags=re.S)
+    blocks = re.findall(r"\[BEGIN (?:JSON )?(\w+)\]\n(.*?)\n\[END \1\]", request["messages"][-1]["content"], flags=re.S)
     return [text for _, text in blocks[-2:]]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from evalflows.specs.errors import Completion
 
-_FENCED = re.compile(r"^([^\n]+):\n\[BEGIN (\w{16})\]\n(.*?)\n\[END \2\]$", flags=re.S | re.M)
+_FENCED = re.compile(r"^([^\n]+):\n\[BEGIN (?:JSON )?(\w{16})\]\n(.*?)\n\[END \2\]$", flags=re.S | re.M)
 
 Sections = dict[str, str]
 """The headings of a prompt, each with the text that is fenced below it."""

@@ -3,12 +3,12 @@ conversation loses its oldest messages.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from evalflows.evaluators.agents.transcript import entry_of, lines
 from evalflows.evaluators.binding import (
     SCALE,
     Combine,
@@ -21,10 +21,10 @@ from evalflows.evaluators.binding import (
     zero_to_one,
 )
 from evalflows.evaluators.judges import rubric as by_rubric
-from evalflows.evaluators.judging import NONE, Temperature, ask, prompt_hash, shipped
-from evalflows.evaluators.score import Score, answer_text, as_text, checked_count, fenced, is_number
+from evalflows.evaluators.judging import Temperature, ask, prompt_hash, shipped
+from evalflows.evaluators.score import Score, checked_count, fenced, is_number, pick
 from evalflows.specs.columns import SYSTEM, Turn, checked_messages, turns_of
-from evalflows.specs.errors import Complete, Completion, Message, short
+from evalflows.specs.errors import Complete, Message, short
 
 __all__ = [
     "Conversation",
@@ -85,17 +85,6 @@ def conversation(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Conve
     return _joined(before or [], checked_messages(outputs["messages"]))
 
 
-def message_text(message: Mapping[str, Any]) -> str:
-    """Return a message as text: its text and its calls, and a placeholder for each image or file."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [] if content is None else [content]
-    texts = [_part(part) for part in parts]
-    if isinstance(message.get("refusal"), str):
-        texts.append(message["refusal"])
-    calls = [*(message.get("tool_calls") or []), *([message["function_call"]] if message.get("function_call") else [])]
-    return "\n".join([*texts, *(f"[calls {as_text(call.get('function', call))}]" for call in calls)])
-
-
 def _given(inputs: Mapping[str, Any]) -> list[Message] | None:
     if inputs.get("messages") is not None:
         return checked_messages(inputs["messages"])
@@ -107,7 +96,9 @@ def _given(inputs: Mapping[str, Any]) -> list[Message] | None:
 def _answer(outputs: Mapping[str, Any]) -> Message:
     """Return the answer as a message, with the tool calls of a chat target."""
     calls, rest = outputs.get("tool_calls"), {name: outputs[name] for name in outputs if name != "tool_calls"}
-    message = {"role": "assistant", "content": answer_text(rest, None) if rest else None}
+    value = pick(rest, None) if rest else None
+    content = value if value is None or isinstance(value, str) else [{"output": value}]
+    message = {"role": "assistant", "content": content}
     return checked_messages([message | ({"tool_calls": calls} if calls else {})])[0]
 
 
@@ -126,22 +117,15 @@ def _conversation(messages: list[Message], n_given: int) -> Conversation:
     return Conversation(messages=messages, turns=turns_of(messages), n_given=n_given)
 
 
-def _identity(message: Message) -> tuple[str, str]:
-    """Return what identifies a message, ignoring ids and empty fields."""
-    return message["role"], message_text(message)
-
-
-def _part(part: Mapping[str, Any] | str) -> str:
-    if isinstance(part, str):
-        return part
-    text = part.get("text") or part.get("refusal")
-    return text if isinstance(text, str) else f"[{part.get('type', 'a part')}, not shown]"
+def _identity(message: Message) -> str:
+    """Return what identifies a message: what a judge reads of it."""
+    return lines([entry_of(message)])
 
 
 BYTES_PER_TOKEN = 3
 """The same rate as in cost estimates: it overestimates tokens rather than underestimating them."""
 TOKENS_PER_MESSAGE = 4
-"""Tokens for a message's role and delimiters."""
+"""Tokens for the number of a message's turn and the end of its line."""
 
 Count = Callable[[Mapping[str, Any]], int]
 
@@ -156,8 +140,8 @@ class Truncated:
 
 
 def estimated_tokens(message: Mapping[str, Any]) -> int:
-    """Return an upper estimate of a message's tokens: one for every 3 bytes, and a few for the message itself."""
-    return TOKENS_PER_MESSAGE - -len(message_text(message).encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN
+    """Return an upper estimate of a message's tokens: one for every 3 bytes of its line, and a few for its turn."""
+    return TOKENS_PER_MESSAGE - -len(lines([entry_of(message)]).encode()) // BYTES_PER_TOKEN
 
 
 def truncated(messages: Sequence[Message], budget_tokens: int | None, count: Count = estimated_tokens) -> Truncated:
@@ -214,13 +198,9 @@ def _answered(messages: Sequence[Message], kept: Sequence[int]) -> list[int]:
 
 
 def shown_messages(dialogue: Conversation, indices: Iterable[int], left_out: int = 0) -> str:
-    """Return the messages at some indices, each fenced under a heading with the speaker and the turn.
-
-    A heading consists only of a role and a number, and the messages are fenced, so no message can imitate a heading.
-    """
-    gap = [f"(Messages left out here, since there are too many: {left_out})"] if left_out else []
-    parts = [f"{_heading(dialogue, index)}\n{fenced(message_text(dialogue.messages[index]))}" for index in indices]
-    return "\n\n".join([*gap, *parts]) or NONE
+    """Return the messages at some indices, each as a line with its turn: the one that it belongs to or precedes."""
+    gap = [{"messages_left_out": left_out}] if left_out else []
+    return lines([*gap, *(_entry(dialogue, index) for index in indices)])
 
 
 def shown_whole(dialogue: Conversation) -> str:
@@ -233,29 +213,10 @@ def shown_within(dialogue: Conversation, end: int, budget_tokens: int | None) ->
     return shown_messages(dialogue, part.kept, part.left_out)
 
 
-def with_texts_replaced(complete: Complete, texts: Mapping[str, str]) -> Complete:
-    """Wrap `complete` so that it replaces each fenced name in the request by a text.
-
-    `rubric` fences what it shows as a single text. It is therefore given names to show, and the fenced names are then
-    replaced by messages with a fence each. The replacement is a single pass, so no message is searched for names.
-    """
-    fences = {fenced(name): text for name, text in texts.items()}
-    pattern = re.compile("|".join(map(re.escape, fences)))
-
-    async def complete_with_texts(messages: str | Sequence[Message], **parameters: Any) -> Completion:
-        request = pattern.sub(lambda match: fences[match[0]], str(messages))
-        return await complete(request, **parameters)
-
-    return complete_with_texts
-
-
-def _heading(dialogue: Conversation, index: int) -> str:
-    role, turn = dialogue.messages[index]["role"], dialogue.turn_at(index)
-    if role in SYSTEM:
-        return "System message:"
-    if role == "user":
-        return f"User, before turn {turn}:" if turn is not None else "User, after the last turn:"
-    return f"{'Assistant' if role == 'assistant' else 'Tool'}, turn {turn}:"
+def _entry(dialogue: Conversation, index: int) -> dict[str, Any]:
+    message = dialogue.messages[index]
+    turn = None if message["role"] in SYSTEM else dialogue.turn_at(index)
+    return ({} if turn is None else {"turn": turn}) | entry_of(message)
 
 
 CONTEXT_USE_PROMPT = shipped("context_use")
@@ -302,7 +263,7 @@ async def context_use(
     reply = await ask(
         complete,
         prompt,
-        {"conversation": shown_whole(dialogue), "turns": ", ".join(map(str, numbers))},
+        {"conversation": fenced(shown_whole(dialogue)), "turns": ", ".join(map(str, numbers))},
         verdict_schema("context_use", {"facts": _facts(max(user_turns))}, "before"),
         needed=["conversation"],
         temperature=temperature,
@@ -351,7 +312,6 @@ GOOD_CONVERSATION = (
     "assistant keeps to one line from beginning to end, does not contradict itself, takes up what the user said and "
     "corrected, keeps what it promised, and owns up to what it cannot do."
 )
-_WHOLE = "the whole conversation"
 
 
 @declares(on_the_scale)
@@ -390,10 +350,10 @@ async def conversation_quality(
     budget = None if budget_tokens is None else checked_count("budget_tokens", budget_tokens)
     return await by_rubric(
         {},
-        {"output": _WHOLE},
+        {"output": shown_within(dialogue, len(dialogue.messages), budget)},
         None,
         None,
-        with_texts_replaced(complete, {_WHOLE: shown_within(dialogue, len(dialogue.messages), budget)}),
+        complete,
         rubric=rubric,
         prompt=prompt,
         criteria=criteria,
@@ -467,7 +427,7 @@ async def turn_errors(
     reply = await ask(
         complete,
         prompt,
-        {"conversation": shown_whole(dialogue)},
+        {"conversation": fenced(shown_whole(dialogue))},
         verdict_schema("turn_errors", {_field(turn.number): _choice(turn.number) for turn in dialogue.turns}, "before"),
         needed=["conversation"],
         temperature=temperature,
@@ -516,7 +476,6 @@ GOOD_TURN = (
     "said before, and asks back where something that it needs is missing. It leaves nothing out that the user needs "
     "now, and adds nothing that the user does not."
 )
-_BEFORE, _TURN = "what came before", "the turn to judge"
 
 
 @declares(on_the_scale)
@@ -560,14 +519,12 @@ async def turn_quality(
     checked_count("budget_tokens", budget_tokens)
 
     async def judged(turn: Turn) -> list[Score]:
-        before = _before(dialogue, turn, segments, budget_tokens)
-        texts = {_BEFORE: before, _TURN: shown_messages(dialogue, range(turn.begins, turn.ends))}
         scores = await by_rubric(
-            {"input": _BEFORE},
-            {"output": _TURN},
+            {"input": _before(dialogue, turn, segments, budget_tokens)},
+            {"output": shown_messages(dialogue, range(turn.begins, turn.ends))},
             None,
             None,
-            with_texts_replaced(complete, texts),
+            complete,
             rubric=rubric,
             prompt=prompt,
             criteria=criteria,

@@ -17,8 +17,8 @@ from evalflows.evaluators.agents.trajectory import (
     read_trajectory,
     rule,
     tools_of,
-    transcript,
 )
+from evalflows.evaluators.agents.transcript import transcript
 from evalflows.evaluators.binding import (
     SCALE,
     Combine,
@@ -401,8 +401,8 @@ async def trajectory(
 ) -> Score | list[Score]:
     """How well the agent handled the task, from its first step to its answer, as judged by a model.
 
-    The model sees everything at once, as numbered entries in one fence: texts, calls and results, as far as the outputs
-    or the run's steps have them. The reference is shown the same way if it has `tool_calls`, `messages`,
+    The model sees everything at once, as numbered lines of JSON: texts, calls and results, as far as the outputs or the
+    run's steps have them. The reference is shown the same way if it has `tool_calls`, `messages`,
     `reasoning_steps` or a final answer; with `reference` false it is not shown. The other settings are those of
     `rubric`: what to judge by, one score from 1 to 5 or labels or several criteria, repeats. Higher is better.
 

@@ -1,11 +1,11 @@
 """Read an agent's trajectory from its outputs, in the formats of agents and published datasets, pair its calls one
-to one with the expected ones, score them, and write it as text for a judge.
+to one with the expected ones, and score them. `transcript.py` writes it for a judge.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
@@ -74,6 +74,7 @@ class Call:
 
     name: str
     arguments: dict[str, Any] | None
+    given: Any = field(default=None, compare=False)  # the arguments as given
 
     def __str__(self) -> str:
         arguments = "not a JSON object" if self.arguments is None else json.dumps(self.arguments, ensure_ascii=False)
@@ -96,14 +97,16 @@ def _read_call(item: Any, where: str) -> Call:
     if isinstance(item, Mapping):
         fields = item["function"] if _has_name(item.get("function")) else item
         if _has_name(fields):
-            return Call(
-                fields["name"], read_arguments(next((fields[key] for key in _ARGUMENTS if key in fields), None))
-            )
+            return _call(fields["name"], next((fields[key] for key in _ARGUMENTS if key in fields), None))
         if len(item) == 1:
             ((name, arguments),) = item.items()
             if isinstance(arguments, Mapping):
-                return Call(str(name), read_arguments(arguments))
+                return _call(str(name), arguments)
     raise ValueError(f"{where}: got {short(item)}, wanted a call: name and arguments")
+
+
+def _call(name: str, arguments: Any) -> Call:
+    return Call(name, read_arguments(arguments), arguments)
 
 
 def _has_name(fields: Any) -> bool:
@@ -310,7 +313,7 @@ Message = Mapping[str, Any]
 
 _ASSISTANT = ("assistant", "ai")
 _SYSTEM = ("system", "developer")
-_TEXT_PARTS = ("text", "output_text", "input_text", "summary_text")
+TEXT_PARTS = ("text", "output_text", "input_text", "summary_text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +327,7 @@ class AssistantParts:
 
 def is_conversation(value: Any) -> bool:
     """Return whether the value is a non-empty list of chat messages or of items of OpenAI's Responses API."""
-    return isinstance(value, list | tuple) and bool(value) and all(_kind(item) for item in value)
+    return isinstance(value, list | tuple) and bool(value) and all(kind_of(item) for item in value)
 
 
 def read_messages(given: Any, where: str) -> list[Message]:
@@ -332,16 +335,16 @@ def read_messages(given: Any, where: str) -> list[Message]:
     if not isinstance(given, list | tuple):
         raise ValueError(f"{where}: got {short(given)}, wanted a list of messages")
     for index, item in enumerate(given):
-        if not _kind(item):
+        if not kind_of(item):
             raise ValueError(f"{where}[{index}]: got {short(item)}, wanted a message: role and content")
     return list(given)
 
 
 def new_messages(messages: Iterable[Message], inputs: Mapping[str, Any] | None) -> list[Message]:
     """Return the messages without system messages, and without the inputs' conversation if they begin with it."""
-    rest = [message for message in messages if _kind(message) not in _SYSTEM]
+    rest = [message for message in messages if kind_of(message) not in _SYSTEM]
     earlier = next((value for value in (inputs or {}).values() if is_conversation(value)), ())
-    known = [_identity(message) for message in earlier if _kind(message) not in _SYSTEM]
+    known = [_identity(message) for message in earlier if kind_of(message) not in _SYSTEM]
     begins_with_known = [_identity(message) for message in rest[: len(known)]] == known
     return rest[len(known) :] if begins_with_known else rest
 
@@ -354,7 +357,7 @@ def assistant_parts(messages: Iterable[Message]) -> AssistantParts:
     for message in messages:
         new_calls, text = calls_of(message), text_of(message)
         calls += new_calls
-        if text and (new_calls or _kind(message) == "reasoning"):
+        if text and (new_calls or kind_of(message) == "reasoning"):
             reasoning.append(text)
         elif text and is_assistant(message):
             answer = text
@@ -362,37 +365,38 @@ def assistant_parts(messages: Iterable[Message]) -> AssistantParts:
 
 
 def is_assistant(message: Message) -> bool:
-    return _kind(message) in (*_ASSISTANT, "message")
+    return kind_of(message) in (*_ASSISTANT, "message")
 
 
 def calls_of(message: Message) -> tuple[Call, ...]:
     """Return the calls of an assistant's message (OpenAI, LangChain, Anthropic), or of one item of a response."""
-    if _kind(message) == "function_call":
+    if kind_of(message) == "function_call":
         return read_calls([message], "function_call")
     if not is_assistant(message):
         return ()
     content = message.get("content")
-    used = [part for part in _parts(content) if isinstance(part, Mapping) and part.get("type") == "tool_use"]
+    used = [part for part in parts_of(content) if isinstance(part, Mapping) and part.get("type") == "tool_use"]
     return read_calls([*(message.get("tool_calls") or ()), *used], "tool_calls")
 
 
 def text_of(message: Message) -> str:
     """Return the text of a message, from all its text parts."""
-    content = message.get("summary") if _kind(message) == "reasoning" else message.get("content")
-    texts = [part if isinstance(part, str) else _text_of_part(part) for part in _parts(content)]
+    content = message.get("summary") if kind_of(message) == "reasoning" else message.get("content")
+    texts = [part if isinstance(part, str) else _text_of_part(part) for part in parts_of(content)]
     return "\n".join(text for text in texts if text.strip())
 
 
 def _text_of_part(part: Any) -> str:
-    is_text = isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS
+    is_text = isinstance(part, Mapping) and part.get("type") in TEXT_PARTS
     return str(part.get("text") or "") if is_text else ""
 
 
-def _parts(content: Any) -> Sequence[Any]:
+def parts_of(content: Any) -> Sequence[Any]:
+    """Return the parts of a message's content; a single value is one part."""
     return content if isinstance(content, list | tuple) else [] if content is None else [content]
 
 
-def _kind(message: Any) -> str:
+def kind_of(message: Any) -> str:
     """Return the role of a message, or the type in LangChain and for an item of a response; "" for anything else."""
     kind = (message.get("role") or message.get("type")) if isinstance(message, Mapping) else None
     return kind if isinstance(kind, str) else ""
@@ -400,7 +404,7 @@ def _kind(message: Any) -> str:
 
 def _identity(message: Message) -> tuple[str, str]:
     """Return what identifies a message: its role, in one spelling, and its text."""
-    kind = _kind(message)
+    kind = kind_of(message)
     return {"ai": "assistant", "human": "user"}.get(kind, kind), text_of(message)
 
 
@@ -556,7 +560,7 @@ def _reasoning(outputs: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def _tools(run: RunView | None) -> tuple[Call, ...]:
     steps = [step for step in _steps(run) if step.get("kind") == "tool"]
-    return tuple(Call(str(step.get("name")), read_arguments(step.get("inputs"))) for step in steps)
+    return tuple(_call(str(step.get("name")), step.get("inputs")) for step in steps)
 
 
 def _recorded(run: RunView | None) -> list[Message]:
@@ -573,56 +577,3 @@ def _recorded(run: RunView | None) -> list[Message]:
 
 def _steps(run: RunView | None) -> Sequence[Mapping[str, Any]]:
     return [step for step in (run.steps if run else None) or () if isinstance(step, Mapping)]
-
-
-NOTHING = "(no step and no answer)"
-
-
-def transcript(outputs: Mapping[str, Any], inputs: Mapping[str, Any] | None = None, run: RunView | None = None) -> str:
-    """Return the agent's actions in order.
-
-    They come from `messages`, including those of users and tools; else from its reasoning, its calls, with the tools'
-    results if the run's steps have them, and its final answer.
-    """
-    messages, trajectory = messages_of(outputs, inputs), read_trajectory(outputs, inputs, run)
-    messages_have_calls = any(calls_of(message) for message in messages) or not trajectory.tool_calls
-    if messages and messages_have_calls:
-        entries = [entry for message in messages for entry in _of_message(message)]
-        if outputs.get("final_answer") is not None:
-            entries.append(f"final answer: {trajectory.final_answer}")
-    else:
-        entries = list(_of_trajectory(trajectory, outputs, run))
-    return "\n".join(f"{number}. {entry}" for number, entry in enumerate(entries, 1)) or NOTHING
-
-
-def _of_message(message: Message) -> Iterator[str]:
-    text = text_of(message)
-    if message.get("type") == "function_call_output":
-        yield f"result: {as_text(message.get('output'))}"
-    elif text and is_assistant(message):
-        yield f"agent: {text}"
-    elif text:
-        role = str(message.get("role") or message.get("type"))
-        yield f"{'result' if role == 'tool' else role}: {text}"
-    yield from (f"call: {call}" for call in calls_of(message))
-
-
-def _of_trajectory(trajectory: Trajectory, outputs: Mapping[str, Any], run: RunView | None) -> Iterator[str]:
-    yield from (f"reasoning: {text}" for text in trajectory.reasoning_steps)
-    results = _results(run) if outputs.get("tool_calls") is None else []
-    for index, call in enumerate(trajectory.tool_calls):
-        yield f"call: {call}"
-        if len(results) == len(trajectory.tool_calls):
-            yield f"result: {results[index]}"
-    if trajectory.final_answer is not None:
-        yield f"final answer: {trajectory.final_answer}"
-
-
-def _results(run: RunView | None) -> list[str]:
-    """Return the result, or the error, of each tool among the run's steps."""
-    tools = [step for step in (run.steps if run else []) if step.get("kind") == "tool"]
-    return [f"error: {step['error']}" if step.get("error") else _shown(step.get("outputs")) for step in tools]
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -11,7 +11,6 @@ from evalflows.evaluators.agents.trajectory import (
     answer_of,
     expected_calls,
     read_trajectory,
-    transcript,
 )
 from evalflows.evaluators.score import RunView
 
@@ -179,29 +178,3 @@ def test_what_a_reference_wants_may_be_messages_or_calls_under_another_name() ->
     assert expected_calls({"way": CONVERSATION[:4]}, "way") == (WEATHER,)
     assert expected_calls({"way": [{"weather": PARIS}], "tool_calls": []}, "way") == (WEATHER,)
     assert expected_calls({"tool_calls": []}, "way") is None
-
-
-def test_the_transcript_has_everything_in_order_with_what_the_tools_gave() -> None:
-    assert transcript({"messages": CONVERSATION}).splitlines() == [
-        "1. user: Weather in Paris?",
-        "2. agent: I look it up.",
-        f"3. call: weather({TEXT})",
-        "4. result: 18 degrees",
-        "5. call: round({})",
-        "6. call: say({})",
-        "7. result: ok",
-        "8. agent: It is 18 degrees.",
-        "9. user: Thanks.",
-    ]
-    tool = {"kind": "tool", "name": "weather", "inputs": PARIS, "outputs": {"degrees": 18}}
-    failed = {"kind": "tool", "name": "say", "inputs": {}, "outputs": None, "error": "OSError: no"}
-    shown = transcript({"output": "18", "reasoning_steps": ["Look first."]}, None, run_of(tool, failed)).splitlines()
-    assert shown == [
-        "1. reasoning: Look first.",
-        f"2. call: weather({TEXT})",
-        '3. result: {"degrees": 18}',
-        "4. call: say({})",
-        "5. result: error: OSError: no",
-        "6. final answer: 18",
-    ]
-    assert transcript({"tool_calls": []}) == "(no step and no answer)"

@@ -6,11 +6,10 @@ import re
 from typing import Any
 
 import jsonschema
+from judge_prompts import messages_in
 
 from evalflows.evaluators.conversations import GOOD_CONVERSATION, conversation_quality
 from evalflows.specs.errors import Completion
-
-PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 
 
 class Judge:
@@ -24,7 +23,7 @@ class Judge:
     async def __call__(self, messages: Any, **parameters: Any) -> Completion:
         self.prompts.append(messages)
         self.parameters.append(parameters)
-        said = [match[3] for match in PART.finditer(messages) if match[1].startswith("Assistant")]
+        said = [line["content"] for line in messages_in(messages)[0] if line.get("role") == "assistant"]
         prices = [price for text in said for price in re.findall(r"(\d+) euros", text)]
         is_good = len({*prices}) <= 1
         fields = parameters["schema"]["properties"]
@@ -59,14 +58,12 @@ def test_it_is_one_call_of_the_whole_conversation_under_the_rubric() -> None:
     judge = Judge()
     judged([{"role": "system", "content": "Be kind."}, *GOOD], judge)
     (prompt,) = judge.prompts
-    assert [match[1] for match in PART.finditer(prompt)] == [
-        *("System message", "User, before turn 1", "Assistant, turn 1", "User, before turn 2", "Assistant, turn 2"),
-        *("User, before turn 3", "Assistant, turn 3"),
-    ]
-    assert GOOD_CONVERSATION in prompt and "left out here" not in prompt
+    turns = [{"turn": number // 2 + 1} | message for number, message in enumerate(GOOD)]
+    assert messages_in(prompt) == [[{"role": "system", "content": "Be kind."}, *turns]]
+    assert GOOD_CONVERSATION in prompt
 
 
 def test_with_a_budget_the_beginning_is_left_out_and_the_prompt_says_so() -> None:
     judge = Judge()
     assert judged(PLANTED, judge, budget_tokens=20).value == 5  # what it contradicts is not seen any more
-    assert "(Messages left out here, since there are too many: 4)" in judge.prompts[0]
+    assert messages_in(judge.prompts[0])[0][0] == {"messages_left_out": 4}

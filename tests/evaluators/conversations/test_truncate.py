@@ -62,11 +62,11 @@ def test_an_answer_of_a_tool_that_comes_after_its_exchange_goes_with_its_call() 
     assert truncated([*before, *late], 3, one_each).messages == late[:1]
 
 
-def test_a_token_is_three_bytes_and_a_message_some_more() -> None:
-    assert estimated_tokens({"role": "user", "content": "abcdef"}) == 4 + 2
-    assert estimated_tokens({"role": "user", "content": "abcdefg"}) == 4 + 3
-    assert estimated_tokens({"role": "user", "content": "数"}) == 4 + 1
-    assert estimated_tokens({"role": "assistant", "content": None}) == 4
+def test_a_token_is_three_bytes_of_a_messages_line_and_a_message_some_more() -> None:
+    shortest = len('{"role":"user","content":"a"}')
+    assert estimated_tokens({"role": "user", "content": "a"}) == 4 + (shortest + 2) // 3
+    assert estimated_tokens({"role": "user", "content": "abcd"}) == 5 + (shortest + 2) // 3
+    assert estimated_tokens({"role": "user", "content": "a数"}) == 5 + (shortest + 2) // 3
     assert estimated_tokens(TOOLS[1]) > 4 + len("look{}") // 3
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from judge_prompts import messages_in
 
 from evalflows.evaluators.conversations import MOST_TURNS, turn_errors
 from evalflows.evaluators.score import Score, normalise
 from evalflows.specs.errors import Completion
-
-PART = re.compile(r"^([A-Z][^\n]*):\n\[BEGIN (\w+)\]\n(.*?)\n\[END \2\]$", re.M | re.S)
 
 
 class Judge:
@@ -35,11 +34,11 @@ class Judge:
     def _found(self, prompt: str) -> dict[str, str]:
         labels: dict[str, str] = {}
         first: dict[str, str] = {}
-        for heading, text in ((match[1], match[3]) for match in PART.finditer(prompt)):
-            if not heading.startswith("Assistant"):
+        for line in messages_in(prompt)[0]:
+            if line["role"] != "assistant":
                 continue
-            number = heading.removeprefix("Assistant, turn ")
-            wrong = next((day for day in re.findall(r"\b[A-Z]\w+day\b", text) if day != "Friday"), None)
+            number = str(line["turn"])
+            wrong = next((day for day in re.findall(r"\b[A-Z]\w+day\b", line["content"]) if day != "Friday"), None)
             labels[f"turn_{number}"] = "good" if wrong is None else "own fault"
             if wrong in first:
                 labels[f"turn_{number}"] = f"follows turn {first[wrong]}"
@@ -135,8 +134,8 @@ def test_it_is_one_call_that_shows_every_message_and_lets_turns_follow_earlier_o
     judge = Judge()
     judged(PLANTED, judge, instructions="A wrong weekday is wrong.")
     (prompt,) = judge.prompts
-    assert [match[3] for match in PART.finditer(prompt)] == [message["content"] for message in PLANTED]
-    assert "\nA wrong weekday is wrong.\n" in prompt and "{" not in prompt
+    assert messages_in(prompt) == [[{"turn": place // 2 + 1} | message for place, message in enumerate(PLANTED)]]
+    assert "\nA wrong weekday is wrong.\n" in prompt
     judge = Judge()
     judged(GOOD, judge)
     (schema,) = judge.schemas

@@ -19,7 +19,7 @@ from evalflows.llm import structured_output
 from evalflows.llm.budget import Budget, Price, Tokens, price_of, token_count
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
 from evalflows.llm.rate_limits import Limiter, RateLimit, outcome_of, read_rate_limit
-from evalflows.specs.errors import TRANSIENT, CallError, Completion, ErrorKind, Message
+from evalflows.specs.errors import TRANSIENT, CallError, Completion, ErrorKind, Message, print_note
 from evalflows.specs.running import ConnectionSpec
 from evalflows.store.records import CallRow, new_id, now, to_json
 
@@ -33,16 +33,18 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 LONGEST_WAIT_S = 600.0
 """Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
+SAID_FROM_S = 60.0
+"""A wait of so many seconds that an endpoint asks for is said: the run would seem to hang."""
 
 RETRYABLE: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
 """A retry in place may give a shorter answer than a truncated one; if it does not, a later run will not help either."""
 
 
-async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int) -> tuple[Result, int]:
+async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int, who: str) -> tuple[Result, int]:
     """Return the result of the first successful attempt, and that attempt's number (from 1).
 
-    Raises CallError, with the number of attempts made, after the first error that is not retryable or after the last
-    attempt.
+    `who` names the endpoint, for the note about a long wait that it asks for. Raises CallError, with the number of
+    attempts made, after the first error that is not retryable or after the last attempt.
     """
     for attempt in range(1, max_attempts + 1):
         try:
@@ -51,9 +53,25 @@ async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int) -> tup
             error.attempts = attempt
             if error.kind not in RETRYABLE or attempt == max_attempts:
                 raise
-            with _noted(seconds := pause_s(attempt, error.retry_after_s)):
-                await asyncio.sleep(seconds)
+            asked_s = error.retry_after_s
+        # Here the error is gone, and with it the frames that hold what was received.
+        seconds = pause_s(attempt, asked_s)
+        if asked_s is not None and asked_s > SAID_FROM_S:
+            _say_wait(who, asked_s, seconds)
+        with _noted(seconds):
+            await asyncio.sleep(seconds)
     raise AssertionError(f"max_attempts: got {max_attempts}, wanted at least 1")
+
+
+_said: dict[str, float] = {}  # until when the wait that was said last lasts, by endpoint
+
+
+def _say_wait(who: str, asked_s: float, seconds: float) -> None:
+    """Print that an endpoint asks for a long wait, once for all calls that wait meanwhile."""
+    time_now = time.monotonic()
+    if _said.get(who, time_now) <= time_now:
+        _said[who] = time_now + seconds
+        print_note(f"{who} asks to wait {asked_s:.0f} s: its calls are made again in {seconds:.0f} s")
 
 
 _waiting: dict[int, float] = {}  # until when, by an id of the wait
@@ -187,7 +205,9 @@ class Caller:
         started = time.perf_counter()
         try:
             fields, count = await retry(
-                lambda: self._attempt(row, request, read, tokens, attempts), self.endpoint.connection.attempts
+                lambda: self._attempt(row, request, read, tokens, attempts),
+                self.endpoint.connection.attempts,
+                f"connection {self.endpoint.name!r} ({self.endpoint.identity})",
             )
             return replace(row, status="ok", attempts=count, recorded_at=now(), **fields, **self._bill(row, attempts))
         except CallError as error:

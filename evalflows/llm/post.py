@@ -62,7 +62,7 @@ def poster(spec: HttpTarget) -> Post:
             limiter.release(slot, outcome_of(failure), rate_limit)
 
     async def post(body: Any) -> Posted:
-        posted, attempts = await retry(lambda: attempt(body), spec.attempts)
+        posted, attempts = await retry(lambda: attempt(body), spec.attempts, f"target {spec.name!r} ({spec.url})")
         return replace(posted, attempts=attempts)
 
     return post

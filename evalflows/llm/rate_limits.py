@@ -133,6 +133,8 @@ def give_back(breakers: Iterable[Breaker], owner: object) -> None:
 _reserving = threading.Lock()
 
 
+LONGEST_CREDIBLE_S = 3600.0
+"""The longest wait, in seconds, that a provider may ask for: a longer one is no answer to how soon to try again."""
 LONGEST_PERIOD = 40
 """Characters of a period; a longer one is no period, and might be infinite as a number."""
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -148,21 +150,26 @@ class RateLimit:
 
 
 def read_rate_limit(headers: Mapping[str, str]) -> RateLimit:
-    """Read Retry-After, `retry-after-ms` and `x-ratelimit-*`. Values that cannot be parsed are ignored."""
+    """Read Retry-After, `retry-after-ms` and `x-ratelimit-*`. What cannot be parsed or is not credible is ignored."""
     retry_after = retry_after_s(headers)
     empty = [kind for kind in ("requests", "tokens") if headers.get(f"x-ratelimit-remaining-{kind}") == "0"]
-    resets = [reset for kind in empty if (reset := period_s(headers.get(f"x-ratelimit-reset-{kind}", ""))) is not None]
+    periods = [_credible(period_s(headers.get(f"x-ratelimit-reset-{kind}", ""))) for kind in empty]
+    resets = [reset for reset in periods if reset is not None]
     return RateLimit(retry_after if retry_after is not None else max(resets, default=None), bool(empty))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a response asks to wait; None if it does not say."""
+    """Return the seconds that a response asks to wait; None if it does not say, or nothing credible."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):
-            seconds = float(headers[name]) * unit
-            if math.isfinite(seconds):
-                return max(0.0, seconds)
-    return _until(headers.get("retry-after", ""))
+            if (seconds := _credible(float(headers[name]) * unit)) is not None:
+                return seconds
+    return _credible(_until(headers.get("retry-after", "")))
+
+
+def _credible(seconds: float | None) -> float | None:
+    """Return a wait; None for one that is negative, not finite, or longer than an hour."""
+    return seconds if seconds is not None and 0.0 <= seconds <= LONGEST_CREDIBLE_S else None
 
 
 def period_s(text: str) -> float | None:

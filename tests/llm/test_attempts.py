@@ -14,6 +14,7 @@ from evalflows.llm.rate_limits import retry_after_s
 from evalflows.specs.errors import CallError, ErrorKind
 
 KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
+WHO = "connection 'mock' (http://127.0.0.1)"
 FINAL = sorted({*KINDS} - RETRYABLE)
 
 
@@ -40,7 +41,7 @@ def faulty(kinds: Iterable[ErrorKind]) -> list[CallError]:
 
 
 def attempt(once: Callable[[], Awaitable[str]], most: int = 4) -> tuple[str, int]:
-    return asyncio.run(_awaited(retry(once, most)))
+    return asyncio.run(_awaited(retry(once, most, WHO)))
 
 
 async def _awaited(what: Awaitable[Any]) -> Any:
@@ -83,11 +84,25 @@ def test_the_wait_that_was_asked_for_is_kept_but_not_after_the_last_attempt() ->
     assert failure(once, 2).attempts == len(calls) == 2
 
 
+def test_a_long_wait_is_said_once_for_all_calls_of_an_endpoint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(attempts, "LONGEST_WAIT_S", 0.01)
+
+    async def all_at_once() -> None:
+        asked = (failing(CallError("rate_limited", "", retry_after_s=wait))[0] for wait in (90.0, 90.0, 59.0))
+        await asyncio.gather(*(retry(once, 2, WHO) for once in asked))
+
+    asyncio.run(all_at_once())
+    said = f"evalflows: {WHO} asks to wait 90 s: its calls are made again in 0 s\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_wait_that_is_broken_off_ends_the_attempts() -> None:
     once, calls = failing(CallError("rate_limited", "slow down", retry_after_s=3600.0))
 
     async def broken_off() -> None:
-        task = asyncio.ensure_future(_awaited(retry(once, 4)))
+        task = asyncio.ensure_future(_awaited(retry(once, 4, WHO)))
         while not calls:
             await asyncio.sleep(0)
         await asyncio.sleep(0.01)
@@ -124,7 +139,13 @@ def test_a_pause_is_never_longer_than_a_run_can_bear(wait: float) -> None:
         ({}, None),
         ({"retry-after": "2"}, 2.0),
         ({"retry-after": "0"}, 0.0),
-        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after-ms": "-3", "retry-after": "9"}, 9.0),
+        ({"retry-after": "3600"}, 3600.0),
+        ({"retry-after": "3601"}, None),
+        ({"retry-after": "1e308"}, None),
+        ({"retry-after": "Thu, 31 Dec 2099 23:59:59 GMT"}, None),
+        ({"retry-after": "Thu, 01 Jan 2015 00:00:00 GMT"}, 0.0),
         ({"retry-after-ms": "250"}, 0.25),
         ({"retry-after-ms": "250", "retry-after": "2"}, 0.25),
         ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
@@ -161,7 +182,7 @@ def test_a_status_says_whether_another_attempt_may_cure_it(status: int, kind: Er
 def test_calls_that_wait_for_their_next_attempt_are_counted() -> None:
     async def seen_meanwhile() -> tuple[int, float]:
         once, _ = failing(CallError("rate_limited", "slow down", retry_after_s=0.3))
-        retried = [asyncio.ensure_future(retry(once, 4)) for _ in range(1)]
+        retried = [asyncio.ensure_future(retry(once, 4, WHO)) for _ in range(1)]
         await asyncio.sleep(0.05)
         seen = calls_waiting()
         await asyncio.gather(*retried)

@@ -131,6 +131,8 @@ def http(spec: HttpTarget, post: Post) -> Target:
         if spec.usage is not None and not any(value is not None for value in reported.values()):
             for said_once in says_no_usage:
                 print_note(said_once)
+        if posted.cost_is_unknown:
+            reported["cost_usd"] = None
         outputs = posted.response if spec.answer is None else at_path(posted.response, spec.answer)
         return Answer(
             outputs=outputs,

@@ -408,7 +408,7 @@ def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> ComparisonSpec:
 
 _SHARED_FIELDS = (
     *("confidence_level", "connections", "chunk_retries", "chunk_retry_delay_s", "breaker_window", "breaker_pause_s"),
-    "task_runner",
+    *("task_runner", "budget_counts_unknown"),
 )
 """Fields that the comparison takes over from the experiment's spec."""
 
@@ -418,7 +418,7 @@ def comparison_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) ->
     if spec.compare is None:
         raise ValueError("compare: got a spec without it")
     base = next(row for row in experiments if row.target == (spec.baseline or experiments[0].target))
-    calls, usd, _ = spent_by_group(Store(), base.run_group)
+    spent = spent_by_group(Store(), base.run_group)
     return ComparisonSpec(
         name=spec.name,
         description=spec.description,
@@ -428,8 +428,8 @@ def comparison_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) ->
         baseline=base.experiment_id,
         run_key=base.run_group,
         use_cache=spec.use_cache,
-        budget_usd=None if spec.budget_usd is None else max(0.0, spec.budget_usd - usd),  # the rest of the budget
-        max_calls=None if spec.max_calls is None else max(0, spec.max_calls - calls),
+        budget_usd=None if spec.budget_usd is None else max(0.0, spec.budget_usd - spent.usd),  # the rest of the budget
+        max_calls=None if spec.max_calls is None else max(0, spec.max_calls - spent.calls),
         **{name: getattr(spec, name) for name in _SHARED_FIELDS},
         **spec.compare.model_dump(),
     )

@@ -31,7 +31,7 @@ from evalflows.engine.prepare import (
 )
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.running import RunnableEvaluator, RunningExperiment, forget_experiment, running_experiment
-from evalflows.engine.unrecorded_calls import unlimited
+from evalflows.engine.unrecorded_calls import HOW_TO_RECORD, unlimited
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import in_turn, is_quick
 from evalflows.evaluators.binding import offer_run
@@ -292,10 +292,7 @@ def _say_what_no_budget_limits(spec: ExperimentSpec) -> None:
             for owner in unlimited(spec.targets, evaluators, of_calls=limit == "max_calls"):
                 owners.setdefault(owner, []).append(limit)
     for owner, limits in owners.items():
-        print_note(
-            f"{' and '.join(limits)} cannot limit the calls of {owner}, which are not recorded: wrap the client "
-            "(evalflows.llm.wrap), or name the `usage` field of an HTTP application's responses"
-        )
+        print_note(f"{' and '.join(limits)} cannot limit the calls of {owner}, which are not recorded: {HOW_TO_RECORD}")
 
 
 def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow]) -> None:

@@ -28,7 +28,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.progress import SpentParts, paid, spent_by_group, was_over_budget
+from evalflows.store.queries.progress import paid, spent_by_group, was_over_budget
 from evalflows.store.records import ComparisonSetRow, ExperimentRow
 from evalflows.store.store import Store
 
@@ -94,13 +94,11 @@ def pairs_short_of_budget(
 
 
 def _left(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Left:
-    calls, usd, _ = spent_by_group(Store(), experiments[0].run_group)
-    return left_of(spec.budget_usd, spec.max_calls, SpentParts(calls, usd))
+    return left_of(spec, spent_by_group(Store(), experiments[0].run_group))
 
 
 def _left_of_pairs(spec: ComparisonSpec, row: ComparisonSetRow) -> Left:
-    calls, usd, _ = paid(Store(), row.comparison_id)
-    return left_of(spec.budget_usd, spec.max_calls, SpentParts(calls, usd))
+    return left_of(spec, paid(Store(), row.comparison_id))
 
 
 SHARES = 4

@@ -17,8 +17,8 @@ from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, eval
 from evalflows.engine.views import example_view
 from evalflows.evaluators.binding import Bound, offer_pair, offer_run
 from evalflows.evaluators.score import RunView
-from evalflows.llm.budget import Budget, Tokens, price_of
-from evalflows.llm.calls import BYTES_A_TOKEN, LONG_ANSWER, Caller, Completer, Embedder, Endpoint, Kind, Read
+from evalflows.llm.budget import LONG_ANSWER, Budget, Tokens, price_of, tokens_of_text
+from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint, Kind, Read
 from evalflows.llm.client import Client
 from evalflows.llm.connections import address, resolve
 from evalflows.llm.ledger import Ledger
@@ -177,7 +177,7 @@ def _run_in_thread(work: Callable[[], Awaitable[None]]) -> None:
 
 def _tokens(kind: Kind, request: Mapping[str, Any]) -> tuple[int, int]:
     """Estimate tokens as a budget does before the first answer."""
-    tokens_in = -(-len(to_json(request).encode()) // BYTES_A_TOKEN)
+    tokens_in = tokens_of_text(to_json(request))
     max_tokens = request.get("max_completion_tokens") or request.get("max_tokens")
     return tokens_in, 0 if kind == "embedding" else max_tokens if isinstance(max_tokens, int) else LONG_ANSWER
 

@@ -47,8 +47,9 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
         if failure.trace and number < TRACES:
             out.print(Text(indent(failure.trace, "    "), lines=True))
     for calls in report.unpriced:
-        what = f"{calls.calls} calls of unknown price do not count toward its budget of {calls.budget_usd:g} USD"
-        out.print(Text(f"  {calls.experiment}: {what}", style="bold red"))
+        for what, style in ((calls.estimated_text, "yellow"), (calls.uncounted_text, "bold red")):
+            if what:
+                out.print(Text(f"  {calls.experiment}: {what}", style=style))
     for limit in report.reduced_limits:
         reduced = f"reduced {limit.times} times because calls were refused"
         out.print(f"  {limit.connection}: {limit.lowest} to {limit.highest} calls at once, {reduced}")

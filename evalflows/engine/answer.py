@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from inspect import isawaitable
 from itertools import chain
@@ -22,10 +22,11 @@ from evalflows.engine.views import example_view, failed, is_final, raised, retur
 from evalflows.evaluators.score import ExampleView
 from evalflows.llm import loop
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
-from evalflows.llm.ledger import Recorder, recording
+from evalflows.llm.ledger import Recorder, call_key, current, recording
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import RETRIED_LATER, CallError
-from evalflows.store.records import ExampleRow, OutputRow, from_json, now, to_json
+from evalflows.specs.target import HttpTarget
+from evalflows.store.records import CallRow, ExampleRow, OutputRow, from_json, new_id, now, to_json
 from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
@@ -88,7 +89,6 @@ class _Answering:
         self.experiment, self.chunk = experiment, chunk
         self.pending = {experiment.examples.ids[number] for number in pending}
         self.transient = 0
-        self._highest_cost = 0.0  # of an application's answers so far, in USD
         self._spool = open_until_answered.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._unrecorded: dict[str, Any] = dict.fromkeys(
             ("calls", "calls_cached"), None if experiment.target_may_call else 0
@@ -108,6 +108,7 @@ class _Answering:
         identity = run_id(self.chunk, example.example_id)
         recorder = Recorder(
             keep=self._spool.add_call,
+            note=self._spool.note_sent,
             check=self._spool.check,
             experiment_id=self.chunk.experiment_id,
             subject_id=identity,
@@ -162,7 +163,7 @@ class _Answering:
     async def _called(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
         call, arguments = self.experiment.target.call, self._arguments(example_view(example))
         try:
-            async with self._charged() as charge:
+            async with self._charged(example) as charge:
                 answering = self.experiment.answering
                 value = await answering.call_on_thread(call, arguments) if on_thread else call(arguments)
                 if self.is_async and isawaitable(value):
@@ -173,21 +174,58 @@ class _Answering:
         return returned(value)
 
     @asynccontextmanager
-    async def _charged(self) -> AsyncIterator[Callable[[Any], None]]:
+    async def _charged(self, example: ExampleRow) -> AsyncIterator[Callable[[Any], None]]:
         """Charge the budget for one request to an application, with the cost that its response reports.
 
-        Raise CallError if the budget is spent.
+        If it reports none, that is estimated as the highest one so far. A request without an answer that may have been
+        paid is a row of `calls`. Raise CallError if the budget is spent.
         """
-        if self.experiment.row.target_kind != "http":
+        recorder = current()
+        if self.experiment.row.target_kind != "http" or recorder is None:
             yield lambda returned: None
             return
-        budget, costs = self.experiment.budget, list[float | None]()
-        reservation = await budget.reserve(self._highest_cost)
+        budget, owner, costs = self.experiment.budget, self.chunk.experiment_id, list[float | None]()
+        highest = budget.most_usd.get(owner)
+        reservation = await budget.reserve(highest or 0.0)
+        request = recorder.request = self._request(example, highest)
+        failure: BaseException | None = None
         try:
             yield lambda returned: costs.append(returned.cost_usd)
+        except BaseException as error:
+            failure = error
+            raise
         finally:
-            self._highest_cost = max([self._highest_cost, *(cost or 0.0 for cost in costs)])
-            budget.settle(reservation, costs[0] if costs else 0.0, paid=bool(costs))
+            cost = costs[0] if costs else None
+            may_be_paid = bool(costs) or _may_be_paid(failure)
+            if cost is not None:
+                budget.most_usd[owner] = max(highest or 0.0, cost)
+            budget.settle(reservation, cost, estimated_usd=highest, paid=may_be_paid)
+            if not costs and may_be_paid and isinstance(failure, CallError):
+                kind, text = failure.kind, str(failure)
+                self._spool.add_call(replace(request, error=text, error_kind=kind, recorded_at=now()))
+            elif failure is None or isinstance(failure, Exception):
+                self._spool.drop_sent(request)
+
+    def _request(self, example: ExampleRow, estimated_usd: float | None) -> CallRow:
+        """Return the row of a request to an application, to be kept if it is not answered."""
+        experiment, identity = self.experiment, run_id(self.chunk, example.example_id)
+        target = next(target for target in experiment.spec.targets if target.name == experiment.row.target)
+        assert isinstance(target, HttpTarget)
+        return CallRow(
+            call_id=new_id("call"),
+            call_key=call_key(target.url, {"run": identity}, 0, "application"),
+            kind="application",
+            experiment_id=self.chunk.experiment_id,
+            subject_id=identity,
+            connection="application",
+            base_url=target.url,
+            model="",
+            request="{}",
+            status="failed",
+            reusable=False,
+            estimated_usd=estimated_usd,
+            started_at=now(),
+        )
 
     def _arguments(self, example: ExampleView) -> Mapping[str, Any]:
         return {
@@ -199,6 +237,11 @@ class _Answering:
             "repetition": self.chunk.repetition,
             "seed": seed_of(example.id, self.chunk.repetition),
         }
+
+
+def _may_be_paid(failure: BaseException | None) -> bool:
+    """Whether a request that ended so may have been paid: its answer came, or nobody knows what became of it."""
+    return isinstance(failure, CallError) and (failure.cost_is_unknown or failure.kind == "bad_return")
 
 
 Found = tuple[ExampleRow, dict[str, Any]]

@@ -24,7 +24,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.queries.example_slices import value_at
-from evalflows.store.queries.progress import SpentParts, spent_on_part
+from evalflows.store.queries.progress import Paid, spent_on_part
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, Winner, derived_id
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import Examples
@@ -53,6 +53,7 @@ class Dispatch:
     attempt: datetime  # `recorded_at` of its experiment or comparison: another for each start and resumption
     usd: float | None = None  # what the chunk may have spent in all, in USD and in calls
     calls: int | None = None
+    counts_unknown: bool = True  # as the budget does
     costs: tuple[float | None, ...] = ()  # of the model calls that were made, when it comes back
 
 
@@ -438,6 +439,7 @@ class Left:
 
     usd: float | None
     calls: int | None
+    counts_unknown: bool
 
     @property
     def is_limited(self) -> bool:
@@ -451,15 +453,16 @@ class Left:
         """Return the part for the items from `before` up to `until` of so many; all parts add up to the whole."""
         usd = None if self.usd is None else max(0.0, self.usd) * (until - before) / of
         whole = None if self.calls is None else max(0, self.calls)
-        return Left(usd=usd, calls=None if whole is None else whole * until // of - whole * before // of)
+        calls = None if whole is None else whole * until // of - whole * before // of
+        return Left(usd=usd, calls=calls, counts_unknown=self.counts_unknown)
 
 
-def left_of(usd: float | None, calls: int | None, spent: SpentParts) -> Left:
+def left_of(spec: ExperimentSpec | ComparisonSpec, spent: Paid) -> Left:
     """Return what is left of the limits of a spec."""
-    return Left(
-        usd=None if usd is None else max(0.0, usd - spent.usd),
-        calls=None if calls is None else max(0, calls - spent.calls),
-    )
+    usd, calls, counts_unknown = spec.budget_usd, spec.max_calls, spec.budget_counts_unknown
+    if usd is not None:
+        usd = 0.0 if spent.unknown and counts_unknown else max(0.0, usd - spent.usd)
+    return Left(usd=usd, calls=None if calls is None else max(0, calls - spent.calls), counts_unknown=counts_unknown)
 
 
 def dispatched(
@@ -478,11 +481,12 @@ def dispatched(
     for chunk in chunks:
         until = before + chunk.stop - chunk.start
         part = left.part(before, until, items)
-        already = spent_on_part(store, chunk.owner, chunk.part) if left.is_limited else SpentParts(0, 0.0)
+        already = spent_on_part(store, chunk.owner, chunk.part) if left.is_limited else Paid(0, 0.0, 0.0, 0)
         dispatch = Dispatch(
             attempt=attempts[chunk.owner],
             usd=None if part.usd is None else already.usd + part.usd,
             calls=None if part.calls is None else already.calls + part.calls,
+            counts_unknown=left.counts_unknown,
         )
         sent.append(replace(chunk, dispatch=dispatch))
         before = until
@@ -497,4 +501,4 @@ def budget_of_part(store: Store, chunk: Chunk | PairChunk) -> Budget:
     if dispatch.usd is None and dispatch.calls is None:
         return Budget()
     spent = spent_on_part(store, chunk.owner, chunk.part)
-    return Budget(usd=dispatch.usd, calls=dispatch.calls, spent_usd=spent.usd, spent_calls=spent.calls)
+    return Budget.after(spent, usd=dispatch.usd, calls=dispatch.calls, counts_unknown=dispatch.counts_unknown)

@@ -234,6 +234,7 @@ def judge_by_rule(
 def _recorder(evaluator: RunnableEvaluator, spool: Spool, experiment_id: str, subject_id: str) -> Recorder:
     return Recorder(
         keep=spool.add_call,
+        note=spool.note_sent,
         check=spool.check,
         experiment_id=experiment_id,
         subject_id=subject_id,

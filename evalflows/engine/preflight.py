@@ -13,6 +13,12 @@ from typing import Any
 from evalflows.engine.chunks import draw
 from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, is_ours, make_target
 from evalflows.engine.secret_blocks import key_for
+from evalflows.engine.unrecorded_calls import (
+    HOW_TO_RECORD,
+    evaluator_may_call_unrecorded,
+    reports_usage,
+    target_may_call_unrecorded,
+)
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import check_picklable
 from evalflows.evaluators.binding import Bound, offer_pair, offer_run
@@ -208,6 +214,8 @@ def _check_target(
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
+    if target_may_call_unrecorded(target) and not reports_usage(target):
+        _check_calls_are_recorded(f"target {target.name!r}", spec)
     made = make_target(target, _never_met, examples, store)
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
@@ -249,6 +257,8 @@ def check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
         check_loaded(who, bound.function)
     if settings.timeout_s is not None and not bound.is_async:
         check_picklable(bound)
+    if evaluator_may_call_unrecorded(judge):
+        _check_calls_are_recorded(who, spec)
     if name and bound.asks_for("complete"):
         _check_connection(name, settings.model, who, spec)
     if name and bound.asks_for("embed"):
@@ -285,13 +295,23 @@ def _check_key(name: str, connection: ConnectionSpec, who: str) -> None:
 
 
 def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: Spec) -> None:
-    """Raise InputError if budget_usd cannot be enforced: the price is unknown and there is no max_calls."""
-    if spec.budget_usd is None or spec.max_calls is not None or price_of(connection, model) is not None:
+    """Raise InputError if budget_usd cannot be enforced, since the price is unknown."""
+    if spec.budget_usd is None or not spec.budget_counts_unknown or price_of(connection, model) is not None:
         return
     raise InputError(
         f"{who}: budget_usd cannot be enforced without the price of {model!r} on connection {name!r}; wanted "
-        f"usd_per_million_input_tokens and usd_per_million_output_tokens there, a price_list, or max_calls"
+        "usd_per_million_input_tokens and usd_per_million_output_tokens there, a price_list, or "
+        "budget_counts_unknown: false"
     )
+
+
+def _check_calls_are_recorded(who: str, spec: Spec) -> None:
+    """Raise InputError if budget_usd cannot be enforced, for a target or evaluator that may call models unrecorded."""
+    if spec.budget_usd is not None and spec.budget_counts_unknown:
+        raise InputError(
+            f"{who}: budget_usd cannot be enforced, since its model calls are not recorded; {HOW_TO_RECORD}, or set "
+            "budget_counts_unknown: false"
+        )
 
 
 def _check_metrics(prepared: PreparedExperiment) -> None:

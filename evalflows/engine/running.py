@@ -49,7 +49,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ScoreConfigSpec
 from evalflows.specs.target import ChatTarget
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.progress import item_metrics, paid, spent_by_group
+from evalflows.store.queries.progress import Paid, item_metrics, paid, spent_by_group
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import (
     ComparisonSetRow,
@@ -170,11 +170,12 @@ def budget_of(store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
         return DividedBudget(row.experiment_id)
     if row.run_group not in _budgets:
         is_limited = spec.budget_usd is not None or spec.max_calls is not None
-        calls, usd, unpriced = spent_by_group(store, row.run_group) if is_limited else (0, 0.0, 0)
-        _budgets[row.run_group] = Budget(
-            usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced
-        )
+        _budgets[row.run_group] = _budget_of(spec, spent_by_group(store, row.run_group)) if is_limited else Budget()
     return _budgets[row.run_group]
+
+
+def _budget_of(spec: ExperimentSpec | ComparisonSpec, spent: Paid) -> Budget:
+    return Budget.after(spent, usd=spec.budget_usd, calls=spec.max_calls, counts_unknown=spec.budget_counts_unknown)
 
 
 def answering_workers(row: ExperimentRow, spec: ExperimentSpec) -> Workers:
@@ -514,8 +515,7 @@ def _budget(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget
     """Return the budget, with what the comparison has already spent; in a process that chunks are sent to, divided."""
     if is_divided():
         return DividedBudget(row.comparison_id)
-    calls, usd, unpriced = paid(store, row.comparison_id)
-    return Budget(usd=spec.budget_usd, calls=spec.max_calls, spent_usd=usd, spent_calls=calls, unpriced=unpriced)
+    return _budget_of(spec, paid(store, row.comparison_id))
 
 
 def check_code_of_experiment(experiment: RunningExperiment, *, in_cluster: bool = True) -> None:

@@ -412,7 +412,7 @@ def forget_traces(batch_id: str) -> RunningTraceEvaluation | None:
 
 def _make(batch: WatermarkRow) -> RunningTraceEvaluation:
     store, spec = Store(), TraceEvaluationSpec.model_validate(json.loads(batch.spec))
-    budget = Budget(usd=spec.budget_usd, calls=spec.max_calls)
+    budget = Budget(usd=spec.budget_usd, calls=spec.max_calls, counts_unknown=spec.budget_counts_unknown)
     factory = EvaluatorFactory(spec, Ledger(store, batch.evaluation_id, fresh=not spec.use_cache), budget)
     prepared = _prepared(spec)
     parts = json.loads(batch.evaluators)

@@ -26,6 +26,9 @@ CALL_NOTHING = frozenset(
 RECORDS = ("evalflows.llm", "evalflows.compat")
 """Code that uses these is taken to wrap its client, or to use one of ours."""
 
+HOW_TO_RECORD = "wrap the client (evalflows.llm.wrap), or name the `usage` field of an HTTP application's responses"
+"""What to do about code whose calls no budget can limit."""
+
 RECORDS_NO_CALL = "evalflows.llm.step"
 
 

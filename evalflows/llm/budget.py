@@ -8,38 +8,49 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.errors import CallError
 from evalflows.specs.running import ConnectionSpec, LocalConnection
+
+if TYPE_CHECKING:
+    from evalflows.store.queries.progress import Paid
 
 
 @dataclass(slots=True)
 class Budget:
     """The limits of one run group, and what its experiments have spent together.
 
-    An upper estimate of a call's cost is set aside before the call and replaced by the actual cost afterwards. Near
-    the limit, calls wait for those in flight, so that together they cannot overspend.
+    An upper estimate of a call's cost is set aside before the call and replaced by the actual cost afterwards, or by an
+    estimate from its texts. Near the limit, calls wait for those in flight, so that together they cannot overspend.
+
+    If a call's cost can neither be known nor estimated, a limit in money cannot hold. If it `counts_unknown`, no such
+    call is made, and no call after one that proved to be such.
     """
 
     usd: float | None = None
     calls: int | None = None
+    counts_unknown: bool = True
     spent_usd: float = 0.0
+    estimated_usd: float = 0.0  # the part of spent_usd that is estimated from texts
     spent_calls: int = 0
-    unpriced: int = 0  # calls of unknown cost, not included in spent_usd
+    unknown: int = 0  # calls whose cost is neither known nor estimated, not included in spent_usd
     most_tokens_out: int = 0  # longest answer so far, used for estimates
+    most_usd: dict[str, float] = field(default_factory=dict)  # highest cost of an application's answer, by experiment
     _aside: dict[int, float] = field(default_factory=dict)
     _next: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _changed: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def reserve(self, estimate_usd: float | None) -> int:
-        """Set aside what a call may cost; return the reservation's number. Raises CallError if it does not fit.
+        """Set aside what a call may cost, None if unknown; return the reservation's number.
 
-        If it would fit should the calls in flight cost less than estimated, it waits for them.
+        If it would fit should the calls in flight cost less than estimated, it waits for them. Raises CallError if it
+        does not fit, or cannot be counted.
         """
         while True:
             with self._lock:
+                self._check_known(estimate_usd is not None)
                 number = self._reserved(estimate_usd or 0.0)
                 if number is not None:
                     return number
@@ -49,9 +60,10 @@ class Budget:
                 self._changed.append(changed)
             await changed
 
-    def reserve_now(self) -> int:
+    def reserve_now(self, *, is_priced: bool) -> int:
         """Reserve for a call of the user's own client, which has no estimate and cannot wait."""
         with self._lock:
+            self._check_known(is_priced)
             spent = self.usd is not None and self.spent_usd >= self.usd
             number = None if spent else self._reserved(0.0)
         if number is None:
@@ -69,17 +81,41 @@ class Budget:
                 raise self.spent()
             self._aside[number] = usd
 
-    def settle(self, number: int, cost_usd: float | None, *, paid: bool = True, tokens_out: int | None = None) -> None:
-        """Record what a call cost; None if unknown. `paid` is false for a call that was not made at all."""
+    def settle(
+        self,
+        number: int,
+        cost_usd: float | None,
+        *,
+        estimated_usd: float | None = None,
+        paid: bool = True,
+        tokens_out: int | None = None,
+    ) -> None:
+        """Record what a call cost; if that is unknown, the estimate. `paid` is false for a call that was not made."""
         with self._lock:
             del self._aside[number]
-            self.spent_calls += paid
-            self.spent_usd += cost_usd or 0.0
-            self.unpriced += paid and cost_usd is None
+            if paid:
+                estimate = None if cost_usd is not None else estimated_usd
+                self.spent_calls += 1
+                self.spent_usd += cost_usd or estimate or 0.0
+                self.estimated_usd += estimate or 0.0
+                self.unknown += cost_usd is None and estimate is None
             self.most_tokens_out = max(self.most_tokens_out, tokens_out or 0)
             waiting, self._changed = self._changed, []
         for changed in waiting:
             changed.get_loop().call_soon_threadsafe(_wake, changed)
+
+    @classmethod
+    def after(cls, paid: "Paid", *, usd: float | None, calls: int | None, counts_unknown: bool) -> "Budget":
+        """Return a budget with these limits, of which that much is spent."""
+        return cls(
+            usd=usd,
+            calls=calls,
+            counts_unknown=counts_unknown,
+            spent_usd=paid.usd,
+            estimated_usd=paid.estimated_usd,
+            spent_calls=paid.calls,
+            unknown=paid.unknown,
+        )
 
     def spent(self) -> CallError:
         """Return the error that says that the budget is spent."""
@@ -88,7 +124,18 @@ class Budget:
             limits.append(f"{self.spent_calls + len(self._aside)} of {self.calls} calls")
         if self.usd is not None:
             limits.append(f"{self.spent_usd:.4f} of {self.usd:g} USD")
+        if self.usd is not None and self.estimated_usd:
+            limits.append(f"{self.estimated_usd:.4f} of that estimated from texts, since no usage was reported")
         return CallError("over_budget", f"the budget is spent ({', '.join(limits)})", attempts=0)
+
+    def _check_known(self, is_priced: bool) -> None:
+        """Raise CallError for a call of unknown cost, or after one, if the budget counts them."""
+        if self.usd is not None and self.counts_unknown and (self.unknown or not is_priced):
+            what = (
+                f"the cost of {self.unknown} calls is unknown" if self.unknown else "the price of this call is unknown"
+            )
+            message = f"budget_usd cannot be enforced: {what}; wanted prices, or budget_counts_unknown: false"
+            raise CallError("over_budget", message, attempts=0)
 
     def _reserved(self, estimate_usd: float) -> int | None:
         """Return a reservation's number, or None if it does not fit. Call it with the lock held."""
@@ -140,14 +187,22 @@ class DividedBudget(Budget):
     async def reserve(self, estimate_usd: float | None) -> int:
         return await self._part.reserve(estimate_usd)
 
-    def reserve_now(self) -> int:
-        return self._part.reserve_now()
+    def reserve_now(self, *, is_priced: bool) -> int:
+        return self._part.reserve_now(is_priced=is_priced)
 
     def set_aside(self, number: int, usd: float) -> None:
         self._part.set_aside(number, usd)
 
-    def settle(self, number: int, cost_usd: float | None, *, paid: bool = True, tokens_out: int | None = None) -> None:
-        self._part.settle(number, cost_usd, paid=paid, tokens_out=tokens_out)
+    def settle(
+        self,
+        number: int,
+        cost_usd: float | None,
+        *,
+        estimated_usd: float | None = None,
+        paid: bool = True,
+        tokens_out: int | None = None,
+    ) -> None:
+        self._part.settle(number, cost_usd, estimated_usd=estimated_usd, paid=paid, tokens_out=tokens_out)
         self.most_tokens_out = max(self.most_tokens_out, tokens_out or 0)
 
     @property
@@ -156,6 +211,17 @@ class DividedBudget(Budget):
         if parts is None:
             raise RuntimeError("a divided budget is spent outside of its chunks")
         return parts[self._owner]
+
+
+BYTES_A_TOKEN = 3
+"""For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
+LONG_ANSWER = 500
+"""Assumed tokens of the longest answer, before any answer was seen and if the request sets no limit."""
+
+
+def tokens_of_text(text: str) -> int:
+    """Estimate the tokens of a text."""
+    return -(-len(text.encode()) // BYTES_A_TOKEN)
 
 
 MAX_COUNT = 1 << 40
@@ -174,6 +240,11 @@ class Tokens:
     into: int | None = None
     cached: int | None = None  # those of `into` that the provider had in its cache
     out: int | None = None
+
+    @property
+    def are_reported(self) -> bool:
+        """Whether both counts of a chat are known, as its cost requires."""
+        return self.into is not None and self.out is not None
 
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(_sum(self.into, other.into), _sum(self.cached, other.cached), _sum(self.out, other.out))

@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from evalflows.llm import structured_output
-from evalflows.llm.budget import Budget, Price, Tokens, price_of, token_count
+from evalflows.llm.budget import LONG_ANSWER, Budget, Tokens, price_of, token_count, tokens_of_text
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
 from evalflows.llm.rate_limits import Limiter, RateLimit, outcome_of, read_rate_limit
 from evalflows.specs.errors import TRANSIENT, CallError, Completion, ErrorKind, Message, print_note
@@ -106,11 +106,7 @@ Kind = Literal["chat", "embedding"]
 Read = Callable[["Response"], dict[str, Any]]
 """Returns the row fields read from a response; raises CallError if the response is unusable."""
 
-PATHS: dict[Kind, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
-BYTES_A_TOKEN = 3
-"""For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
-LONG_ANSWER = 500
-"""Assumed tokens of the longest answer, before any answer was seen and if the request sets no limit."""
+PATHS: dict[str, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,15 +125,21 @@ class _Attempts:
     """Tokens and cost of all attempts at one call: providers charge for unusable answers too."""
 
     reservation: int  # of the budget
-    estimate: float | None  # upper bound in USD per attempt
+    estimate: float | None  # upper bound in USD per attempt; None if the price is unknown
     used: Tokens = field(default_factory=Tokens)
     cost: float | None = 0.0  # None if unknown
+    spent: float | None = 0.0  # the cost, or estimates of its unknown parts; None if the price is unknown
+    tokens_out: int = 0  # of the longest answer, reported or estimated
+    was_sent: bool = False
 
-    def add(self, used: Tokens, price: Price | None) -> None:
+    def add(self, cost: float | None, estimate: float | None) -> None:
         """Add an attempt. Each is priced separately, since long prompts may cost more per token than short ones."""
-        cost = price.cost(used) if price else None
-        self.cost = None if self.cost is None or cost is None else self.cost + cost
-        self.used += used
+        self.cost = _sum_of_known(self.cost, cost)
+        self.spent = _sum_of_known(self.spent, estimate if cost is None else cost)
+
+
+def _sum_of_known(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left + right
 
 
 class Caller:
@@ -195,8 +197,13 @@ class Caller:
             finished = await self._with_retries(row, request, read, (tokens.into or 0) + (tokens.out or 0), attempts)
             return finished
         finally:
-            cost, out = (finished.cost_usd, finished.tokens_out) if finished else (0.0, None)
-            self._budget.settle(reservation, cost, paid=finished is not None, tokens_out=out)
+            if finished:
+                cost, estimated = finished.cost_usd, finished.estimated_usd
+            else:  # broken off: what was sent may be paid
+                cost, estimated = None, _sum_of_known(attempts.spent, estimate)
+            was_made = finished is not None or attempts.was_sent
+            out = attempts.tokens_out
+            self._budget.settle(reservation, cost, estimated_usd=estimated, paid=was_made, tokens_out=out)
 
     async def _with_retries(
         self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, attempts: _Attempts
@@ -224,21 +231,42 @@ class Caller:
     async def _attempt(
         self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, attempts: _Attempts
     ) -> dict[str, Any]:
-        if attempts.cost:  # earlier unusable answers were paid for: this attempt adds to them
-            self._budget.set_aside(attempts.reservation, attempts.cost + (attempts.estimate or 0.0))
-        response, used, latency = await self._post(row, request, tokens)
-        attempts.add(used, price_of(self.endpoint.connection, row.model))
+        if attempts.spent:  # earlier unusable answers were paid for: this attempt adds to them
+            self._budget.set_aside(attempts.reservation, attempts.spent + (attempts.estimate or 0.0))
+        try:
+            response, used, latency = await self._post(row, request, tokens, attempts)
+        except CallError as error:
+            if error.cost_is_unknown:
+                attempts.add(None, attempts.estimate)
+            raise
+        self._charge(row, response, used, attempts)
         fields = {"latency_s": latency, "provider_request_id": response.headers.get("x-request-id")}
         return fields | read(response)
 
-    async def _post(self, row: CallRow, request: Mapping[str, Any], tokens: float) -> "tuple[Response, Tokens, float]":
+    def _charge(self, row: CallRow, response: "Response", used: Tokens, attempts: _Attempts) -> None:
+        """Add what an answer cost; if the endpoint does not report its tokens, an estimate from the texts."""
+        price, of_texts = price_of(self.endpoint.connection, row.model), used
+        if row.kind == "chat" and not used.are_reported:
+            answer = to_json(response.body.get("choices"), mend=True)
+            of_texts = Tokens(tokens_of_text(row.request), None, tokens_of_text(answer))
+        elif used.into is None:
+            of_texts = Tokens(tokens_of_text(row.request))
+        attempts.used += used
+        attempts.tokens_out = max(attempts.tokens_out, of_texts.out or 0)
+        cost = price.cost(of_texts) if price else None
+        attempts.add(cost if of_texts is used else None, cost)
+
+    async def _post(
+        self, row: CallRow, request: Mapping[str, Any], tokens: float, attempts: _Attempts
+    ) -> "tuple[Response, Tokens, float]":
         """Return the response, its tokens and its latency in seconds. The slot is free before the answer is read."""
         limiter = self.endpoint.limiter
         slot = await limiter.acquire(tokens)
         started, outcome, rate_limit, used = time.perf_counter(), outcome_of(None), None, Tokens()
         try:
             if recorder := current():
-                recorder.check_can_keep()
+                recorder.begin(replace(row, estimated_usd=attempts.estimate))
+            attempts.was_sent = True
             response = await self.endpoint.client.post(PATHS[row.kind], request)
             latency = time.perf_counter() - started
             rate_limit, used = read_rate_limit(response.headers), tokens_of(response.body)
@@ -250,13 +278,14 @@ class Caller:
         return response, used, latency
 
     def _bill(self, row: CallRow, attempts: _Attempts) -> dict[str, Any]:
-        """Return tokens and cost of all attempts. Errors cost nothing; without a price the cost is null even then."""
-        price, used = price_of(self.endpoint.connection, row.model), attempts.used
+        """Return tokens and cost of all attempts. HTTP errors cost nothing; without a price that is null even then."""
+        used, is_priced = attempts.used, attempts.estimate is not None
         return {
             "tokens_in": used.into,
             "tokens_cached": used.cached,
             "tokens_out": used.out,
-            "cost_usd": attempts.cost if price else None,
+            "cost_usd": attempts.cost if is_priced else None,
+            "estimated_usd": attempts.spent if is_priced and attempts.cost is None else None,
         }
 
     def _estimate(self, row: CallRow, request: Mapping[str, Any]) -> Tokens:
@@ -266,7 +295,7 @@ class Caller:
             out = 0
         elif not isinstance(out, int):
             out = max(LONG_ANSWER, 2 * self._budget.most_tokens_out)
-        return Tokens(-(-len(row.request.encode()) // BYTES_A_TOKEN), None, out)
+        return Tokens(tokens_of_text(row.request), None, out)
 
     def _row(self, kind: Kind, key: str, text: str, request: Mapping[str, Any], repeat: int) -> CallRow:
         recorder = current()

@@ -27,7 +27,7 @@ class CappedClient(httpx2.AsyncClient):
             response = await super().send(request, stream=True, **options)
         except httpx2.RemoteProtocolError as error:
             if _has_too_many_headers(error):
-                raise CallError("bad_answer", "the headers of the response are too large") from None
+                raise _unreadable("the headers of the response are too large") from None
             raise
         try:
             body = await _body(response, self.max_bytes)
@@ -41,18 +41,22 @@ class CappedClient(httpx2.AsyncClient):
         return whole
 
 
+def _unreadable(message: str) -> CallError:
+    return CallError("bad_answer", message, cost_is_unknown=True)
+
+
 _OF_PACKED = (b"content-encoding", b"content-length", b"transfer-encoding")
 
 
 async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", *ENCODINGS.split(", ")):
-        raise CallError("bad_answer", f"the response is encoded as {encoding[:40]!r}, wanted {ENCODINGS} or none")
-    parts, size = [], 0
+        raise _unreadable(f"the response is encoded as {encoding[:40]!r}, wanted {ENCODINGS} or none")
+    parts, size = list[bytes](), 0
     async for part in response.aiter_bytes():
         size += len(part)
         if size > max_bytes:
-            raise CallError("bad_answer", f"the response is larger than {max_bytes / MEGABYTE:g} MB (max_response_mb)")
+            raise _unreadable(f"the response is larger than {max_bytes / MEGABYTE:g} MB (max_response_mb)")
         parts.append(part)
     return b"".join(parts)
 
@@ -72,7 +76,7 @@ def _check_text(response: httpx2.Response) -> None:
         _ = response.text
     except (AssertionError, LookupError, ValueError):
         named = (response.charset_encoding or "")[:40]
-        raise CallError("bad_answer", f"the response has the charset {named!r}, wanted one of texts") from None
+        raise _unreadable(f"the response has the charset {named!r}, wanted one of texts") from None
 
 
 def redirect(response: httpx2.Response) -> str | None:

@@ -38,7 +38,8 @@ class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
             return await super().send(request, stream=stream, **options)
         except aiohttp.ClientResponseError as error:
             what = " ".join(error.message.split())[:LONGEST_MESSAGE]
-            raise CallError("bad_answer", f"the response is not HTTP, or too large: {what}") from None
+            message = f"the response is not HTTP, or too large: {what}"
+            raise CallError("bad_answer", message, cost_is_unknown=True) from None
 
 
 class Client:
@@ -79,15 +80,17 @@ class Client:
                 raw = await self._sdk.post(path, body=request, cast_to=httpx2.Response)
             body = json.loads(self._without_key(raw.text) if self._has_provider_key else raw.text)
         except (ValueError, RecursionError) as error:
-            raise CallError("bad_answer", f"the answer is not JSON: {describe(error)}") from error
+            raise CallError("bad_answer", f"the answer is not JSON: {describe(error)}", cost_is_unknown=True) from error
         except TimeoutError as error:
-            raise CallError("timeout", f"no complete answer within {self._timeout_s:g} s") from error
+            text = f"no complete answer within {self._timeout_s:g} s"
+            raise CallError("timeout", text, cost_is_unknown=True) from error
         except Exception as error:
             fault = classify(error)
             fault.args = (self._without_key(str(fault)),)
             raise fault from None  # the cause may contain the key
         if not isinstance(body, dict):
-            raise CallError("bad_answer", f"the answer is {type(body).__name__}, wanted a mapping")
+            text = f"the answer is {type(body).__name__}, wanted a mapping"
+            raise CallError("bad_answer", text, cost_is_unknown=True)
         return Response(body, raw.headers)
 
     @property

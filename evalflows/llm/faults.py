@@ -51,19 +51,35 @@ def classify(error: Exception) -> CallError:
         return error
     import openai  # late: it is slow to import
 
+    was_sent = not _is_of_connecting(error)
     if isinstance(error, openai.APITimeoutError) and isinstance(root, TimeoutError | openai.APITimeoutError):
-        return CallError("timeout", "no answer in time")
+        return CallError("timeout", "no answer in time", cost_is_unknown=was_sent)
     if isinstance(error, openai.APIStatusError):
         rate_limit = read_rate_limit(error.response.headers)
         kind, text = _status_kind(error), _status_message(error)
         return CallError(kind, text, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
     if isinstance(error, openai.APIConnectionError):
-        return CallError("connection", describe(root))
+        return CallError("connection", describe(root), cost_is_unknown=was_sent)
     if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | UnicodeDecodeError):
-        return CallError("bad_answer", f"the answer cannot be read: {describe(error)}")
-    if isinstance(error, openai.APIError):
-        return CallError("server_error", describe(error))  # such as a stream that ended in an error
+        return CallError("bad_answer", f"the answer cannot be read: {describe(error)}", cost_is_unknown=True)
+    if isinstance(error, openai.APIError):  # such as a stream that ended in an error
+        return CallError("server_error", describe(error), cost_is_unknown=True)
     raise error
+
+
+def _is_of_connecting(error: BaseException | None) -> bool:
+    """Whether no connection was made, so that nothing was sent and nothing is paid.
+
+    The SDK's transport turns every fault of an aiohttp connection into a ConnectTimeout: there, aiohttp's own decides.
+    """
+    found = False
+    while error is not None:
+        name = type(error).__name__
+        if type(error).__module__.startswith("aiohttp."):
+            return name.startswith("ClientConnector") or name == "ConnectionTimeoutError"
+        found = found or name in ("ConnectError", "ConnectTimeout", "PoolTimeout")
+        error = error.__cause__
+    return found
 
 
 def _root(error: BaseException) -> BaseException:

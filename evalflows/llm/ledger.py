@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.specs.errors import StorageError, print_note
-from evalflows.store.records import CallRow, Json, to_json
+from evalflows.store.records import UNANSWERED, CallRow, Json, to_json
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
 
@@ -176,10 +176,12 @@ class Recorder:
     """Records the calls of one item: of one answer of a target, or of one judgement of an evaluator."""
 
     keep: Callable[[CallRow], None]  # writes a row to disk
+    note: Callable[[CallRow], None] | None = None  # notes on disk that a call is sent, with the row if it stays so
     check: Callable[[], None] | None = None  # raises StorageError if rows cannot be written: before each call
     experiment_id: str | None = None
     subject_id: str | None = None
     evaluator: str | None = None
+    request: CallRow | None = None  # to an application: noted as it is sent
     budget: Budget | None = None  # of the run group, for calls that do not go through `complete`
     answered: list[AnsweredCall] = field(default_factory=list)  # in order
     failed: list[CallRow] = field(default_factory=list)
@@ -190,6 +192,16 @@ class Recorder:
         self.keep(row)
         with _lock:
             _count(row.experiment_id, row.cost_usd)
+
+    def begin(self, row: CallRow) -> None:
+        """Note on disk, before a call is sent, that it counts even if the process does not live to see the answer.
+
+        Raise StorageError if that, or an earlier row, could not be written.
+        """
+        self.check_can_keep()
+        if self.note is not None:
+            error = "sent; the process ended before the answer"
+            self.note(replace(row, status="failed", error=error, error_kind=UNANSWERED))
 
     def check_can_keep(self) -> None:
         """Raise StorageError if the row of a call that is made now could not be written."""

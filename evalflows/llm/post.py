@@ -45,14 +45,14 @@ def poster(spec: HttpTarget) -> Post:
         started, failure = time.perf_counter(), None
         try:
             if recorder := current():
-                recorder.check_can_keep()
+                recorder.check_can_keep() if recorder.request is None else recorder.begin(recorder.request)
             async with asyncio.timeout(spec.timeout_s):
                 response = await _post(client, spec.url, headers, body)
                 latency = time.perf_counter() - started
             version = response.headers.get(spec.version_header) if spec.version_header else None
             return Posted(response=_content(response), latency_s=latency, version=version and as_version(version))
         except TimeoutError:
-            failure = CallError("timeout", "no answer in time")
+            failure = CallError("timeout", "no answer in time", cost_is_unknown=True)
             raise failure from None
         except CallError as error:
             failure = _redacted(secrets, error)
@@ -62,8 +62,18 @@ def poster(spec: HttpTarget) -> Post:
             limiter.release(slot, outcome_of(failure), rate_limit)
 
     async def post(body: Any) -> Posted:
-        posted, attempts = await retry(lambda: attempt(body), spec.attempts, f"target {spec.name!r} ({spec.url})")
-        return replace(posted, attempts=attempts)
+        cost_is_unknown = False
+
+        async def counted() -> Posted:
+            nonlocal cost_is_unknown
+            try:
+                return await attempt(body)
+            except CallError as error:
+                cost_is_unknown = error.cost_is_unknown = cost_is_unknown or error.cost_is_unknown
+                raise
+
+        posted, attempts = await retry(counted, spec.attempts, f"target {spec.name!r} ({spec.url})")
+        return replace(posted, attempts=attempts, cost_is_unknown=cost_is_unknown)
 
     return post
 
@@ -95,8 +105,13 @@ def _redacted(secrets: list[str], error: CallError) -> CallError:
     text = str(error)
     for secret in secrets:
         text = text.replace(secret, "…")
-    wait, empty = error.retry_after_s, error.limit_is_empty
-    return CallError(error.kind, text[:LONGEST_MESSAGE], retry_after_s=wait, limit_is_empty=empty)
+    return CallError(
+        error.kind,
+        text[:LONGEST_MESSAGE],
+        retry_after_s=error.retry_after_s,
+        limit_is_empty=error.limit_is_empty,
+        cost_is_unknown=error.cost_is_unknown,
+    )
 
 
 @cache
@@ -115,9 +130,11 @@ async def _post(client: httpx2.AsyncClient, url: str, headers: dict[str, str], b
     try:
         response = await client.post(url, json=body, headers=headers)
     except httpx2.TimeoutException as error:
-        raise CallError("timeout", "no answer in time") from error
+        was_sent = not isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout)
+        raise CallError("timeout", "no answer in time", cost_is_unknown=was_sent) from error
     except httpx2.HTTPError as error:
-        raise CallError("connection", describe(error)) from error
+        was_sent = not isinstance(error, httpx2.ConnectError)
+        raise CallError("connection", describe(error), cost_is_unknown=was_sent) from error
     if response.status_code >= 300:
         kind = http_status_kind(response.status_code)
         rate_limit = read_rate_limit(response.headers)
@@ -131,10 +148,11 @@ def _content(response: httpx2.Response) -> Any:
     try:
         return json.loads(response.text.removeprefix("\ufeff"))
     except RecursionError:
-        raise CallError("bad_answer", "the response is nested too deeply") from None
+        raise CallError("bad_answer", "the response is nested too deeply", cost_is_unknown=True) from None
     except ValueError:
         if "json" in response.headers.get("content-type", ""):
-            raise CallError("bad_answer", "the response's content type is JSON, but its body is not") from None
+            message = "the response's content type is JSON, but its body is not"
+            raise CallError("bad_answer", message, cost_is_unknown=True) from None
         return response.text
 
 

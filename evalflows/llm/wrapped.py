@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import openai
 
-from evalflows.llm.budget import Budget, Tokens, listed_price, token_count
+from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, listed_price, token_count, tokens_of_text
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
 from evalflows.specs.errors import InputError, describe
@@ -160,9 +160,10 @@ def _recorded(
     """
     request = _request(arguments)
     row, call, started = _row(recorder, client, request), _Call(), time.perf_counter()
-    with step("llm", name, request) as note, _within(recorder.budget) as settle:
+    with step("llm", name, request) as note, _within(recorder.budget, row) as settle:
         note |= {"model": row.model, "tokens_in": None, "tokens_out": None}
-        recorder.check_can_keep()
+        recorder.begin(row)
+        settle(row)  # as long as its answer is unknown
         try:
             yield call
         except Exception as error:
@@ -182,19 +183,24 @@ def _recorded(
 
 
 @contextmanager
-def _within(budget: Budget | None) -> Iterator[Callable[[CallRow], None]]:
-    """Yield the function that settles a call with the run's budget; a call that is not settled was not paid."""
+def _within(budget: Budget | None, call: CallRow) -> Iterator[Callable[[CallRow], None]]:
+    """Yield the function that settles a call with the run's budget, by its latest row; without one it was not made."""
     if budget is None:
         yield lambda row: None
         return
-    reservation = budget.reserve_now()
+    reservation = budget.reserve_now(is_priced=call.estimated_usd is not None)
     rows: list[CallRow] = []
     try:
         yield rows.append
     finally:
-        paid = next((row for row in reversed(rows) if row.latency_s is not None), None)
-        cost, out = (paid.cost_usd, paid.tokens_out) if paid else (0.0, None)
-        budget.settle(reservation, cost, paid=paid is not None, tokens_out=out)
+        last = rows[-1] if rows else call
+        budget.settle(
+            reservation,
+            last.cost_usd,
+            estimated_usd=last.estimated_usd,
+            paid=bool(rows),
+            tokens_out=last.tokens_out,
+        )
 
 
 def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +213,7 @@ def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request: dict[str, Any]) -> CallRow:
     url = client.base_url
     base_url = f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")  # without user name and password
-    text = to_json(request, mend=True)
+    text, model = to_json(request, mend=True), str(request.get("model") or "")
     return CallRow(
         call_id=new_id("call"),
         call_key=call_key(base_url, {"request": text}, 0),
@@ -216,24 +222,34 @@ def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request
         evaluator=recorder.evaluator,
         connection=CONNECTION,
         base_url=base_url,
-        model=str(request.get("model") or ""),
+        model=model,
         request=text,
         status="failed",
         reusable=False,  # how the user's code reads the answer is unknown
+        estimated_usd=_estimated_usd(listed_price(model, base_url), text, _most_tokens_out(request)),
         started_at=now(),
     )
+
+
+def _most_tokens_out(request: Mapping[str, Any]) -> int:
+    limits = (request.get(name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"))
+    return next((limit for limit in map(token_count, limits) if limit is not None), LONG_ANSWER)
+
+
+def _estimated_usd(price: Price | None, request: str, tokens_out: int) -> float | None:
+    return price.cost(Tokens(tokens_of_text(request), None, tokens_out)) if price else None
 
 
 def _failed(row: CallRow, error: Exception, latency_s: float) -> CallRow:
     try:
         fault = classify(error)
-        kind, text = fault.kind, str(fault)
+        kind, text, is_unknown = fault.kind, str(fault), fault.cost_is_unknown
     except Exception:
-        kind, text = "raised", describe(error)
+        kind, text, is_unknown = "raised", describe(error), True
     text = without_keys(text)  # providers quote the key that they reject
-    priced = listed_price(row.model, row.base_url) is not None
-    cost = 0.0 if priced else None
-    return replace(row, error=text, error_kind=kind, latency_s=latency_s, cost_usd=cost, recorded_at=now())
+    if not is_unknown and row.estimated_usd is not None:
+        row = replace(row, cost_usd=0.0, estimated_usd=None)
+    return replace(row, error=text, error_kind=kind, latency_s=latency_s, recorded_at=now())
 
 
 def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
@@ -246,8 +262,11 @@ def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
         _first_attribute(details, "cached_tokens"),
         _first_attribute(usage, "completion_tokens", "output_tokens"),
     )
-    used = Tokens(*map(token_count, counts))
-    price = listed_price(row.model, row.base_url)
+    used, price = Tokens(*map(token_count, counts)), listed_price(row.model, row.base_url)
+    cost = price.cost(used) if price and used.are_reported else None
+    estimate = row.estimated_usd
+    if content is not None:  # of a stream, the estimate is that of the request
+        estimate = _estimated_usd(price, row.request, tokens_of_text(to_json(content, mend=True)))
     return replace(
         row,
         status="ok",
@@ -257,7 +276,8 @@ def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
         tokens_in=used.into,
         tokens_cached=used.cached,
         tokens_out=used.out,
-        cost_usd=price.cost(used) if price else None,
+        cost_usd=cost,
+        estimated_usd=estimate if cost is None else None,
         latency_s=latency_s,
         recorded_at=now(),
     )

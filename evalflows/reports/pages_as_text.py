@@ -103,11 +103,29 @@ class JudgeCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpricedCalls:
-    """Calls of unknown price of an experiment with a budget in USD."""
+    """Calls of an experiment whose cost is not known."""
 
     experiment: str
-    calls: int
-    budget_usd: float
+    calls: int  # whose cost is not estimated either
+    estimated_calls: int
+    estimated_usd: float | None
+    spent_usd: float | None  # known and estimated
+    budget_usd: float | None
+
+    @property
+    def estimated_text(self) -> str:
+        """What is estimated, in words; empty if nothing is."""
+        if self.estimated_usd is None or self.spent_usd is None:
+            return ""
+        why = f"the texts of {self.estimated_calls} calls, for which the endpoint reported no usage"
+        return f"{self.spent_usd:.4f} USD spent, of which {self.estimated_usd:.4f} estimated from {why}"
+
+    @property
+    def uncounted_text(self) -> str:
+        """What a budget in USD does not count, in words; empty if there is no such call or budget."""
+        if not self.calls or self.budget_usd is None:
+            return ""
+        return f"{self.calls} calls of unknown cost do not count toward the budget of {self.budget_usd:g} USD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,9 +230,12 @@ group by connection having cuts > 0 order by connection
 """
 
 _UNPRICED = """
-select e.name, count(*), any_value(e.budget_usd) from calls c join experiments e using (experiment_id)
-where is_one_of(experiment_id, $1) and e.budget_usd is not null and c.cost_usd is null
-group by e.name order by e.name
+select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) as unknown,
+       count(*) filter (c.cost_usd is null and c.estimated_usd is not null) as estimated,
+       sum(c.estimated_usd) filter (c.cost_usd is null), sum(coalesce(c.cost_usd, c.estimated_usd)),
+       any_value(e.budget_usd)
+from calls c join experiments e using (experiment_id) where is_one_of(experiment_id, $1)
+group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd) is not null) order by e.name
 """
 
 _CHECKS = """

@@ -15,6 +15,7 @@ from evalflows.specs.running import (
     Adjusted,
     BreakerPause,
     BreakerWindow,
+    BudgetCountsUnknown,
     BudgetUsd,
     ChunkRetries,
     ChunkRetryDelay,
@@ -185,6 +186,7 @@ class ComparisonSpec(CompareSpec, _Compared):
     chunk_retries: ChunkRetries = 2
     chunk_retry_delay_s: ChunkRetryDelay = 2.0
     budget_usd: BudgetUsd = None
+    budget_counts_unknown: BudgetCountsUnknown = True
     max_calls: MaxCalls = None
     breaker_window: BreakerWindow = 20
     breaker_pause_s: BreakerPause = 10.0

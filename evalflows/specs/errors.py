@@ -117,6 +117,7 @@ class CallError(Exception):
         attempts: int = 1,
         retry_after_s: float | None = None,
         limit_is_empty: bool = False,
+        cost_is_unknown: bool = False,
         trace: str | None = None,
     ) -> None:
         super().__init__(message)
@@ -124,6 +125,7 @@ class CallError(Exception):
         self.attempts = attempts
         self.retry_after_s = retry_after_s  # as requested by the provider
         self.limit_is_empty = limit_is_empty  # whether the provider reported no remaining quota for now
+        self.cost_is_unknown = cost_is_unknown  # whether the last attempt may have been paid, nobody knows at what cost
         self.trace = trace  # the user's frames, if their code raised
 
 
@@ -298,6 +300,7 @@ class Posted:
     attempts: int = 1
     latency_s: float | None = None  # of the successful attempt, without queueing
     version: str | None = None  # of the application, if it says it
+    cost_is_unknown: bool = False  # whether an attempt before it may have been paid, nobody knows at what cost
 
 
 class Post(Protocol):

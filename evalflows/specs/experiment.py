@@ -17,6 +17,7 @@ from evalflows.specs.running import (
     Adjusted,
     BreakerPause,
     BreakerWindow,
+    BudgetCountsUnknown,
     BudgetUsd,
     ChunkRetries,
     ChunkRetryDelay,
@@ -88,6 +89,7 @@ class ExperimentSpec(BaseModel):
     chunk_retries: ChunkRetries = 2
     chunk_retry_delay_s: ChunkRetryDelay = 2.0
     budget_usd: BudgetUsd = None
+    budget_counts_unknown: BudgetCountsUnknown = True
     max_calls: MaxCalls = None
     breaker_window: BreakerWindow = 20
     breaker_pause_s: BreakerPause = 10.0

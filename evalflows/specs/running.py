@@ -268,6 +268,13 @@ BudgetUsd = Annotated[
     float | None,
     Field(ge=0, description="Budget for model calls of the whole run, in USD; once spent, the run ends incomplete"),
 ]
+BudgetCountsUnknown = Annotated[
+    bool,
+    Field(
+        description="Whether budget_usd refuses model calls whose cost can be neither known nor estimated; if false, "
+        "they are made, and not counted"
+    ),
+]
 MaxCalls = Annotated[int | None, Field(ge=0, description="Maximum number of paid model calls of the whole run")]
 BreakerWindow = Annotated[
     int,

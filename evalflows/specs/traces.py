@@ -14,6 +14,7 @@ from evalflows.specs.files import load_spec
 from evalflows.specs.running import (
     BreakerPause,
     BreakerWindow,
+    BudgetCountsUnknown,
     BudgetUsd,
     ChunkRetries,
     ChunkRetryDelay,
@@ -290,6 +291,7 @@ class TraceEvaluationSpec(BaseModel):
     chunk_retries: ChunkRetries = 2
     chunk_retry_delay_s: ChunkRetryDelay = 2.0
     budget_usd: BudgetUsd = None
+    budget_counts_unknown: BudgetCountsUnknown = True
     max_calls: MaxCalls = None
     breaker_window: BreakerWindow = 20
     breaker_pause_s: BreakerPause = 10.0

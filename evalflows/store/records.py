@@ -584,13 +584,17 @@ class BaselineRow:
     recorded_at: datetime = field(default_factory=now)
 
 
+UNANSWERED = "unanswered"
+"""The error kind of a call that was sent, and whose answer the process did not wait for: it was killed or stopped."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRow:
     """A ledger entry: one finished model call. The key covers everything that determines the answer."""
 
     call_id: str
     call_key: str
-    kind: Literal["chat", "embedding"] = "chat"
+    kind: Literal["chat", "embedding", "application"] = "chat"
     experiment_id: str | None = None  # the experiment that paid
     subject_id: str | None = None  # the run or comparison that it was made for
     evaluator: str | None = None  # None if the target made the call
@@ -605,12 +609,13 @@ class CallRow:
     reusable: bool  # an answer neither refused nor truncated, except where the request limits its length
     finish_reason: str | None = None
     error: str | None = None
-    error_kind: str | None = None
+    error_kind: str | None = None  # an ErrorKind, or UNANSWERED
     attempts: int = 1
     tokens_in: int | None = None
     tokens_cached: int | None = None  # the part of tokens_in that the provider had cached
     tokens_out: int | None = None
     cost_usd: float | None = None
+    estimated_usd: float | None = None  # of a call whose cost is unknown: an estimate from its texts
     latency_s: float | None = None
     provider_request_id: str | None = None
     started_at: datetime

@@ -1,7 +1,8 @@
 """The spool: finished rows that are not yet in a part, on local disk, one per line.
 
 A part is written when a chunk ends. If the process were killed before, its paid calls would be lost, so each finished
-row is first appended here. The part then replaces the spool.
+row is first appended here. The part then replaces the spool. A call is noted before it is sent, since it may be paid
+even if the process does not live to see the answer.
 """
 
 import json
@@ -37,6 +38,8 @@ FLUSH_AFTER_S = 0.01
 """Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
 ENDING_S = 60.0
 """Seconds that a process may take to write its parts after it has given up an owner's lease."""
+SENT, DROPPED = "sent", "dropped"
+"""In the place of a table: the row of a call that is being made, and a call that is kept otherwise."""
 RESERVED = 1 << 20
 """Bytes that must be free when a chunk starts."""
 IN_MEMORY = 8 << 20
@@ -68,6 +71,7 @@ class Spool:
         self._store, self._owner, self._part = store, owner, part
         self._rows: defaultdict[str, list[object]] = defaultdict(list)
         self._columns: defaultdict[str, list[pa.Table]] = defaultdict(list)
+        self._sent: dict[str, CallRow] = {}  # calls that are being made, by id
         self._folder = spool_folder(store)
         self._path = self._folder / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
         self._lock = threading.Lock()
@@ -91,15 +95,34 @@ class Spool:
         if self._broken is None or table == "calls":
             # list.append is atomic; with a lock, threads of fast evaluators would mostly wait.
             self._rows[table].append(row)
+        if isinstance(row, CallRow):
+            self._sent.pop(row.call_id, None)
         self.check()
         if flush:
             with self._lock:
                 self._write(_line(table, row))
         self._wait(sum(len(getattr(row, name) or "") for name in TABLES[table].texts))
 
+    def note_sent(self, row: CallRow) -> None:
+        """Note on disk that a call is sent. The row is kept unless one of the same call is added, or it is dropped.
+
+        Raise StorageError like `add`.
+        """
+        self.check()
+        if row.call_id not in self._sent:
+            with self._lock:
+                self._sent[row.call_id] = row
+                self._write(_line("calls", row, SENT))
+
     def add_call(self, row: CallRow) -> None:
         """Add the row of a paid call, on disk when this returns. Raise StorageError like `add`."""
         self.add("calls", row)
+
+    def drop_sent(self, row: CallRow) -> None:
+        """Forget that a call was sent: its answer is kept in a row of another table."""
+        if self._sent.pop(row.call_id, None) is not None:
+            with self._lock:
+                self._write(_line("calls", row, DROPPED))
 
     def add_columns(self, table: str, columns: Mapping[str, Sequence[object]]) -> None:
         """Add rows to the part as columns by name; none of them is on disk before the part.
@@ -134,6 +157,9 @@ class Spool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
+            if self._sent:  # nobody waits for them any more
+                self._rows["calls"] += self._sent.values()
+                self._sent.clear()
             try:
                 self._write_part()
             except BaseException:
@@ -157,6 +183,8 @@ class Spool:
                 raise
             del rows[:n_rows], columns[:n_columns]
         self._file.truncate(0)
+        for row in [*self._sent.values()]:
+            self._write(_line("calls", row, SENT))
 
     def _write(self, line: bytes) -> None:
         """Write a whole line or nothing. Raise StorageError if that fails."""
@@ -209,34 +237,47 @@ def recover(store: Store, owner: str, wait_s: float = 0.0, part: str = "*") -> i
 def _read(file: IO[bytes]) -> tuple[dict[str, list[object]], list[bytes]]:
     """Return the rows of a spool by table, and the lines that cannot be read."""
     rows: defaultdict[str, list[object]] = defaultdict(list)
+    sent: dict[str, CallRow] = {}
     unreadable = []
     for line in file:
         try:
             table, row = _row(line)
-            rows[table].append(row)
+            if table == SENT:
+                sent[row.call_id] = row
+                continue
+            if table in ("calls", DROPPED):
+                sent.pop(row.call_id, None)
+            if table != DROPPED:
+                rows[table].append(row)
         except (ValueError, KeyError, TypeError, AttributeError):
             if line.strip(b"\0"):  # else killed while the spool was tried
                 unreadable.append(line)
+    if sent:
+        rows["calls"] += sent.values()
     return rows, unreadable
 
 
-def _line(table: str, row: object) -> bytes:
+def _line(table: str, row: object, entry: str | None = None) -> bytes:
+    """Return the line of a row, as an `entry` other than one of its table."""
     values = {name: getattr(row, name) for name in _names(table)}
     try:
-        text = orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
+        text = orjson.dumps({"table": entry or table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
     except orjson.JSONEncodeError:  # a lone surrogate
         values = {name: mended(value) if isinstance(value, str) else value for name, value in values.items()}
-        text = orjson.dumps({"table": table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
+        text = orjson.dumps({"table": entry or table, "row": values}, option=orjson.OPT_APPEND_NEWLINE)
     return b"%08x " % zlib.crc32(text) + text
 
 
 def _row(line: bytes) -> tuple[str, Any]:
-    """Return the table and the row of a line. Raise ValueError, KeyError or TypeError if it is not as written."""
+    """Return the table of a line, or the entry in its place, and its row.
+
+    Raise ValueError, KeyError or TypeError if it is not as written.
+    """
     check, _, text = line.partition(b" ")
     if check != b"%08x" % zlib.crc32(text):
         raise ValueError("got another checksum than that of the line")
     entry = json.loads(text)
-    record = TABLES[entry["table"]].record
+    record = CallRow if entry["table"] in (SENT, DROPPED) else TABLES[entry["table"]].record
     times = {k: datetime.fromisoformat(v) for k, v in entry["row"].items() if v and k in _time_fields(record)}
     return entry["table"], record(**entry["row"] | times)
 

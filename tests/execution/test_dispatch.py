@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.engine.chunks import Chunk, Dispatch, Left, budget_of_part, dispatched, left_of
+from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import CallError
-from evalflows.store.queries.progress import SpentParts, spent_on_part, was_over_budget
+from evalflows.store.queries.progress import Paid, spent_on_part, was_over_budget
 from evalflows.store.records import now
 from evalflows.store.store import Store
 
@@ -19,7 +20,7 @@ FIRST, SECOND = Chunk("e1", 0, 0, 30), Chunk("e1", 0, 30, 40)
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=20), st.integers(0, 1000), st.floats(0, 1000))
 def test_the_parts_add_up_to_the_whole(sizes: list[int], calls: int, usd: float) -> None:
-    left, total, before = Left(usd=usd, calls=calls), sum(sizes), 0
+    left, total, before = Left(usd=usd, calls=calls, counts_unknown=True), sum(sizes), 0
     parts = []
     for size in sizes:
         parts.append(left.part(before, before + size, total))
@@ -29,16 +30,24 @@ def test_the_parts_add_up_to_the_whole(sizes: list[int], calls: int, usd: float)
     assert all(abs((part.calls or 0) - calls * size / total) < 1 for part, size in zip(parts, sizes, strict=True))
 
 
-def test_a_limit_that_is_overspent_leaves_nothing() -> None:
-    assert left_of(1.0, 10, SpentParts(12, 1.5)) == Left(usd=0.0, calls=0)
-    assert left_of(None, None, SpentParts(12, 1.5)) == Left(usd=None, calls=None)
-    assert Left(usd=None, calls=0).is_spent and not Left(usd=None, calls=None).is_spent
+def left(usd: float | None, calls: int | None, spent: Paid, *, counts_unknown: bool = True) -> Left:
+    fields = {"budget_usd": usd, "max_calls": calls, "budget_counts_unknown": counts_unknown}
+    return left_of(ComparisonSpec.model_validate({"experiments": ["e1", "e2"], "evaluators": ["x:y"]} | fields), spent)
+
+
+def test_a_limit_that_is_overspent_leaves_nothing_and_neither_do_calls_of_unknown_cost() -> None:
+    over, unknown = Paid(12, 1.5, 0.0, 0), Paid(2, 0.1, 0.0, 1)
+    assert left(1.0, 10, over) == Left(usd=0.0, calls=0, counts_unknown=True)
+    assert not left(None, None, over).is_limited and not left(None, None, over).is_spent
+    assert left(None, 12, over).is_spent
+    assert left(1.0, 10, unknown).is_spent
+    assert left(1.0, 10, unknown, counts_unknown=False) == Left(usd=0.9, calls=8, counts_unknown=False)
 
 
 def test_a_chunk_brings_along_its_part_and_what_it_has_spent(store: Store, make: Make) -> None:
     paid = [make("calls", call_id=f"c{n}", experiment_id="e1", cost_usd=0.5) for n in range(3)]
     store.append("calls", "e1", SECOND.part, paid)
-    sent = dispatched(store, [FIRST, SECOND], {"e1": now()}, Left(usd=8.0, calls=8), items=80)
+    sent = dispatched(store, [FIRST, SECOND], {"e1": now()}, Left(usd=8.0, calls=8, counts_unknown=False), items=80)
     assert [(one.dispatch.usd, one.dispatch.calls) for one in sent if one.dispatch] == [(3.0, 3), (1.0 + 1.5, 1 + 3)]
     assert [one.part for one in sent] == [FIRST.part, SECOND.part]
 
@@ -48,23 +57,23 @@ def test_what_a_killed_process_has_spent_counts(store: Store, make: Make) -> Non
     store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
     chunk = Chunk("e1", 0, 0, 30, Dispatch(attempt=now(), usd=1.0, calls=2))
     budget = budget_of_part(store, chunk)
-    budget.reserve_now()
+    budget.reserve_now(is_priced=True)
     with pytest.raises(CallError, match="2 of 2 calls"):
-        budget.reserve_now()
+        budget.reserve_now(is_priced=True)
 
 
 def test_calls_sealed_before_a_resumption_belong_to_no_part(store: Store, make: Make) -> None:
     store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
-    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5)
+    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5, 0.0, 0)
     store.seal("e1", ["calls"])
     store.reopen("e1", ["calls"])
-    assert spent_on_part(store, "e1", FIRST.part) == (0, 0.0)
+    assert spent_on_part(store, "e1", FIRST.part) == (0, 0.0, 0.0, 0)
 
 
 def test_a_call_that_was_stored_twice_counts_once(store: Store, make: Make) -> None:
     for _ in range(2):
         store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
-    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5)
+    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5, 0.0, 0)
 
 
 def test_an_answer_of_an_application_is_a_call(store: Store, make: Make) -> None:
@@ -74,7 +83,7 @@ def test_an_answer_of_an_application_is_a_call(store: Store, make: Make) -> None
         make("outputs", run_id="r2", experiment_id="e1", status="failed", error="down", cost_usd=None),
     ]
     store.append("outputs", "e1", FIRST.part, answers)
-    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.25)
+    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.25, 0.0, 0)
 
 
 def test_a_part_that_was_short_of_budget_is_found(store: Store, make: Make) -> None:

@@ -41,6 +41,8 @@ def test_killed_and_resumed(tmp_path: Path, prefect_environment: dict[str, str],
     assert repeated <= kills * IN_FLIGHT
     assert seen - repeated == total
     with connect(tmp_path / "killed") as catalog:
+        (recorded,) = catalog.execute("select count(*) from calls").fetchall()[0]
+        assert seen <= recorded <= seen + kills * IN_FLIGHT, "calls in flight when it was killed are paid too"
         assert catalog.execute(
             "select count(*), count(distinct state), any_value(state) from experiments"
         ).fetchall() == [(1, 1, "completed")]

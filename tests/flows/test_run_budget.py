@@ -89,6 +89,8 @@ def test_budget_usd_without_prices_is_refused_before_anything_is_written_or_paid
         assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {
             *("_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb")
         }
-        complete(spec(connections, budget_usd=1.0, max_calls=N))
-        assert endpoint.calls == N, "max_calls is enough"
+        with pytest.raises(InputError, match="or budget_counts_unknown: false"):
+            run(spec(connections, budget_usd=1.0, max_calls=N))
+        complete(spec(connections, budget_usd=1.0, max_calls=N, budget_counts_unknown=False))
+        assert endpoint.calls == N
     assert one("select calls, cost_usd from experiments") == (N, None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from http_application import says, serving_application
+from http_application import says, serving_application, waits
 
 from evalflows import run
 from evalflows.cli.main import cli
@@ -17,7 +17,7 @@ from evalflows.cli.show import print_calls, print_experiments
 from evalflows.engine.unrecorded_calls import may_call_unrecorded
 from evalflows.reports.pages_as_text import experiments_report
 from evalflows.reports.results import results_of
-from evalflows.specs import ExperimentSpec, IncompleteError
+from evalflows.specs import ExperimentSpec, IncompleteError, InputError
 from evalflows.specs.reference import load
 from evalflows.store import Store, connect
 
@@ -155,6 +155,21 @@ def test_an_application_reports_its_calls_and_the_budget_limits_them(capsys: pyt
 
 
 @pytest.mark.slow
+def test_a_request_that_an_application_does_not_answer_in_time_may_be_paid() -> None:
+    target = {"kind": "http", "answer": "text", "usage": "usage", "timeout_s": 0.5, "attempts": 1}
+    with (
+        serving_application() as application,
+        pytest.raises(IncompleteError, match=r"0\.8000 of 1 USD, 0\.4000 of that"),
+    ):
+        answer = says({"text": "yes", "usage": USAGE})
+        application.replies.extend([answer, waits(application), answer])
+        limits = {"max_concurrency": 1, "budget_usd": 1.0, "chunk_retries": 0}
+        run(spec_of(target | {"url": application.url}, **limits))
+    assert len(application.requests) == 2, "a third might cost as much"
+    assert one("select kind, error_kind, cost_usd, estimated_usd from calls") == ("application", "timeout", None, 0.4)
+
+
+@pytest.mark.slow
 def test_what_an_application_does_not_report_is_unknown() -> None:
     odd = [{"text": "yes"}, {"text": "yes", "usage": "much"}, {"text": "yes", "usage": {"calls": -1, "cost_usd": True}}]
     with serving_application() as application:
@@ -174,7 +189,13 @@ def test_calls_of_a_plain_client_are_null_and_a_budget_that_cannot_bind_says_so(
     query = "select calls, cost_usd, recorded_calls, unrecorded from experiment_overview where name = '{}'"
     assert one("select distinct calls, calls_cached from outputs") == (0, 0)
     assert one(query.format("pure"))[::3] == (0, 0), "code that calls nothing has made no call"
-    (identity,) = run(spec_of(python("asks"), name="asks", budget_usd=1.0, max_calls=5))
+    uncounted = spec_of(python("asks"), name="asks", budget_usd=1.0, max_calls=5, budget_counts_unknown=False)
+    with pytest.raises(
+        InputError, match="target 'target': budget_usd cannot be enforced, since its model calls are not"
+    ):
+        run(uncounted.model_copy(update={"budget_counts_unknown": True}))
+    capsys.readouterr()
+    (identity,) = run(uncounted)
     assert capsys.readouterr().err.startswith(said)
     assert one(query.format("asks")) == (None, None, 0, 3)
     report = experiments_report(Store(), [identity], results_of(Store(), [identity]))

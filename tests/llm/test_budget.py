@@ -110,7 +110,7 @@ def test_no_more_is_spent_than_is_allowed(parameters: dict[str, Any]) -> None:
     assert answer.usd <= allowed
     assert sum(row.cost_usd or 0.0 for row in kept) == pytest.approx(answer.usd) == budget.spent_usd
     assert allowed - answer.usd < 0.01, "and hardly less, where there is more to ask"
-    assert budget.unpriced == 0
+    assert budget.unknown == 0
 
 
 def test_answers_that_are_of_no_use_do_not_overdraw_it_either() -> None:
@@ -135,16 +135,26 @@ def test_calls_near_the_limit_wait_for_those_under_way_and_go_on_if_money_is_lef
     assert budget.spent_usd == pytest.approx(12 * 10 * OUT / 1e6)
 
 
-def test_a_call_whose_cost_nobody_knows_is_counted_as_such() -> None:
-    budget = Budget(usd=1.0, calls=4)
+def test_a_call_without_a_price_is_made_only_if_the_budget_does_not_count_it() -> None:
+    strict, lenient = Budget(usd=1.0), Budget(usd=1.0, calls=4, counts_unknown=False)
     with serving(Endpoint()) as endpoint:
-        assert answered(ask(endpoint, budget, questions(6), connection={})) == 4
-    assert (budget.unpriced, budget.spent_usd, budget.spent_calls) == (4, 0.0, 4)
-    silent = Reply({name: value for name, value in completion("x").body.items() if name != "usage"})
-    priced = Budget()
+        assert answered(ask(endpoint, strict, questions(6), connection={})) == endpoint.calls == 0
+        assert answered(ask(endpoint, lenient, questions(6), connection={})) == 4
+    assert (lenient.unknown, lenient.spent_usd, lenient.spent_calls) == (4, 0.0, 4)
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 10}, {"prompt_tokens": -1, "completion_tokens": 5}])
+def test_an_endpoint_that_does_not_report_its_tokens_is_bound_by_an_estimate(usage: object) -> None:
+    silent = Reply(completion("an answer of some length " * 4).body | {"usage": usage})
+    budget, kept = Budget(usd=0.01), list[CallRow]()
     with serving(Endpoint(answer=lambda _: silent)) as endpoint:
-        ask(endpoint, priced, questions(2))
-    assert (priced.unpriced, priced.spent_calls) == (2, 2)
+        outcomes = ask(endpoint, budget, questions(300), kept)
+    assert 5 < answered(outcomes) == endpoint.calls == len(kept) < 30
+    assert {(row.cost_usd, row.status) for row in kept} == {(None, "ok")}
+    assert sum(row.estimated_usd or 0.0 for row in kept) == pytest.approx(budget.spent_usd)
+    assert 0.005 < budget.spent_usd <= 0.01
+    assert budget.estimated_usd == pytest.approx(budget.spent_usd) and budget.unknown == 0
+    assert any("of that estimated from texts" in str(outcome) for outcome in outcomes)
 
 
 # A client of the user's
@@ -188,8 +198,8 @@ def test_a_wrapped_call_that_failed_is_a_call_and_frees_its_place() -> None:
 # Calls that are broken off
 
 
-def test_a_call_that_is_broken_off_gives_its_place_back_and_whoever_asked_the_same_makes_it() -> None:
-    budget, kept = Budget(calls=1), list[CallRow]()
+def test_a_call_that_is_broken_off_counts_and_whoever_asked_the_same_makes_it() -> None:
+    budget, kept = Budget(calls=2), list[CallRow]()
     with serving(Endpoint(latency_s=0.05)) as endpoint:
         spec = EndpointConnection(base_url=endpoint.base_url, model="m")
         complete = completer("mock", spec, Ledger(Store(), "exp-1"), budget=budget)
@@ -206,5 +216,6 @@ def test_a_call_that_is_broken_off_gives_its_place_back_and_whoever_asked_the_sa
         first, *others = loop.run(impatient_and_patient())
     assert isinstance(first, asyncio.CancelledError)
     assert [type(one) for one in others] == [Completion] * 3
-    assert endpoint.calls == 2 and len(kept) == budget.spent_calls == 1
+    assert endpoint.calls == budget.spent_calls == 2, "what was sent may be paid"
+    assert len(kept) == 1
     assert not budget._aside

@@ -34,9 +34,9 @@ def test_each_chunk_spends_its_own_part() -> None:
 def test_experiments_of_one_round_have_their_own_parts() -> None:
     with divided({"e1": Budget(calls=0), "e2": Budget(calls=1)}):
         assert is_divided()
-        DividedBudget("e2").reserve_now()
+        DividedBudget("e2").reserve_now(is_priced=True)
         with pytest.raises(CallError, match="0 of 0 calls"):
-            DividedBudget("e1").reserve_now()
+            DividedBudget("e1").reserve_now(is_priced=True)
 
 
 def test_the_longest_answer_is_known_to_all_chunks() -> None:
@@ -44,7 +44,7 @@ def test_the_longest_answer_is_known_to_all_chunks() -> None:
     budget = DividedBudget("e1")
     for tokens in (700, 300):
         with divided({"e1": Budget(usd=1.0)}):
-            number = budget.reserve_now()
+            number = budget.reserve_now(is_priced=True)
             budget.set_aside(number, 0.5)
             budget.settle(number, 0.1, tokens_out=tokens)
     assert budget.most_tokens_out == 700
@@ -52,4 +52,4 @@ def test_the_longest_answer_is_known_to_all_chunks() -> None:
 
 def test_outside_of_a_chunk_nothing_can_be_spent() -> None:
     with pytest.raises(RuntimeError):
-        DividedBudget("e1").reserve_now()
+        DividedBudget("e1").reserve_now(is_priced=True)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from endpoint import Endpoint, Reply, completion, serving
+from endpoint import Endpoint, Reply, completion, error, serving
 from genai_prices import Usage, calc_price
 
 from evalflows.llm import calls, loop
@@ -182,3 +182,40 @@ def test_where_one_of_the_attempts_does_not_say_what_it_used_nobody_knows_the_co
     silent = Reply({name: value for name, value in BAD.body.items() if name != "usage"})
     row = asked(silent, used(GOOD, 100, 5), **OWN)
     assert (row.status, row.attempts, row.tokens_in, row.cost_usd) == ("ok", 2, 100, None)
+    assert row.estimated_usd and row.estimated_usd > (100 * 1 + 5 * 10) / 1e6
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_unknown"),
+    [
+        (Reply("no JSON"), True),
+        (Reply("[]"), True),
+        (Reply('"' + "x" * 2_000_000 + '"'), True),
+        (Reply("", cut=True), True),
+        (Reply("{}     ", drip_s=0.2), True),
+        (error(500, "down"), False),
+        (error(408, "too slow"), False),
+    ],
+)
+def test_the_cost_of_an_answer_that_cannot_be_read_is_unknown(reply: Reply, is_unknown: bool) -> None:
+    row = asked(reply, **OWN, attempts=1, timeout_s=0.5, max_response_mb=1)
+    assert row.status == "failed"
+    if is_unknown:
+        assert row.cost_usd is None and row.estimated_usd and row.estimated_usd > 500 * 10 / 1e6, "as if it was long"
+    else:
+        assert (row.cost_usd, row.estimated_usd) == (0.0, None)
+
+
+def test_a_connection_that_is_refused_costs_nothing() -> None:
+    kept: list[CallRow] = []
+    with serving(Endpoint()) as endpoint:
+        pass
+    spec = connection(endpoint.base_url, **OWN, attempts=1)
+    complete = completer("mock", spec, Ledger(Store(), "exp-1"), model=MODEL)
+
+    async def ask() -> None:
+        with recording(Recorder(keep=kept.append)):
+            await asyncio.gather(complete("hello"), return_exceptions=True)
+
+    loop.run(ask())
+    assert [(row.error_kind, row.cost_usd) for row in kept] == [("connection", 0.0)]

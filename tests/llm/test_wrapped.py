@@ -10,10 +10,11 @@ import pytest
 from endpoint import Endpoint, Reply, error, serving
 from pydantic import BaseModel
 
-from evalflows.llm.budget import Budget
+from evalflows.llm import wrapped
+from evalflows.llm.budget import Budget, Price
 from evalflows.llm.ledger import Recorder, Usage, recording
 from evalflows.llm.wrapped import CONNECTION, plain, step, wrap
-from evalflows.specs import InputError
+from evalflows.specs import CallError, InputError
 from evalflows.specs.errors import StorageError
 from evalflows.store.records import CallRow, to_json
 
@@ -160,6 +161,23 @@ def test_a_stream_goes_on_as_it_did_and_its_tokens_are_not_known(endpoint: Endpo
     assert [(row.status, row.tokens_in, row.tokens_out, row.response) for row in kept] == [("ok", None, None, None)]
     assert run.totals().tokens_in is None and run.totals().calls == 1
     assert run.steps[0]["outputs"] is None
+
+
+def test_a_budget_in_usd_counts_streams_by_estimate_and_refuses_models_without_a_price(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, budget = list[CallRow](), Budget(usd=0.01)
+    endpoint.answer = lambda _: Reply(STREAM + "data: [DONE]\n\n", headers={"content-type": "text/event-stream"})
+    with recording(Recorder(keep=kept.append, budget=budget)):
+        with pytest.raises(CallError, match="the price of this call is unknown; wanted prices, or budget_counts_"):
+            client(endpoint).chat.completions.create(**ASKED, stream=True)
+        monkeypatch.setattr(wrapped, "listed_price", lambda *_: Price(1.0, 10.0))
+        with pytest.raises(CallError, match="of that estimated from texts"):
+            for _ in range(9):
+                client(endpoint).chat.completions.create(**ASKED, stream=True, max_tokens=400)
+    assert endpoint.calls == len(kept) == 3
+    assert {row.cost_usd for row in kept} == {None}
+    assert 0.012 < budget.spent_usd == budget.estimated_usd < 0.013
 
 
 class Grade(BaseModel):

@@ -112,6 +112,35 @@ def test_rows_are_kept_on_disk_where_the_part_cannot_be_written(
     assert runs(store) == ["a"]
 
 
+def test_a_call_that_was_sent_is_kept_once_whether_or_not_it_was_answered(
+    store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is killed with one call answered, one answer in another table, and two calls in flight."""
+    calls = {name: make("calls", call_id=name, experiment_id=OWNER, status="failed") for name in "abcd"}
+    monkeypatch.setattr("evalflows.store.spool.IN_MEMORY", 10)
+    with Spool(store, OWNER, "p") as spool:
+        for name in "abc":
+            spool.note_sent(calls[name])
+        spool.add_call(make("calls", call_id="a", experiment_id=OWNER, status="ok", response='{"text": "long"}'))
+        assert [row.call_id for row in store.read("calls", OWNER)] == ["a"], "its part is written, and the spool empty"
+        spool.drop_sent(calls["b"])
+        spool.note_sent(calls["d"])
+        spool.note_sent(calls["d"])
+        left = spooled()[0].read_bytes()
+        spool._sent.clear()  # as if this process was killed
+    leave_behind("p", left)
+    recover(store, OWNER)
+    found = {(row.call_id, row.status) for row in store.read("calls", OWNER)}
+    assert found == {("a", "ok"), ("c", "failed"), ("d", "failed")}
+
+
+def test_calls_that_nobody_waits_for_any_more_are_kept_as_they_were_sent(store: Store, make: Make) -> None:
+    with pytest.raises(KeyboardInterrupt), Spool(store, OWNER, "p") as spool:
+        spool.note_sent(make("calls", call_id="a", experiment_id=OWNER, status="failed"))
+        raise KeyboardInterrupt
+    assert [row.call_id for row in store.read("calls", OWNER)] == ["a"]
+
+
 def test_threads_that_add_at_once_lose_nothing(store: Store, output: Make) -> None:
     rows = {me: [output(f"{me}-{i}", outputs='{"text":"' + "x" * 5000 + '"}') for i in range(50)] for me in range(4)}
     with Spool(store, OWNER, "p") as spool:

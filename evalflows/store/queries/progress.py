@@ -60,12 +60,24 @@ def item_metrics(store: Store, experiments: Sequence[str]) -> list[str]:
     return [*(metric for (metric,) in store.query(query, [list(experiments)])), *MEASURES]
 
 
-def paid(store: Store, comparison_id: str) -> tuple[int, float, int]:
-    """Return a comparison's paid calls, their cost in USD, and the number of calls with unknown price."""
-    query = """select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null)
-               from source.calls where experiment_id = ?"""
-    calls, usd, unpriced = store.query(query, [comparison_id])[0]
-    return int(calls), float(usd), int(unpriced)
+class Paid(NamedTuple):
+    """Paid calls and their cost in USD, of which `estimated_usd` is estimated; that of `unknown` calls is missing."""
+
+    calls: int
+    usd: float
+    estimated_usd: float
+    unknown: int
+
+
+_PAID = """count(*), coalesce(sum(coalesce(cost_usd, estimated_usd)), 0),
+           coalesce(sum(estimated_usd) filter (cost_usd is null), 0),
+           count(*) filter (coalesce(cost_usd, estimated_usd) is null)"""
+
+
+def paid(store: Store, comparison_id: str) -> Paid:
+    """Return what a comparison has paid."""
+    query = f"select {_PAID} from source.calls where experiment_id = ?"
+    return Paid(*store.query(query, [comparison_id])[0])
 
 
 def cached_judgements(store: Store, comparison_id: str) -> int:
@@ -245,19 +257,21 @@ def calls_of_group(store: Store, run_group: str) -> int | None:
     return None if None in calls else sum(number for number in calls if number is not None)
 
 
-def spent_by_group(store: Store, run_group: str) -> tuple[int, float, int]:
-    """Return the paid calls of a run group, their cost in USD, and the number of calls with unknown price.
+def spent_by_group(store: Store, run_group: str) -> Paid:
+    """Return what a run group has paid.
 
-    An answer of an HTTP application counts as one call.
+    An answer of an HTTP application counts as one call. If it does not report its cost, that is estimated as the
+    highest one that the application reports.
     """
-    query = """with of_group as (select experiment_id, target_kind from source.experiments where run_group = ?)
-               select count(*), coalesce(sum(cost_usd), 0), count(*) filter (cost_usd is null) from (
-                   select cost_usd from source.calls where experiment_id in (select experiment_id from of_group)
-                   union all
-                   select cost_usd from source.outputs where status = 'ok'
-                   and experiment_id in (select experiment_id from of_group where target_kind = 'http'))"""
-    calls, usd, unpriced = store.query(query, [run_group])[0]
-    return int(calls), float(usd), int(unpriced)
+    query = f"""with of_group as (select experiment_id, target_kind from source.experiments where run_group = ?)
+                select {_PAID} from (
+                    select cost_usd, estimated_usd from source.calls
+                    where experiment_id in (select experiment_id from of_group)
+                    union all
+                    select cost_usd, max(cost_usd) over (partition by experiment_id) from source.outputs
+                    where status = 'ok'
+                    and experiment_id in (select experiment_id from of_group where target_kind = 'http'))"""
+    return Paid(*store.query(query, [run_group])[0])
 
 
 def cached_calls(store: Store, experiment_id: str) -> int:
@@ -436,13 +450,6 @@ def _judgements_left_out(row: ScoreRow, metric: str) -> ScoreRow:
     )
 
 
-class SpentParts(NamedTuple):
-    """Paid calls and their cost in USD, without those of unknown cost."""
-
-    calls: int
-    usd: float
-
-
 def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None]:
     """Return the cost in USD of each model call of one part of an open owner; None if it is not known.
 
@@ -451,15 +458,21 @@ def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None
     return {row["call_id"]: row["cost_usd"] for row in _rows(store, "calls", owner, part, ["call_id", "cost_usd"])}
 
 
-def spent_on_part(store: Store, owner: str, part: str) -> SpentParts:
+def spent_on_part(store: Store, owner: str, part: str) -> Paid:
     """Return what one part has paid for model calls, and for answers of an HTTP application, one call each."""
-    calls, answers = costs_of_part(store, owner, part), {}
+    rows = _rows(store, "calls", owner, part, ["call_id", "cost_usd", "estimated_usd"])
+    calls = {row["call_id"]: (row["cost_usd"], row["estimated_usd"]) for row in rows}
+    answers: dict[str, float | None] = {}
     if _is_http(store, owner):
         for row in _rows(store, "outputs", owner, part, ["run_id", "status", "cost_usd"]):
             if row["status"] == "ok":
                 answers[row["run_id"]] = row["cost_usd"]
-    costs = [*calls.values(), *answers.values()]
-    return SpentParts(len(costs), sum(cost or 0.0 for cost in costs))
+    highest = max((cost for cost in answers.values() if cost is not None), default=None)
+    spent = [*calls.values(), *((cost, highest) for cost in answers.values())]
+    known = [cost for cost, _ in spent if cost is not None]
+    estimated = [estimate for cost, estimate in spent if cost is None and estimate is not None]
+    unknown = len(spent) - len(known) - len(estimated)
+    return Paid(len(spent), sum(known) + sum(estimated), sum(estimated), unknown)
 
 
 def was_over_budget(store: Store, owner: str, part: str) -> bool:

@@ -49,12 +49,13 @@ def test_item_metrics_are_those_of_the_experiments_and_what_is_measured_of_every
 
 
 def test_what_was_paid_are_its_own_calls(store: Store, make: Make) -> None:
-    calls = [("cmp-1", 0.5), ("cmp-1", 0.25), ("cmp-1", None), ("cmp-2", 9.0), ("exp-1", 9.0)]
-    for number, (owner, cost) in enumerate(calls):
-        call = make("calls", call_id=f"call-{number}", call_key=f"key-{number}", experiment_id=owner, cost_usd=cost)
-        store.append("calls", owner, f"p{number}", [call])
-    assert paid(store, "cmp-1") == (3, 0.75, 1)
-    assert paid(store, "cmp-9") == (0, 0.0, 0)
+    costs = [(0.5, None), (0.25, None), (None, None), (None, 0.125)]
+    calls = [*(("cmp-1", *cost) for cost in costs), ("cmp-2", 9.0, None), ("exp-1", 9.0, None)]
+    for number, (owner, cost, estimate) in enumerate(calls):
+        fields = {"experiment_id": owner, "cost_usd": cost, "estimated_usd": estimate}
+        store.append("calls", owner, f"p{number}", [make("calls", call_id=f"call-{number}", **fields)])
+    assert paid(store, "cmp-1") == (4, 0.875, 0.125, 1)
+    assert paid(store, "cmp-9") == (0, 0.0, 0.0, 0)
 
 
 # What another attempt may bring

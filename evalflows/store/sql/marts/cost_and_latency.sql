@@ -19,7 +19,7 @@ with answers as (
     select experiment_id, coalesce(evaluator, 'target'), model, count(*), count(*) filter (status = 'failed'), count(*),
            null, 0, sum(tokens_in), sum(tokens_out), sum(cost_usd), count(*) - count(cost_usd),
            avg(latency_s), quantile_cont(latency_s, [0.5, 0.95, 0.99])
-    from staging.calls group by experiment_id, evaluator, model
+    from staging.calls where kind <> 'application' group by experiment_id, evaluator, model
 ), in_total as (
     select experiment_id, 'all', 'all', null, null, calls, calls_cached, (calls is null)::bigint, tokens_in, tokens_out,
            cost_usd, (cost_usd is null)::bigint, null, null

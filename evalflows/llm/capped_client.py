@@ -56,6 +56,7 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     async for part in response.aiter_bytes():
         size += len(part)
         if size > max_bytes:
+            parts.clear()  # whoever keeps the error keeps this frame
             raise _unreadable(f"the response is larger than {max_bytes / MEGABYTE:g} MB (max_response_mb)")
         parts.append(part)
     return b"".join(parts)

@@ -75,22 +75,30 @@ class Client:
 
         The SDK only sends and reads: converting JSON to its own objects and back would cost a third of a call's time.
         """
+        response = await self._attempt(path, request)
+        if isinstance(response, CallError):
+            # Without a cause, which may contain the key, and without its frames, which hold what was received.
+            raise response.with_traceback(None)
+        return response
+
+    async def _attempt(self, path: str, request: Mapping[str, Any]) -> Response | CallError:
         try:
             async with asyncio.timeout(self._timeout_s):
                 raw = await self._sdk.post(path, body=request, cast_to=httpx2.Response)
             body = json.loads(self._without_key(raw.text) if self._has_provider_key else raw.text)
         except (ValueError, RecursionError) as error:
-            raise CallError("bad_answer", f"the answer is not JSON: {describe(error)}", cost_is_unknown=True) from error
-        except TimeoutError as error:
+            return CallError("bad_answer", f"the answer is not JSON: {describe(error)}", cost_is_unknown=True)
+        except TimeoutError:
             text = f"no complete answer within {self._timeout_s:g} s"
-            raise CallError("timeout", text, cost_is_unknown=True) from error
+            return CallError("timeout", text, cost_is_unknown=True)
         except Exception as error:
             fault = classify(error)
             fault.args = (self._without_key(str(fault)),)
-            raise fault from None  # the cause may contain the key
+            fault.__cause__ = fault.__context__ = None
+            return fault
         if not isinstance(body, dict):
             text = f"the answer is {type(body).__name__}, wanted a mapping"
-            raise CallError("bad_answer", text, cost_is_unknown=True)
+            return CallError("bad_answer", text, cost_is_unknown=True)
         return Response(body, raw.headers)
 
     @property

@@ -60,6 +60,7 @@ def poster(spec: HttpTarget) -> Post:
         finally:
             rate_limit = RateLimit(failure.retry_after_s, failure.limit_is_empty) if failure else None
             limiter.release(slot, outcome_of(failure), rate_limit)
+            failure = None  # else it and this frame, which holds the response, keep each other
 
     async def post(body: Any) -> Posted:
         cost_is_unknown = False

@@ -1,7 +1,9 @@
 """What an endpoint may send: so many bytes, unpacked, and no way to another host."""
 
+import gc
 import gzip
 import json
+import tracemalloc
 import zlib
 from http.server import BaseHTTPRequestHandler
 
@@ -47,6 +49,22 @@ def test_a_response_is_read_up_to_the_limit(application: Application, reply: Rep
     with pytest.raises(CallError, match=r"larger than 1 MB \(max_response_mb\)") as caught:
         call(application, reply)
     assert caught.value.kind == "bad_answer"
+
+
+@pytest.mark.parametrize("reply", [endless, sends(200, b"x" * 900_000), sends(500, b"x" * 900_000)])
+def test_an_error_keeps_nothing_of_what_was_received(application: Application, reply: Reply) -> None:
+    kept: list[CallError] = []
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            with pytest.raises(CallError) as caught:
+                call(application, reply)
+            kept.append(caught.value)
+        del caught
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])

@@ -133,7 +133,11 @@ class _Attempts:
     was_sent: bool = False
 
     def add(self, cost: float | None, estimate: float | None) -> None:
-        """Add an attempt. Each is priced separately, since long prompts may cost more per token than short ones."""
+        """Add an attempt. Each is priced separately, since long prompts may cost more per token than short ones.
+
+        What is free costs 0, however many tokens it took.
+        """
+        cost = 0.0 if cost is None and estimate == 0.0 else cost
         self.cost = _sum_of_known(self.cost, cost)
         self.spent = _sum_of_known(self.spent, estimate if cost is None else cost)
 
@@ -265,7 +269,8 @@ class Caller:
         started, outcome, rate_limit, used = time.perf_counter(), outcome_of(None), None, Tokens()
         try:
             if recorder := current():
-                recorder.begin(replace(row, estimated_usd=attempts.estimate))
+                free = 0.0 if attempts.estimate == 0.0 else None
+                recorder.begin(replace(row, cost_usd=free, estimated_usd=attempts.estimate))
             attempts.was_sent = True
             response = await self.endpoint.client.post(PATHS[row.kind], request)
             latency = time.perf_counter() - started

@@ -206,6 +206,11 @@ def test_the_cost_of_an_answer_that_cannot_be_read_is_unknown(reply: Reply, is_u
         assert (row.cost_usd, row.estimated_usd) == (0.0, None)
 
 
+def test_a_free_model_costs_nothing_whatever_it_reports() -> None:
+    free = {"usd_per_million_input_tokens": 0.0, "usd_per_million_output_tokens": 0.0}
+    assert asked(Reply("no JSON"), Reply(GOOD.body | {"usage": None}), **free).cost_usd == 0.0
+
+
 def test_a_connection_that_is_refused_costs_nothing() -> None:
     kept: list[CallRow] = []
     with serving(Endpoint()) as endpoint:

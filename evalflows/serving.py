@@ -4,22 +4,34 @@ and the token that it must have.
 A page of another site that the same browser shows can send requests here, also under a name that it points to this
 machine (DNS rebinding). Browsers say in headers which page sends a request, and no script can change these; programs
 send no such headers.
+
+uvicorn has no time limit for a request to arrive, and its limit of connections counts those that have sent nothing
+without ending them. So connections have limits of their own here.
 """
 
+import asyncio
 import hmac
 import ipaddress
+import logging
+import resource
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from urllib.parse import urlsplit
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evalflows.specs.errors import InputError
+
+BACKLOG = 2048
+"""Connections that the system holds until they are accepted."""
 
 
 def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
@@ -38,7 +50,7 @@ def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise InputError(f"--port: cannot listen at {host}:{port}: {error.strerror}; wanted a free one") from error
@@ -61,6 +73,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish. A second signal ends open requests at once.
 
+    Errors of connections are logged, each kind once a minute, with how many there were.
+
     Args:
         application: What answers. Its lifespan, if it has one, begins before the first request.
         listener: A listening socket.
@@ -69,20 +83,165 @@ def serve(
         stop: Called in the event loop when a signal has come, before open requests are waited for.
         finish: Called after the last request; signals do not end the process meanwhile.
     """
-    config = uvicorn.Config(
-        application,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=grace_s,
-        lifespan="on",
-    )
-    server = _Server(config, stop)
+    server = server_of(application, grace_s, stop)
     with _stopping(server):
         announce()
         server.run(sockets=[listener])
         if finish is not None:
             finish()
+
+
+def server_of(application: Starlette, grace_s: int, stop: Callable[[], None] | None = None) -> uvicorn.Server:
+    """Return the server that `serve` runs."""
+    config = uvicorn.Config(
+        application,
+        http=_Connection,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=grace_s,
+        lifespan="on",
+        backlog=ACCEPTED_AT_ONCE,
+    )
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(_REPEATS)
+    return _Server(config, stop)
+
+
+HEAD_S, REQUEST_S, IDLE_S, STALLED_S = 10, 90, 10, 60
+"""Seconds until a request's headers, and then its body, must have arrived; that a connection may be idle between
+requests; and that a client may read nothing of its answer."""
+MOST_CONNECTIONS = 1000
+"""Connections at once, or half of the files that the process may open if that is less. One client may have half."""
+ACCEPTED_AT_ONCE = 100
+"""Connections that are accepted before the first of them is looked at. Each is an open file."""
+
+
+class _Connection(H11Protocol):
+    """A connection whose requests must arrive in time.
+
+    One more than allowed takes the place of the one that has kept the server waiting for longest, of the same client if
+    that has too many. So those who send nothing, or half of a request, keep nobody out.
+    """
+
+    client_network: str
+    waiting_since: float
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.client_network = _network(self.client[0] if self.client else "")
+        self.waiting_since = self.loop.time()
+        self._within(HEAD_S, self._too_late)
+        everyone: list[_Connection] = [*self.connections]  # type: ignore[list-item]
+        same = [one for one in everyone if one.client_network == self.client_network]
+        most = _most_connections()
+        if len(same) > most // 2:
+            _end_one_of(same, f"{self.client_network} has {most // 2} connections")
+        elif len(everyone) > most:
+            _end_one_of(everyone, f"there are {most} connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._within(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.conn.their_state
+        super().data_received(data)
+        state = self.conn.their_state
+        if state is h11.SEND_BODY and before is h11.IDLE:
+            self._within(REQUEST_S, self._too_late)
+        elif state is h11.IDLE and self._deadline is None:
+            self._within(HEAD_S, self._too_late)
+        elif state not in (h11.IDLE, h11.SEND_BODY):
+            self._within(None)
+
+    def on_response_complete(self) -> None:
+        self.waiting_since = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._within(STALLED_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._within(None)
+
+    @property
+    def in_request(self) -> int:
+        """How far a request has arrived: 0 if its headers have not, 1 if they have, 2 if it has whole."""
+        return {h11.IDLE: 0, h11.SEND_BODY: 1}.get(self.conn.their_state, 2)
+
+    def _within(self, seconds: float | None, late: Callable[[], None] | None = None) -> None:
+        """Call `late` after that time, in place of what was to be called before; None for nothing."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None or late is None else self.loop.call_later(seconds, late)
+
+    def _too_late(self) -> None:
+        if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:  # browsers open connections in advance
+            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        self.transport.close()
+
+
+def _most_connections() -> int:
+    return min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+def _network(client: str) -> str:
+    """Return a client's address: of IPv6, its network of 64 bits, all of which one client may have."""
+    try:
+        address = ipaddress.ip_address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+        return str(mapped or ipaddress.ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def _end_one_of(connections: list[_Connection], problem: str) -> None:
+    """End the connection that has kept the server waiting for longest; the newest if all others are being answered."""
+    waiting = min(connections, key=lambda one: (one.in_request, one.waiting_since))
+    logging.getLogger("uvicorn.error").warning("too many connections: %s; those that send nothing are ended", problem)
+    waiting.connections.discard(waiting)
+    waiting.transport.abort()
+
+
+class _Repeats(logging.Filter):
+    """Lets one message of each kind through in a minute, with the number of those that it has kept back."""
+
+    EVERY_S = 60.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[tuple[object, ...], tuple[float, int]] = {}  # when one was shown, and how many were not
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = str(record.msg).partition("\n")[0], *_place(record)
+        shown_at, kept_back = self._kinds.get(kind, (-self.EVERY_S, 0))
+        if (now := time.monotonic()) - shown_at < self.EVERY_S:
+            self._kinds[kind] = shown_at, kept_back + 1
+            return False
+        self._kinds[kind] = now, 0
+        if kept_back:
+            record.msg, record.args = f"{record.getMessage()} (and {kept_back} more since the last one)", ()
+        return True
+
+
+_REPEATS = _Repeats()
+
+
+def _place(record: logging.LogRecord) -> tuple[object, ...]:
+    """Return where the exception of a record was raised, if it has one."""
+    if not record.exc_info or (trace := record.exc_info[2]) is None:
+        return ()
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame.f_code, trace.tb_lineno
 
 
 class _Server(uvicorn.Server):
@@ -91,6 +250,11 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, stop: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._stop = stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)  # asyncio accepts as many at once as it lets wait
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._stop is not None:

@@ -24,6 +24,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
@@ -38,7 +39,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -53,6 +53,12 @@ from evalflows.store.observations import Compaction, day_of, seal_past_days, wri
 from evalflows.store.records import now
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
+from evalflows.telemetry.elements import (
+    MOST_ELEMENTS,
+    TooManyElementsError,
+    check_elements_of_json,
+    check_elements_of_protobuf,
+)
 from evalflows.telemetry.feedback import Telemetry
 from evalflows.telemetry.otlp import invalid_spans, parse_json, rows_of_logs, rows_of_traces
 
@@ -429,11 +435,15 @@ def telemetry_of(entry: Entry) -> Telemetry:
 
 
 def _message(entry: Entry) -> Any:
+    """Parse an entry. Raise TooManyElementsError before that if it has too many elements."""
     if entry.encoding == "protobuf":
+        message_type = MESSAGES[entry.signal]
+        check_elements_of_protobuf(entry.body, message_type.DESCRIPTOR)
         try:
-            return MESSAGES[entry.signal].FromString(entry.body)
+            return message_type.FromString(entry.body)
         except DecodeError as error:
             raise InputError(f"body: not OTLP in protobuf: {error}") from error
+    check_elements_of_json(entry.body)
     message = parse_json(entry.body)
     if not hasattr(message, GROUPS[entry.signal]) and any(getattr(message, name, ()) for name in GROUPS.values()):
         raise InputError(f"body: got another signal, wanted {entry.signal}")
@@ -564,6 +574,8 @@ Result = TypeVar("Result")
 
 IN_THREAD = 256 << 10
 """Bytes of a body above which it is checked in a thread, so that others are answered meanwhile."""
+CHECKED_AT_ONCE = 2
+"""Bodies that are checked in threads: while it is checked, one may take some 200 MB."""
 DRAINED = 8
 """How many times the limit is read of a body that is too large: most clients read no answer before they have sent."""
 
@@ -576,6 +588,12 @@ class Limits:
     held: int = 256 << 20  # of all requests that are not answered yet
     pending: int = 4 << 30  # of the journal, accepted but not in the store yet
     body_s: float = 60.0
+
+
+_TOO_MANY = (
+    f"got more than {MOST_ELEMENTS} spans, log records, events, links, attributes and values, wanted at most that; "
+    "send smaller batches"
+)
 
 
 class RefusedError(Exception):
@@ -593,6 +611,7 @@ class Receiver:
         self._token, self._limits = token, limits or Limits()
         self._journal = Journal(spool_folder(store) / RECEIVED)
         self._intake, self._folding = Intake(self._journal), Folding(store, self._journal)
+        self._at_once = CapacityLimiter(CHECKED_AT_ONCE)
         self._held = 0  # bytes of requests that are not answered yet
         self._failed = False  # whether the last write failed
         self._stopping = False
@@ -669,16 +688,18 @@ class Receiver:
         body = await self._body(request, held)
         try:
             if (compression := request.headers.get("content-encoding", "identity").lower()) in COMPRESSIONS:
-                body = await _worked(body, lambda: decompressed(body, self._limits.body))
+                body = await _worked(body, lambda: decompressed(body, self._limits.body), self._at_once)
                 held.add(len(body))
             elif compression != "identity":
                 raise RefusedError(415, f"got another content encoding, wanted {' or '.join(COMPRESSIONS)}, or none")
             entry = Entry(signal, encoding, body)
-            result = await _worked(body, lambda: checked(entry))
+            result = await _worked(body, lambda: checked(entry), self._at_once)
             if not result.is_empty:
                 await self._keep(entry)
         except TooLargeError:
             raise RefusedError(413, self._too_large("after decompression")) from None
+        except TooManyElementsError:
+            raise RefusedError(413, _TOO_MANY) from None
         except InputError as error:
             raise RefusedError(400, str(error)) from error
         return accepted(signal, encoding, result.rejected)
@@ -765,5 +786,5 @@ def _is_authorized(request: Request, token: str) -> bool:
     return is_same(given, token)
 
 
-async def _worked(body: bytes, work: Callable[[], Result]) -> Result:
-    return await run_in_threadpool(work) if len(body) > IN_THREAD else work()
+async def _worked(body: bytes, work: Callable[[], Result], at_once: CapacityLimiter) -> Result:
+    return await to_thread.run_sync(work, limiter=at_once) if len(body) > IN_THREAD else work()

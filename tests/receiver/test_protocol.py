@@ -16,8 +16,13 @@ from otlp_requests import START, in_json, logs, record, span, traces
 
 from evalflows.receiver import Limits
 from evalflows.store.store import Store
+from evalflows.telemetry import elements
 
 KB = 1 << 10
+
+
+def fail(*_: object) -> None:
+    raise AssertionError("parsed")
 
 
 def stored(client: Client, store: Store) -> list[str]:
@@ -144,6 +149,21 @@ def test_a_bomb_is_refused_when_it_has_grown_to_the_limit(kind: str, served: Cal
         assert len(bomb) < 100 * KB
         status, reason = client.refusal(bomb, kind, content_encoding="gzip")
     assert (status, reason.startswith("got a body of more than 102400 bytes after decompression")) == (413, True)
+
+
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON])
+def test_more_elements_than_allowed_are_refused_before_they_are_parsed(
+    kind: str, client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elements, "MOST_ELEMENTS", 1000)
+    bomb, whole = traces(*[span("a")] * 1000), traces(span("b"))
+    body, fine = ((one.SerializeToString() if kind == PROTOBUF else in_json(one)) for one in (bomb, whole))
+    monkeypatch.setattr("evalflows.receiver.parse_json" if kind == JSON else "evalflows.receiver.invalid_spans", fail)
+    status, reason = client.refusal(gzip.compress(body), kind, content_encoding="gzip")
+    assert (status, reason.startswith("got more than 500000 spans, log records, events")) == (413, True)
+    monkeypatch.undo()
+    assert client.post(fine, kind).status_code == 200
+    assert stored(client, store) == ["b"]
 
 
 def test_what_cannot_be_decompressed_whole_is_refused(client: Client) -> None:

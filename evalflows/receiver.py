@@ -88,6 +88,17 @@ class Entry:
         return _HEAD.pack(kind, len(self.body), _checksum(kind, self.body)) + self.body
 
 
+_ATTEMPT = struct.Struct("<qI")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a process is writing of a file. Its note stays if the process is killed, such as for want of memory."""
+
+    start: int = -1  # of the entries; -1 for any of the file
+    ended: int = 0  # processes before it that were killed while they wrote these entries alone
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A file of the journal that nobody appends to any more. Whoever has it keeps it locked."""
@@ -95,6 +106,28 @@ class Taken:
     path: Path
     size: int
     _lock: IO[bytes]
+
+    def attempt(self) -> Attempt | None:
+        """Return what a process was writing when it was killed; None if none was."""
+        try:
+            return Attempt(*_ATTEMPT.unpack(self._note.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except struct.error:
+            return Attempt()
+
+    def note(self, attempt: Attempt | None) -> None:
+        """Note what is written from now on; None for nothing."""
+        with storage_errors(self._note):
+            if attempt is None:
+                self._note.unlink(missing_ok=True)
+            else:
+                with _private(self._note, os.O_TRUNC) as file:
+                    file.write(_ATTEMPT.pack(attempt.start, attempt.ended))
+
+    @property
+    def _note(self) -> Path:
+        return self.path.with_suffix(".attempt")
 
     def entries(self) -> Iterator[Entry]:
         """Yield the entries. What cannot be read is set aside, except a torn end, which was answered to nobody."""
@@ -107,16 +140,17 @@ class Taken:
                     return
                 yield entry
 
-    def set_aside(self, content: bytes) -> None:
-        """Keep in `<name>.damaged` what cannot be read, and print that."""
+    def set_aside(self, content: bytes, why: str = "that cannot be read") -> None:
+        """Keep in `<name>.damaged` what cannot be stored, and print that."""
         path = self.path.with_suffix(".damaged")
-        with storage_errors(path), path.open("ab") as file:
+        with storage_errors(path), _private(path, os.O_APPEND) as file:
             file.write(content)
             os.fsync(file.fileno())
-        print_note(f"set aside {len(content)} bytes of the receiver's journal that cannot be read, in {path}")
+        print_note(f"set aside {len(content)} bytes of the receiver's journal {why}, in {path}")
 
     def remove(self) -> None:
         """Remove the file: all its rows are in the store."""
+        self.note(None)
         with storage_errors(self.path):
             self.path.unlink(missing_ok=True)
         self._lock.close()
@@ -133,6 +167,13 @@ class Taken:
         rest = file.read()
         if not is_torn and rest.strip(b"\0"):
             self.set_aside(rest)
+
+
+def _private(path: Path, flags: int) -> IO[bytes]:
+    """Open a file for writing that only its owner may read, also if it was made with other permissions."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "wb")
 
 
 class Journal:
@@ -171,6 +212,7 @@ class Journal:
 
     def give_back(self, taken: Taken) -> None:
         """Return a file whose rows could not be written, to be taken again later."""
+        taken.note(None)
         with self._lock:
             self._full.appendleft(taken)
 
@@ -466,6 +508,11 @@ SEAL_S = 3600.0
 """Seconds from one look for past days to seal to the next, and after midnight until the first: some spans are late."""
 ROWS_AT_ONCE, BYTES_AT_ONCE = 20_000, 16 << 20
 """What is in memory at once: rows, or bytes of the entries that they come from."""
+ALONE = 256 << 10
+"""The same bytes of a file with which a process was killed, unless one entry has more, to find the entry."""
+ENDED = 3
+"""Processes that were killed while they wrote the same entries alone, after which those are set aside. Entries that do
+no harm may be hit once or twice, since a new process begins with what the last one has left."""
 
 
 @dataclass(slots=True)
@@ -473,19 +520,17 @@ class _Batch:
     """The rows of some entries."""
 
     telemetry: Telemetry = field(default_factory=Telemetry)
-    size: int = 0
+    size: int = 0  # of the entries
 
-    def add(self, entry: Entry, more: Telemetry) -> None:
+    def add(self, more: Telemetry) -> None:
         self.telemetry.observations.extend(more.observations)
         self.telemetry.scores.extend(more.scores)
         self.telemetry.labels.extend(more.labels)
-        self.size += len(entry.body)
 
     @property
     def is_full(self) -> bool:
         telemetry = self.telemetry
-        rows = len(telemetry.observations) + len(telemetry.scores) + len(telemetry.labels)
-        return rows >= ROWS_AT_ONCE or self.size >= BYTES_AT_ONCE
+        return len(telemetry.observations) + len(telemetry.scores) + len(telemetry.labels) >= ROWS_AT_ONCE
 
     def write(self, store: Store) -> None:
         telemetry = self.telemetry
@@ -558,16 +603,32 @@ class Folding:
 
 
 def _batches(taken: Taken) -> Iterator[_Batch]:
-    batch = _Batch()
+    """Yield the rows of a file. Set aside entries that cannot be read, and those with which processes were killed."""
+    before = taken.attempt()
+    most = BYTES_AT_ONCE if before is None else ALONE
+    taken.note(Attempt())
+    batch, at, ended = _Batch(), 0, 0
     for entry in taken.entries():
-        try:
-            batch.add(entry, telemetry_of(entry))
-        except Exception:  # it was checked before it was accepted, but perhaps by another version
-            taken.set_aside(entry.to_bytes())
-        if batch.is_full:
+        if batch.is_full or (batch.size and batch.size + len(entry.body) > most):
             yield batch
             batch = _Batch()
+        if before is not None and not batch.size:
+            ended = before.ended + 1 if before.start == at else 0
+            taken.note(Attempt(at, ended))
+        if ended < ENDED:
+            _add(batch, entry, taken)
+        else:
+            taken.set_aside(entry.to_bytes(), f"with which {ENDED} processes were killed")
+        batch.size += len(entry.body)
+        at += _HEAD.size + len(entry.body)
     yield batch
+
+
+def _add(batch: _Batch, entry: Entry, taken: Taken) -> None:
+    try:
+        batch.add(telemetry_of(entry))
+    except Exception:  # it was checked before it was accepted, but perhaps by another version
+        taken.set_aside(entry.to_bytes())
 
 
 Result = TypeVar("Result")

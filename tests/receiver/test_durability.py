@@ -114,6 +114,42 @@ def test_an_entry_that_has_become_unreadable_does_not_hold_up_the_others(store: 
     assert names(store) == ["a"]
     (aside,) = folder.glob("*.damaged")
     assert aside.read_bytes() == unreadable.to_bytes()
+    assert aside.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_kills_each_process_is_set_aside_and_the_others_are_stored(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def rows(entry: Entry) -> Any:
+        if b"bomb" in entry.body:
+            raise Killed
+        return telemetry_of(entry)
+
+    monkeypatch.setattr(receiver, "ALONE", 1)
+    bodies = [body_of(name, trace_id=f"{n + 1:032x}") for n, name in enumerate(("a", "b", "bomb", "c"))]
+    journal, times = Journal(folder), 0
+    journal.write([Entry("traces", "protobuf", body) for body in bodies])
+    taken = journal.take()
+    telemetry_of = receiver.telemetry_of
+    monkeypatch.setattr(receiver, "telemetry_of", rows)
+    monkeypatch.setattr(Journal, "give_back", lambda *_: None)  # nor does a killed process
+    while taken is not None and times < 9:
+        monkeypatch.setattr(journal, "take", iter([taken, None]).__next__)
+        try:
+            fold(store, journal)
+        except Killed:
+            times += 1
+        else:
+            taken = None
+    assert times == 1 + receiver.ENDED
+    assert names(store) == ["a", "b", "c"]
+    (aside,) = folder.iterdir()
+    assert (aside.suffix, aside.read_bytes()) == (".damaged", Entry("traces", "protobuf", bodies[2]).to_bytes())
+    assert aside.stat().st_mode & 0o777 == 0o600
+    assert "bytes of the receiver's journal with which 3 processes were killed, in " in capsys.readouterr().err
 
 
 def test_past_days_are_sealed_and_today_stays_open(store: Store, served: Callable[..., Any]) -> None:

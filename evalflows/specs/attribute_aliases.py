@@ -236,6 +236,13 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
 }
 """For each field of an observation, where its value lies by source; the first that is there counts."""
 
+MOST: Mapping[str, float] = {"cost_usd": 1e6, "tokens_in": 1e9, "tokens_out": 1e9}
+"""The largest plausible number of a field of one observation. What is larger, or below 0, is unknown: one forged or
+faulty span would decide every sum."""
+
+IMPLAUSIBLE = "evalflows.implausible."
+"""How the names of attributes begin that keep a time that is not plausible."""
+
 TYPES: Mapping[str, str] = {
     "chat": "generation",
     "completion": "generation",

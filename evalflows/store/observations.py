@@ -15,16 +15,17 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evalflows.specs.attribute_aliases import IMPLAUSIBLE
 from evalflows.store.files import state_of, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import leased
-from evalflows.store.records import Json, LabelRow, ScoreRow, after, new_id, to_json
+from evalflows.store.records import Json, LabelRow, ScoreRow, after, new_id, now, to_json
 from evalflows.store.schemas import TABLES
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow
@@ -96,6 +97,37 @@ def day_of(started_at: datetime) -> str:
     return min(max(day, FIRST_DAY), LAST_DAY)
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""When an observation began of which that is not known."""
+EARLIEST, AHEAD, LONGEST = datetime(2000, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(seconds=1e8)
+"""Plausible times: the first, how far the clock of an application may be ahead, and the longest time between the start
+and the end of an observation."""
+
+
+def with_plausible_times(row: ObservationRow, at: datetime) -> ObservationRow:
+    """Return an observation that arrived at some moment, with its times if they are plausible.
+
+    Those that are not are unknown, as if they had not been sent: one span of the year 2262 would be the newest, and on
+    the last day, for ever. They are kept as attributes `evalflows.implausible.…`. An observation that ends before it
+    begins is kept as it is.
+    """
+    implausible: dict[str, str] = {}
+    started_at, ended_at = row.started_at, row.ended_at
+    if ended_at is not None and not (EARLIEST <= ended_at <= at + AHEAD):
+        implausible["ended_at"], ended_at = ended_at.isoformat(), None
+    if started_at != EPOCH and not (EARLIEST <= started_at <= at + AHEAD):
+        implausible["started_at"] = started_at.isoformat()
+        started_at, ended_at = ended_at or EPOCH, None
+    elif ended_at is not None and ended_at - started_at > LONGEST:
+        implausible["ended_at"], ended_at = ended_at.isoformat(), None
+    if not implausible:
+        return row
+    attributes = json.loads(row.attributes) | {IMPLAUSIBLE + name: text for name, text in implausible.items()}
+    return replace(
+        row, started_at=started_at, ended_at=ended_at, day=day_of(started_at), attributes=to_json(attributes, mend=True)
+    )
+
+
 def split_attributes(attributes: Mapping[str, Any]) -> tuple[Json, Json | None]:
     """Return attributes as two JSON texts: the short ones, and those longer than SHORT characters, if any.
 
@@ -125,10 +157,13 @@ def write_observations(
     The rows are on disk when this returns. They are recorded now, later than all rows before, also if the clock was
     set back: what a trace evaluation has not judged is what was recorded after its watermark.
 
+    Times that are not plausible are taken out, as by `with_plausible_times`.
+
     Raise StorageError if they cannot be written; some days may be written then, and writing all again does no harm.
     """
     by_owner: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
-    for observation in observations:
+    arrived_at = now()
+    for observation in (with_plausible_times(row, arrived_at) for row in observations):
         by_owner["observations", observation.day].append(observation)
     for score in scores:
         by_owner["scores", score.experiment_id or ""].append(score)

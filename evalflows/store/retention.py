@@ -32,7 +32,7 @@ from evalflows.store.files import state_of, states_of, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import held_leases, leased, refuse_if_in_use
 from evalflows.store.manifests import check_written, remove_manifests
-from evalflows.store.observations import FEEDBACK, LABELS, PATIENCE_S
+from evalflows.store.observations import FEEDBACK, FIRST_DAY, LABELS, PATIENCE_S
 from evalflows.store.observations import LEASE as OBSERVATIONS
 from evalflows.store.packing import LEASE as PACKING
 from evalflows.store.packing import remove_packed
@@ -398,9 +398,13 @@ def _texts(store: Store, spec: RetentionSpec, at: datetime) -> list[tuple[str, S
 
 
 def _old_traces(store: Store, until: datetime) -> list[str]:
-    """Return the traces whose last observation began before, of those that still have texts."""
+    """Return the traces whose last observation began before, of those that still have texts.
+
+    An observation without a known time is as old as its record.
+    """
     query = f"""select trace_id from source.observations group by trace_id
-                having max(started_at) < ? and bool_or(attributes not like '%"{ATTRIBUTE}"%') order by 1"""
+                having max(case when day > '{FIRST_DAY}' then started_at else recorded_at end) < ?
+                       and bool_or(attributes not like '%"{ATTRIBUTE}"%') order by 1"""
     (rows,) = ask(store, (query, [until]))
     return [trace for (trace,) in rows]
 

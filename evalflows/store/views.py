@@ -11,7 +11,17 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import groupby
 from pathlib import Path
 
-from evalflows.specs.attribute_aliases import FIELDS, LONG, NOT_CAPTURED, TYPES, Alias, OfResource, Within
+from evalflows.specs.attribute_aliases import (
+    FIELDS,
+    IMPLAUSIBLE,
+    LONG,
+    MOST,
+    NOT_CAPTURED,
+    TYPES,
+    Alias,
+    OfResource,
+    Within,
+)
 from evalflows.specs.errors import MEASURES, PASS_K, InputError
 from evalflows.store.layout import quoted
 from evalflows.store.schemas import TABLES
@@ -41,7 +51,25 @@ def attribute_macros() -> Iterator[str]:
         "when json_valid(text) then coalesce(try_cast(text::json as varchar[]), [text]) "
         "else list_transform(string_split(text, ','), lambda tag: trim(tag)) end"
     )
-    yield "create or replace macro finite(number) as case when isfinite(number) then number end"
+    most = " ".join(f"when {quoted(name)} then {number}" for name, number in MOST.items())
+    yield (
+        "create or replace macro plausible(name, number) as "
+        f"case when number::double between 0 and case name {most} end then number end"
+    )
+    times = ", ".join(
+        f"case when json_extract_string(attributes, {_path(IMPLAUSIBLE + name)}) is not null then {quoted(name)} end"
+        for name in ("started_at", "ended_at")
+    )
+    numbers = ", ".join(
+        f"case when plausible({quoted(name)}, try_cast(attribute_{name}(source, attributes, contents, resource) "
+        f"as double)) is null and attribute_{name}(source, attributes, contents, resource) is not null "
+        f"then {quoted(name)} end"
+        for name in MOST
+    )
+    yield (
+        "create or replace macro implausible(source, attributes, contents, resource) as "
+        f"list_sort(list_distinct([{times}, {numbers}]))"
+    )
     kinds = ", ".join(f"{quoted(name)}: {quoted(kind)}" for name, kind in TYPES.items())
     # `map[key]` is a list before DuckDB 1.2, which reads exported views too
     found = f"map_extract(map {{{kinds}}}, lower(name))[1]"

@@ -5,7 +5,6 @@ evalflows/specs/attribute_aliases.py.
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,7 +12,17 @@ from typing import Any
 
 import orjson
 
-from evalflows.specs.attribute_aliases import FIELDS, LONG, NOT_CAPTURED, OWN_METADATA, TYPES, Alias, OfResource, Within
+from evalflows.specs.attribute_aliases import (
+    FIELDS,
+    LONG,
+    MOST,
+    NOT_CAPTURED,
+    OWN_METADATA,
+    TYPES,
+    Alias,
+    OfResource,
+    Within,
+)
 from evalflows.specs.errors import Message
 from evalflows.store.records import Json
 from evalflows.store.trace_records import ObservationRow
@@ -240,11 +249,12 @@ class Fields:
         return None if number is None else round(number)
 
     def number(self, field: str) -> float | None:
+        """Return a plausible cost or number of tokens."""
         try:
             number = float(found) if (found := self.value(field)) is not None else None
         except (TypeError, ValueError):
             return None
-        return number if number is not None and math.isfinite(number) else None
+        return number if number is not None and 0 <= number <= MOST[field] else None
 
     def tags(self) -> list[str]:
         """Return the tags, from a list, from JSON text of one, or from text with commas between them."""

@@ -26,7 +26,7 @@ from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.files import located
 from evalflows.specs.traces import TraceColumns
 from evalflows.store.file_formats import opened, read_rows, suffix
-from evalflows.store.observations import day_of, seal_past_days, split_attributes, write_observations
+from evalflows.store.observations import EPOCH, day_of, seal_past_days, split_attributes, write_observations
 from evalflows.store.queries.traces import unknown_labels, unknown_observations, unknown_scores
 from evalflows.store.records import derived_id, now
 from evalflows.store.store import Store
@@ -35,7 +35,6 @@ from evalflows.telemetry.conventions import parsed as parsed_json
 from evalflows.telemetry.feedback import Feedback, Subject, Telemetry, add_feedback, of_observation, of_trace
 from evalflows.telemetry.otlp import LOGS, OTHERS, SPANS, merged, rows_of_fields
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (math.inf, 1e9))
 """Below which a number counts how many parts of a second since 1970."""
 

@@ -9,13 +9,13 @@ import base64
 import math
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 
 from evalflows.specs.errors import InputError, describe, short
-from evalflows.store.observations import day_of, split_attributes
+from evalflows.store.observations import EPOCH, day_of, split_attributes
 from evalflows.store.records import Json, derived_id, to_json
 from evalflows.store.trace_records import ObservationRow, SpanStatus
 from evalflows.telemetry.feedback import RESULT, Telemetry, add_results_of_record, add_results_of_span
@@ -64,7 +64,6 @@ _CONVERTED = ("double_value", "array_value", "kvlist_value", "bytes_value")
 
 KINDS = (None, "internal", "server", "client", "producer", "consumer")
 STATUSES: tuple[SpanStatus, ...] = ("unset", "ok", "error")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_NS = 2**63 - 1
 """The year 2262; what claims to be later is set back to it."""
 GENAI = "gen_ai."

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from evalflows.specs.errors import InputError, Message
+from evalflows.store.observations import EPOCH
 from evalflows.store.trace_records import ObservationRow
 from evalflows.telemetry.conventions import (
     OUTPUT,
@@ -449,6 +450,7 @@ def trace_view(rows: Sequence[ObservationRow]) -> TraceView:
 def _trace_of(views: list[ObservationView]) -> TraceView:
     ordered = sorted(views, key=lambda view: (view.type == "event", view.parent_id is not None))
     root = ordered[0]
+    started_at = min((view.started_at for view in views if view.started_at > EPOCH), default=EPOCH)
     ended_at = max(view.ended_at or view.started_at for view in views)
     has_ended = any(view.ended_at for view in views)
     input_, output = content_of(root, views)
@@ -457,9 +459,9 @@ def _trace_of(views: list[ObservationView]) -> TraceView:
     return TraceView(
         id=root.trace_id,
         name=_first(views, lambda view: view.trace_name) or root.name,
-        started_at=views[0].started_at,
+        started_at=started_at,
         ended_at=ended_at,
-        latency_s=_seconds(views[0].started_at, ended_at) if has_ended else None,
+        latency_s=_seconds(started_at, ended_at) if has_ended else None,
         status="error" if root.status == "error" else "ok",
         input=input_,
         output=output,

@@ -247,4 +247,6 @@ def test_spans_of_clocks_that_run_backwards_are_kept(client: Client, store: Stor
     assert stored(client, store) == ["a", "b"]
     rows = store.query("select day, started_at from source.observations order by name")
     assert rows[0] == ("2026-01-01", datetime(2026, 1, 1, tzinfo=UTC))
-    assert rows[1][0] == "2100-01-01"
+    assert rows[1] == ("1970-01-01", datetime(1970, 1, 1, tzinfo=UTC))
+    assert store.query("""select attributes ->> '$."evalflows.implausible.started_at"' from source.observations
+                          where name = 'b'""") == [("2262-04-11T23:47:16.854775+00:00",)]

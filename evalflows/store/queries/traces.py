@@ -16,8 +16,8 @@ from evalflows.specs.errors import InputError, NotFoundError, short
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
 from evalflows.store.layout import quoted
-from evalflows.store.observations import day_of
-from evalflows.store.records import ExperimentState, LabelRow, ScoreRow, SubjectKind, from_json
+from evalflows.store.observations import FIRST_DAY, day_of, with_plausible_times
+from evalflows.store.records import ExperimentState, LabelRow, ScoreRow, SubjectKind, from_json, now
 from evalflows.store.schemas import ATTRIBUTE, to_rows
 from evalflows.store.sql import ask, ask_arrow, select_from
 from evalflows.store.store import Store
@@ -42,6 +42,8 @@ class Unknown:
 
 def unknown_observations(store: Store, rows: Sequence[ObservationRow]) -> Unknown:
     """Return the observations that are not stored, and those that are stored with other values."""
+    arrived_at = now()
+    rows = [with_plausible_times(row, arrived_at) for row in rows]  # as they are stored
     by_key = {(row.trace_id, row.span_id): row for row in rows}
     if not by_key:
         return Unknown([], [])
@@ -401,8 +403,9 @@ def observations_of(store: Store, keys: Sequence[ItemKey]) -> dict[str, list[Obs
     last = max(key.last_day for key in keys)
     data = ask_arrow(
         store,
-        "select * from source.observations where day between ? and ? and trace_id in (select unnest(?))",
-        [first, last, traces],
+        """select * from source.observations
+           where (day between ? and ? or day = ?) and trace_id in (select unnest(?))""",
+        [first, last, FIRST_DAY, traces],
     )
     by_trace: defaultdict[str, list[ObservationRow]] = defaultdict(list)
     for row in to_rows("observations", data):
@@ -426,9 +429,8 @@ def _restricted_to(scope: TraceScope, window: Window) -> str:
     else:
         recent = f"recorded_at >= {_time(window.since)} and recorded_at <= {_time(window.until)}"
         of_recent = f"from source.observations where {recent}"
-        only = (
-            f"trace_id in (select trace_id {of_recent}) and day >= (select (min(day)::date - 1)::varchar {of_recent})"
-        )
+        since = f"(select (min(day)::date - 1)::varchar {of_recent} and day > '{FIRST_DAY}')"
+        only = f"trace_id in (select trace_id {of_recent}) and (day >= {since} or day = '{FIRST_DAY}')"
     views = "".join(f"{name} as ({view_text(name)}), " for name in ("traces", "sessions"))
     return f"observations as (select * from staging.observations where {only} and {_NOT_ERASED}), {views}"
 

@@ -18,7 +18,7 @@ from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.gate import ProductionBaseline
 from evalflows.specs.traces import ALL, DIMENSIONS, MEASURED, TRACES, TraceScope, WindowSize
 from evalflows.store.layout import quoted
-from evalflows.store.observations import day_of
+from evalflows.store.observations import FIRST_DAY, day_of
 from evalflows.store.queries.values import MetricValues, has_two_values
 from evalflows.store.records import EstimateRow, ReasonCode, derived_id, new_id
 from evalflows.store.schemas import to_rows
@@ -355,7 +355,8 @@ def last_day(store: Store, evaluation_id: str) -> date | None:
 
 def _judged_day(store: Store, evaluation_id: str, which: str) -> date | None:
     query = f"""select {which}(right(experiment_id, 10)) from source.scores
-                where starts_with(experiment_id, ?) and subject_at is not null"""
+                where starts_with(experiment_id, ?) and right(experiment_id, 10) > '{FIRST_DAY}'
+                      and subject_at is not null"""
     ((day,),) = store.query(query, [f"{evaluation_id}-"])
     return None if day is None else date.fromisoformat(day)
 

@@ -1,8 +1,8 @@
 -- one row per trace_id: one trace: the fields of its root observation, else of the earliest that has them, and sums over its model calls
 select trace_id,
        coalesce(arg_min(trace_name, started_at), arg_min(name, row(parent_id is not null, started_at, span_id)) filter (kind is distinct from 'log')) as name,
-       min(started_at) as started_at, max(coalesce(ended_at, started_at)) as ended_at,
-       case when max(ended_at) >= min(started_at) then epoch_us(max(ended_at) - min(started_at)) / 1e6 end as latency_s,
+       coalesce(min(started_at) filter (day > '1970-01-01'), min(started_at)) as started_at, max(coalesce(ended_at, started_at)) as ended_at,
+       case when max(ended_at) >= coalesce(min(started_at) filter (day > '1970-01-01'), min(started_at)) then epoch_us(max(ended_at) - coalesce(min(started_at) filter (day > '1970-01-01'), min(started_at))) / 1e6 end as latency_s,
        case when arg_min(status, row(parent_id is not null, started_at, span_id)) = 'error' then 'error' else 'ok' end as status,
        count(*) filter (type <> 'event') as observations,
        count(*) filter (status = 'error') as errors,
@@ -18,6 +18,7 @@ select trace_id,
        sum(tokens_in) filter (type in ('generation', 'embedding')) as tokens_in,
        sum(tokens_out) filter (type in ('generation', 'embedding')) as tokens_out,
        coalesce(sum(cost_usd) filter (type in ('generation', 'embedding')), max(cost_usd)) as cost_usd,
+       list_sort(list_distinct(flatten(list(implausible)))) as implausible,
        arg_min(attributes, row(parent_id is not null, started_at, span_id)) as attributes,
        max(recorded_at) as recorded_at
 from staging.observations

@@ -508,11 +508,12 @@ SEAL_S = 3600.0
 """Seconds from one look for past days to seal to the next, and after midnight until the first: some spans are late."""
 ROWS_AT_ONCE, BYTES_AT_ONCE = 20_000, 16 << 20
 """What is in memory at once: rows, or bytes of the entries that they come from."""
-ALONE = 256 << 10
-"""The same bytes of a file with which a process was killed, unless one entry has more, to find the entry."""
+ALONE = 1 << 20
+"""The same bytes of a file with which a process was killed, unless one entry has more, to find the entry. Those up to
+this size take too little memory to have killed it, and are never set aside: kill -9 hits them, too, since each process
+begins with what the last one has left."""
 ENDED = 3
-"""Processes that were killed while they wrote the same entries alone, after which those are set aside. Entries that do
-no harm may be hit once or twice, since a new process begins with what the last one has left."""
+"""Processes that were killed while they wrote the same large entry alone, after which it is set aside."""
 
 
 @dataclass(slots=True)
@@ -615,7 +616,7 @@ def _batches(taken: Taken) -> Iterator[_Batch]:
         if before is not None and not batch.size:
             ended = before.ended + 1 if before.start == at else 0
             taken.note(Attempt(at, ended))
-        if ended < ENDED:
+        if ended < ENDED or len(entry.body) <= ALONE:
             _add(batch, entry, taken)
         else:
             taken.set_aside(entry.to_bytes(), f"with which {ENDED} processes were killed")

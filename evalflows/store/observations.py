@@ -99,23 +99,30 @@ def day_of(started_at: datetime) -> str:
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """When an observation began of which that is not known."""
-EARLIEST, AHEAD, LONGEST = datetime(2000, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(seconds=1e8)
+EARLIEST, _AHEAD, LONGEST = datetime(2000, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(seconds=1e8)
 """Plausible times: the first, how far the clock of an application may be ahead, and the longest time between the start
 and the end of an observation."""
 
 
-def with_plausible_times(row: ObservationRow, at: datetime) -> ObservationRow:
-    """Return an observation that arrived at some moment, with its times if they are plausible.
+def latest_start() -> datetime:
+    """Return the last plausible time of an observation that arrives now."""
+    return now() + _AHEAD
+
+
+def with_plausible_times(row: ObservationRow, latest: datetime) -> ObservationRow:
+    """Return an observation with its times if they are plausible, which those after `latest` are not.
 
     Those that are not are unknown, as if they had not been sent: one span of the year 2262 would be the newest, and on
     the last day, for ever. They are kept as attributes `evalflows.implausible.…`. An observation that ends before it
     begins is kept as it is.
     """
-    implausible: dict[str, str] = {}
     started_at, ended_at = row.started_at, row.ended_at
-    if ended_at is not None and not (EARLIEST <= ended_at <= at + AHEAD):
+    if ended_at is not None and EARLIEST <= started_at <= ended_at <= latest and ended_at - started_at <= LONGEST:
+        return row  # as almost all are
+    implausible: dict[str, str] = {}
+    if ended_at is not None and not (EARLIEST <= ended_at <= latest):
         implausible["ended_at"], ended_at = ended_at.isoformat(), None
-    if started_at != EPOCH and not (EARLIEST <= started_at <= at + AHEAD):
+    if started_at != EPOCH and not (EARLIEST <= started_at <= latest):
         implausible["started_at"] = started_at.isoformat()
         started_at, ended_at = ended_at or EPOCH, None
     elif ended_at is not None and ended_at - started_at > LONGEST:
@@ -162,8 +169,8 @@ def write_observations(
     Raise StorageError if they cannot be written; some days may be written then, and writing all again does no harm.
     """
     by_owner: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
-    arrived_at = now()
-    for observation in (with_plausible_times(row, arrived_at) for row in observations):
+    latest = latest_start()
+    for observation in (with_plausible_times(row, latest) for row in observations):
         by_owner["observations", observation.day].append(observation)
     for score in scores:
         by_owner["scores", score.experiment_id or ""].append(score)

@@ -117,8 +117,9 @@ def test_an_entry_that_has_become_unreadable_does_not_hold_up_the_others(store: 
     assert aside.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_kills_each_process_is_set_aside_and_the_others_are_stored(
-    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("alone", [1, receiver.ALONE])
+def test_what_kills_each_process_is_set_aside_if_it_is_large_and_the_others_are_stored(
+    alone: int, store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Killed(BaseException):
         pass
@@ -128,7 +129,7 @@ def test_what_kills_each_process_is_set_aside_and_the_others_are_stored(
             raise Killed
         return telemetry_of(entry)
 
-    monkeypatch.setattr(receiver, "ALONE", 1)
+    monkeypatch.setattr(receiver, "ALONE", alone)
     bodies = [body_of(name, trace_id=f"{n + 1:032x}") for n, name in enumerate(("a", "b", "bomb", "c"))]
     journal, times = Journal(folder), 0
     journal.write([Entry("traces", "protobuf", body) for body in bodies])
@@ -144,6 +145,9 @@ def test_what_kills_each_process_is_set_aside_and_the_others_are_stored(
             times += 1
         else:
             taken = None
+    if alone > 1:  # kill -9, which hits any
+        assert times == 9 and not list(folder.glob("*.damaged"))
+        return
     assert times == 1 + receiver.ENDED
     assert names(store) == ["a", "b", "c"]
     (aside,) = folder.iterdir()

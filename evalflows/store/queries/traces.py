@@ -16,8 +16,8 @@ from evalflows.specs.errors import InputError, NotFoundError, short
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
 from evalflows.store.layout import quoted
-from evalflows.store.observations import FIRST_DAY, day_of, with_plausible_times
-from evalflows.store.records import ExperimentState, LabelRow, ScoreRow, SubjectKind, from_json, now
+from evalflows.store.observations import FIRST_DAY, day_of, latest_start, with_plausible_times
+from evalflows.store.records import ExperimentState, LabelRow, ScoreRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
 from evalflows.store.sql import ask, ask_arrow, select_from
 from evalflows.store.store import Store
@@ -42,8 +42,8 @@ class Unknown:
 
 def unknown_observations(store: Store, rows: Sequence[ObservationRow]) -> Unknown:
     """Return the observations that are not stored, and those that are stored with other values."""
-    arrived_at = now()
-    rows = [with_plausible_times(row, arrived_at) for row in rows]  # as they are stored
+    latest = latest_start()
+    rows = [with_plausible_times(row, latest) for row in rows]  # as they are stored
     by_key = {(row.trace_id, row.span_id): row for row in rows}
     if not by_key:
         return Unknown([], [])

@@ -17,7 +17,7 @@ from evalflows.analysis.gate_evaluation import (
 )
 from evalflows.analysis.gates import baseline_row, no_baseline
 from evalflows.analysis.trace_datasets import loaded_dataset
-from evalflows.data_checks.process import CheckRequest, begin_checks, checks_of, load_expectations
+from evalflows.data_checks.process import CheckRequest, begin_checks, checks_of, load_expectations, without_values
 from evalflows.engine import workers
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import prepare_experiment, prepared_experiments
@@ -140,8 +140,10 @@ def validate_snapshot(spec: ExperimentSpec) -> str:
         checks = [replace(check, flow_run_id=flow_run_id()) for check in checks_of(request)]
         store.publish("checks", request.batch, checks)
     rows: list[CheckRow] = sorted(store.read("checks", request.batch), key=lambda row: (row.passed is True, row.name))
-    markdown = checks_page("Snapshot", request.snapshot, rows)
+    markdown = checks_page("Snapshot", request.snapshot, rows, without_values)
     create_markdown_artifact(key="dataset-checks", markdown=markdown, description="Dataset checks")
     if errors := failed(rows):
-        raise InputError(f"dataset {spec.dataset.name or request.snapshot!r}: {first_of(errors)}")
+        where = f"dataset {spec.dataset.name or request.snapshot!r}"
+        whole = f"{where}: {first_of([check.message for check in errors])}"
+        raise InputError(f"{where}: {first_of([*map(without_values, errors)])}", whole=whole)
     return request.batch

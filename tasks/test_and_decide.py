@@ -16,6 +16,7 @@ from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.analysis.gates import baseline_row
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.data_checks.process import check_results as checks_of_results
+from evalflows.data_checks.process import without_values
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decision_limits import with_limits
@@ -47,11 +48,13 @@ def check_results(rows: list[ExperimentRow]) -> None:
     ended: list[ExperimentRow] = [store.read("experiments", row.experiment_id)[0] for row in rows]
     complete = [row for row in ended if row.state == "completed"]
     checks = checks_of_results(store, complete, flow_run_id())
-    pages = [checks_page("Experiment", identity, of_one) for identity, of_one in checks.items()]
+    pages = [checks_page("Experiment", identity, of_one, without_values) for identity, of_one in checks.items()]
     create_markdown_artifact(key="result-checks", markdown="\n\n".join(pages), description="Checks of the results")
     for row in complete:
         if errors := failed(checks[row.experiment_id]):
-            raise IncompleteError(f"experiment {row.name!r} ({row.experiment_id}): {first_of(errors)}", [*checks])
+            where = f"experiment {row.name!r} ({row.experiment_id})"
+            whole = f"{where}: {first_of([check.message for check in errors])}"
+            raise IncompleteError(f"{where}: {first_of([*map(without_values, errors)])}", [*checks], whole=whole)
 
 
 def links_to_dashboard(store: Store) -> Links:
@@ -86,7 +89,7 @@ def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None
     if failed:
         raise GateFailedError("; ".join(f"{row.title}: FAIL: {row.summary}" for row in failed), decisions)
     if lacking is not None:
-        raise IncompleteError(str(lacking), lacking.experiments, decisions)
+        raise IncompleteError(str(lacking), lacking.experiments, decisions, whole=lacking.whole)
 
 
 def payload(decision: Decision) -> dict[str, object]:

@@ -69,7 +69,8 @@ _ENGINES = ("flow_engine", "task_engine")
 
 
 class RaisedToCaller:
-    """A block from which exceptions come without Prefect's frames, and without Prefect's log of the same exception.
+    """A block from which exceptions come without Prefect's frames, and without Prefect's log of the same exception,
+    and with the values of the data that Prefect does not keep.
 
     The server gets the log as always, and so does the console if PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL asks for more
     than warnings.
@@ -83,6 +84,8 @@ class RaisedToCaller:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         for handler in self._handlers:
             handler.removeFilter(_is_no_failure_of_a_run)
+        if isinstance(error, InputError | IncompleteError) and error.whole:
+            error.args = (error.whole,)
         for one in _linked(error):
             one.__traceback__ = _without(one.__traceback__, _OTHERS if isinstance(error, FOR_USERS) else _PREFECTS)
 

@@ -1,6 +1,6 @@
 """Checks in words: of data, of a gate by a backtest, and of how robust composites are to their weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -244,15 +244,15 @@ def failed(checks: Sequence[CheckRow]) -> list[CheckRow]:
     return [check for check in checks if check.severity == "error" and not check.passed]
 
 
-def first_of(checks: Sequence[CheckRow]) -> str:
-    """Return the first check's message, and how many more there are."""
-    more = f" (and {len(checks) - 1} more)" if len(checks) > 1 else ""
-    return f"{checks[0].message}{more}"
+def first_of(messages: Sequence[str | None]) -> str:
+    """Return the first message, and how many more there are."""
+    more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
+    return f"{messages[0]}{more}"
 
 
-def checks_page(what: str, identity: str, checks: Sequence[CheckRow]) -> str:
-    """Return a table of checks in Markdown, below what they are of."""
-    lines = [f"| {MARKS[row.passed]} | {row.severity} | {escaped(row.message or '')} |" for row in checks]
+def checks_page(what: str, identity: str, checks: Sequence[CheckRow], said: Callable[[CheckRow], str]) -> str:
+    """Return a table of checks in Markdown, each with what is `said` of it, below what they are of."""
+    lines = [f"| {MARKS[row.passed]} | {row.severity} | {escaped(said(row))} |" for row in checks]
     return "\n".join([f"{what} {code(identity)}", "", "| | severity | check |", "|---|---|---|", *lines])
 
 

@@ -68,24 +68,41 @@ RETRIED_LATER: frozenset[ErrorKind] = TRANSIENT | {"stopped"}
 """Kinds of error for which Prefect retries the chunk after a delay."""
 
 
-class InputError(Exception):
+class _QuotingError(Exception):
+    """An error whose message quotes no data, since Prefect keeps it. `whole` does, for the caller; no pickle has it."""
+
+    whole: str | None = None
+
+    def __reduce__(self) -> Any:
+        return type(self), self.args, {**vars(self), "whole": None}
+
+
+class InputError(_QuotingError):
     """Invalid input from the user. The message is one line: where, what was got, what was wanted."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, whole: str | None = None) -> None:
         super().__init__(" ".join(message.split()))
+        self.whole = whole and " ".join(whole.split())
 
 
 class NotFoundError(InputError):
     """Invalid input that names what is not in the store: an unknown id or name."""
 
 
-class IncompleteError(Exception):
+class IncompleteError(_QuotingError):
     """The run ended before every item had its row. Finished work is kept, and the run can be resumed."""
 
     def __init__(
-        self, message: str, experiments: Sequence[str] = (), decisions: Sequence[str] = (), batch: str | None = None
+        self,
+        message: str,
+        experiments: Sequence[str] = (),
+        decisions: Sequence[str] = (),
+        batch: str | None = None,
+        *,
+        whole: str | None = None,
     ) -> None:
         super().__init__(message)
+        self.whole = whole
         self.batch = batch  # of a trace evaluation
         self.experiments = tuple(experiments)  # ids of all experiments of the run
         self.decisions = tuple(decisions)  # ids of the decisions made despite that

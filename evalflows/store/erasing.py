@@ -1,4 +1,4 @@
-"""Erasing the texts of examples, traces and people: what is selected, which rows are about it, and how they change.
+"""Erasing the texts of examples, traces and people: where texts stand, which rows are selected, and how they change.
 
 From an example: its copies in other snapshots, its runs, their scores, judgements, calls and labels, the trace of a
 run, and what judged a whole experiment that it is in. From a trace: its observations, scores, calls and labels, and
@@ -7,15 +7,14 @@ the examples that were made of it.
 The file is written anew beside the old one and renamed, so readers see the one or the other.
 
 Equal values of one erasure get equal markers, so that what compares texts (the examples that experiments share, changed
-answers) comes to the same result as before. The key that makes them is deleted with the erasure's plan, so nobody can
-try out which text a marker stood for.
+answers, judges with people) comes to the same result as before. The key that makes them is deleted with the erasure's
+plan, so nobody can try out which text a marker stood for.
 
 The rows that named what to erase may be the first to lose their texts, so the plan has the keys of all rows.
 """
 
 import hashlib
 import json
-import os
 import re
 import secrets
 from collections import defaultdict
@@ -25,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +33,16 @@ import pyarrow.parquet as pq
 
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.files import damaged, file_mode, row_groups_of, state_of, storage_errors, verify, write_file
+from evalflows.store.files import (
+    damaged,
+    file_mode,
+    row_groups_of,
+    staged_durably,
+    state_of,
+    storage_errors,
+    verify,
+    write_file,
+)
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import name_file
 from evalflows.store.packs import OWNERS_KEY
@@ -43,77 +51,270 @@ from evalflows.store.schemas import ATTRIBUTE, FIELD, MARKER, TABLES, columns_of
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
-TEXTS = ("input", "output")
-PERSONAL = ("user_id", "tags")
-"""Fields that go without a trace: applications put people's names into both."""
+FIGURES = ("drawn", "unmet_requirement")
+"""Fields of metadata whose texts are no one's words, and which figures need."""
 
-Marker = Callable[[str], str]
+QUOTED = ("observed_value", "partial_unexpected_list")
+"""What the checks of Great Expectations observed that may quote values."""
+
+ASKED_OR_ANSWERED = ("input", "output")
+"""Fields of an observation that are texts."""
+
+PERSONAL = ("user_id", "tags")
+"""Fields of an observation that go without a trace: applications put people's names into both."""
+
+_PSEUDONYM = re.compile(r"person-[0-9a-f]{12}")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eraser:
+    """One erasure: its day, the key of its markers, and the fields of examples' metadata that stay.
+
+    The methods that take a value and its row return what becomes of a column that is not null. Done again, they change
+    nothing.
+    """
+
+    day: str
+    key: bytes
+    kept: tuple[str, ...] = ()
+
+    def digest(self, value: str, size: int) -> str:
+        return hashlib.blake2b(value.encode(), key=self.key, digest_size=size).hexdigest()
+
+    def marker(self, value: str) -> str:
+        return f"(erased {self.day} #{self.digest(value, 6)})"
+
+    def strings(self, value: Any) -> Any:
+        """Return a JSON value whose texts are erased; numbers and the names of fields stay."""
+        if isinstance(value, str):
+            return value if MARKER.fullmatch(value) else f"(erased {self.day})"
+        if isinstance(value, list):
+            return [self.strings(element) for element in value]
+        if isinstance(value, dict):
+            return {name: one if name in FIGURES else self.strings(one) for name, one in value.items()}
+        return value
+
+    def text(self, value: str, row: Row) -> str:
+        return value if MARKER.fullmatch(value) else f"(erased {self.day})"
+
+    def label(self, value: str, row: Row) -> str:
+        return value if MARKER.fullmatch(value) else self.marker(value)
+
+    def name(self, value: str, row: Row) -> str:
+        return value if _PSEUDONYM.fullmatch(value) else f"person-{self.digest(value, 6)}"
+
+    def nothing(self, value: object, row: Row) -> None:
+        return None
+
+    def whole(self, value: Json, row: Row) -> Json:
+        return value if is_erased(value) else to_json({FIELD: self.marker(value)})
+
+    def texts_in(self, value: Json, row: Row) -> Json:
+        erased = self.strings(given := json.loads(value))
+        return value if erased == given else to_json(erased)
+
+    def example_metadata(self, value: Json, row: Row) -> Json:
+        if is_erased(value):
+            return value
+        given = json.loads(value)
+        kept = {name: given[name] for name in self.kept if name in given} if isinstance(given, dict) else {}
+        return to_json({**kept, FIELD: self.marker(value)})
+
+    def call_key(self, value: str, row: Row) -> str:
+        """Return another key for a call: its own is a hash of the request."""
+        return value if is_erased(row["request"]) else self.digest(value, 32)
+
+    def reusable(self, value: bool, row: Row) -> bool:
+        return False
+
+    def quotes(self, value: Json, row: Row) -> Json:
+        """Return what a check observed without the values that it quotes, which may be numbers."""
+        given = json.loads(value)
+        if not isinstance(given, dict):
+            return value
+        found = {name: given[name] for name in QUOTED if name in given}
+        quoted = {name: [str(one) for one in of] if isinstance(of, list) else of for name, of in found.items()}
+        return to_json({**given, **erased}) if (erased := self.strings(quoted)) != quoted else value
+
+    def quoting(self, value: str, row: Row) -> str:
+        """Return the message of a check, erased if the check quotes values."""
+        quotes = row["observed"] is not None and self.quotes(row["observed"], row) != row["observed"]
+        return self.text(value, row) if quotes else value
+
+    def confused(self, value: Json, row: Row) -> Json:
+        """Return what compared a judge with people, without the labels of its table; the counts stay."""
+        given = json.loads(value)
+        labels = [self.label(label, row) for label in given["confusion"]["labels"]]
+        return to_json({**given, "confusion": {**given["confusion"], "labels": labels}})
+
+
+@lru_cache(maxsize=1)  # for the four columns of one row
+def _observation(
+    eraser: Eraser, source: Source, attributes: Json, contents: Json | None, resource: Json | None, links: Json | None
+) -> Mapping[str, Json | None]:
+    given = {"attributes": attributes, "contents": contents, "resource": resource, "links": links}
+    return without_texts(source, given, eraser.day, eraser.marker)
+
+
+Rule = Callable[[Eraser, Any, Row], Any]
+
+
+def _of_observation(column: str) -> Rule:
+    """Return the rule for a column of an observation that has attributes."""
+
+    def rule(eraser: Eraser, value: Json, row: Row) -> Json | None:
+        texts = (row[name] for name in ("source", "attributes", "contents", "resource", "links"))
+        return _observation(eraser, *texts)[column]
+
+    return rule
+
+
+Why = Literal["about", "written", "labelled"]
+"""Why a row loses texts: it is about what is erased, an erased person wrote it, or, of a row of the one or the other,
+its label is free text."""
+
+_ERRORS: Mapping[str, Rule] = {"error": Eraser.text, "error_trace": Eraser.text}
+ERASED: Mapping[Why, Mapping[str, Mapping[str, Rule]]] = {
+    "about": {
+        "examples": {
+            **dict.fromkeys(("inputs", "reference_outputs", "attachments"), Eraser.whole),
+            "metadata": Eraser.example_metadata,
+        },
+        "outputs": {"outputs": Eraser.whole, "steps": Eraser.whole, **_ERRORS},
+        "scores": {"comment": Eraser.text, "metadata": Eraser.texts_in, **_ERRORS},
+        "comparisons": {"comment": Eraser.text, "metadata": Eraser.texts_in, **_ERRORS},
+        "calls": {
+            "request": Eraser.whole,
+            "response": Eraser.whole,
+            "error": Eraser.text,
+            "call_key": Eraser.call_key,
+            "reusable": Eraser.reusable,
+        },
+        "labels": {"comment": Eraser.text, "metadata": Eraser.texts_in},
+        "experiments": {"reason": Eraser.text},  # if it quotes an error
+        "comparison_sets": {"reason": Eraser.text},
+        "checks": {"observed": Eraser.quotes, "message": Eraser.quoting},
+        "observations": {
+            "status_message": Eraser.text,
+            "events": Eraser.nothing,
+            **{name: _of_observation(name) for name in ("resource", "attributes", "contents", "links")},
+        },
+    },
+    "written": {
+        "labels": {"labeller": Eraser.name, "comment": Eraser.text},
+        "alerts": {"acknowledged_by": Eraser.name, "note": Eraser.text},
+        "baselines": {"approved_by": Eraser.name, "reason": Eraser.text},
+    },
+    "labelled": {
+        "scores": {"label": Eraser.label},
+        "labels": {"label": Eraser.label},
+        "checks": {"observed": Eraser.confused},
+    },
+}
+"""Every column in which a text of an example, a trace or a person can stand, by why and table, and what becomes of it.
+All columns of texts that are not here are in STAY."""
+
+READ_TOO: Mapping[str, tuple[str, ...]] = {"observations": ("source",)}
+"""Columns that the rules of a table read beside their own."""
+
+STAY: Mapping[str, str] = {
+    "snapshots": "splits",
+    "dataset_versions": "name parent_snapshot_id source description metadata",
+    "examples": "split cluster",
+    "experiments": "run_key name description metadata tags dataset_name target target_kind target_version target_code"
+    " application_version evaluators spec git_commit git_branch evalflows_version flow_run_id",
+    "outputs": "error_kind reused_from trace_id application_version",
+    "scores": "subject_id metric error_kind evaluator evaluator_version declared_version config_id judge_model"
+    " prompt_hash decided_by mapper_version",
+    "comparison_sets": "run_key name description metadata tags experiments baseline_experiment_id snapshot_ids"
+    " evaluators spec order_rule failed_output_policy git_commit git_branch evalflows_version flow_run_id",
+    "comparisons": "metric left_experiment_id right_experiment_id left_run_id right_run_id error_kind evaluator"
+    " evaluator_version declared_version judge_model prompt_hash decided_by",
+    "ratings": "metric method slice settings reason",
+    "estimates": "metric evaluator_version slice method reason",
+    "verdicts": "metric slice candidate_experiment_id baseline_experiment_id adjustment method reason warning settings",
+    "decisions": "gate candidate_experiment_id baseline_experiment_id summary reasons policy comparability flow_run_id"
+    " git_commit evalflows_version",
+    "baselines": "name",
+    "calls": "subject_id evaluator connection base_url model answered_by finish_reason error_kind provider_request_id",
+    "labels": "subject_id other_run_id metric source",
+    "checks": "subject_id name column_name expected flow_run_id",
+    "limits": "connection process",
+    "observations": "parent_id name kind scope",
+    "watermarks": "name filter evaluators spec until_id resumed_from reason evalflows_version flow_run_id",
+    "watched_windows": "rule kind metric slice evaluator_version size flow_run_id",
+    "alerts": "name rule kind metric slice evaluator_version text flow_run_id",
+    "erasures": "kind selector_hash erased_by rows snapshots owners kept",
+}
+"""The columns of texts that stay, besides keys and owners of tables: ids, hashes, versions, names of what is evaluated,
+what its team wrote into specs, and sentences that are made of figures."""
 
 
 def without_texts(
-    source: Source, row: Mapping[str, Json | None], day: str, marker: Marker
+    source: Source, row: Mapping[str, Json | None], day: str, marker: Callable[[str], str]
 ) -> Mapping[str, Json | None]:
     """Return the columns of an observation that have attributes, without texts. Erased ones stay as they are."""
     given = _mapping(row["attributes"])
     if ATTRIBUTE in given:
         return row
-    kept = {}
+    stays, kept = _staying(source), {}
     for name, value in {**given, **_mapping(row["contents"])}.items():
-        left = _left_of(source, name, value, marker)
-        if left is not None:
+        if name in stays.names:
+            kept[name] = value
+            continue
+        left: dict[str, Any] = {}
+        for keys in stays.paths.get(name, ()):
+            _copy_at(keys, _mapping(value), left)
+        if name in stays.texts:
+            mark = marker(value if isinstance(value, str) else to_json(value))
+            kept[name] = {**left, FIELD: mark} if left else mark
+        elif left:
             kept[name] = left
+    resource, links = row["resource"], row["links"]
+    if resource is not None:
+        resource = to_json({name: value for name, value in _mapping(resource).items() if name in stays.resource})
+    if links is not None:
+        every = [link for link in json.loads(links) if isinstance(link, dict)]
+        links = to_json([{name: one[name] for name in ("trace_id", "span_id") if name in one} for one in every])
     return {
-        "resource": _resource(source, row["resource"]),
+        "resource": resource,
         "attributes": to_json({**kept, ATTRIBUTE: day}),
         "contents": None,
-        "links": _links(row["links"]),
+        "links": links,
     }
 
 
-def _left_of(source: Source, name: str, value: Any, marker: Marker) -> Any:
-    """Return what stays of an attribute; None if nothing does."""
-    is_text = name in _texts(source)
-    if name in _names(source) and not is_text:
-        return value
-    left: dict[str, Any] = {}
-    for keys in _paths(source).get(name, ()):
-        _keep(left, _mapping(value), keys)
-    if not is_text:
-        return left or None
-    mark = marker(value if isinstance(value, str) else to_json(value))
-    return {**left, FIELD: mark} if left else mark
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staying:
+    """The attributes of a source that stay; of others, the paths within that do."""
+
+    texts: frozenset[Alias]
+    names: frozenset[Alias]
+    paths: Mapping[str, Sequence[tuple[str, ...]]]
+    resource: frozenset[str]  # of the process
 
 
 @cache
-def _texts(source: Source) -> frozenset[object]:
-    """Return the attributes that are what was asked or answered."""
-    return frozenset(alias for field in TEXTS for alias in FIELDS[field].get(source, ()))
-
-
-@cache
-def _staying(source: Source) -> tuple[Alias, ...]:
-    fields = [field for field in FIELDS if field not in (*TEXTS, *PERSONAL)]
-    return tuple(alias for field in fields for alias in FIELDS[field].get(source, ()))
-
-
-@cache
-def _names(source: Source) -> frozenset[Alias]:
-    """Return the attributes that stay."""
-    return frozenset(alias for alias in _staying(source) if isinstance(alias, str))
-
-
-@cache
-def _paths(source: Source) -> Mapping[str, Sequence[tuple[str, ...]]]:
-    """Return the places within attributes that stay."""
+def _staying(source: Source) -> _Staying:
+    every = {name: by.get(source, ()) for name, by in FIELDS.items()}
+    texts = frozenset(alias for name in ASKED_OR_ANSWERED for alias in every[name])
+    left = [alias for name, of in every.items() if name not in (*ASKED_OR_ANSWERED, *PERSONAL) for alias in of]
     paths: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
-    for alias in _staying(source):
+    for alias in left:
         if isinstance(alias, Within):
             paths[alias.attribute].append(alias.keys)
-    return paths
+    return _Staying(
+        texts=texts,
+        names=frozenset(alias for alias in left if isinstance(alias, str)) - texts,
+        paths=paths,
+        resource=frozenset(one.attribute for of in every.values() for one in of if isinstance(one, OfResource)),
+    )
 
 
-def _keep(left: dict[str, Any], given: Any, keys: tuple[str, ...]) -> None:
-    """Copy the value at a path."""
+def _copy_at(keys: tuple[str, ...], given: Any, left: dict[str, Any]) -> None:
+    """Copy the value at a path, if there is one."""
     for key in keys:
         if not isinstance(given, Mapping) or key not in given:
             return
@@ -121,25 +322,6 @@ def _keep(left: dict[str, Any], given: Any, keys: tuple[str, ...]) -> None:
     for key in keys[:-1]:
         left = left.setdefault(key, {})
     left[keys[-1]] = given
-
-
-def _resource(source: Source, resource: Json | None) -> Json | None:
-    if resource is None:
-        return None
-    stays = {alias.attribute for by in FIELDS.values() for alias in by.get(source, ()) if isinstance(alias, OfResource)}
-    return to_json({name: value for name, value in _mapping(resource).items() if name in stays})
-
-
-def _links(links: Json | None) -> Json | None:
-    if links is None:
-        return None
-    given = json.loads(links)
-    ids = [
-        {name: link[name] for name in ("trace_id", "span_id") if name in link}
-        for link in (given if isinstance(given, list) else [])
-        if isinstance(link, Mapping)
-    ]
-    return to_json(ids)
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -150,108 +332,6 @@ def _mapping(value: Any) -> dict[str, Any]:
         except ValueError:
             return {}
     return value if isinstance(value, dict) else {}
-
-
-FOLDER = "erasing"
-
-Keys = Mapping[str, Sequence[Sequence[str]]]
-"""Keys of rows, by table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Which rows an erasure changes, and what is recorded of it. Neither has texts or names."""
-
-    erasure_id: str
-    at: str
-    secret: str
-    kind: str  # of the selection
-    selector_hash: str
-    erased_by: str | None
-    kept: Sequence[str] = ()
-    keys: Keys = field(default_factory=dict)  # of rows about what is erased
-    written: Keys = field(default_factory=dict)  # of rows that an erased person wrote
-    owners: Sequence[str] = ()  # the experiments, comparisons and trace evaluations that they belong to
-    leases: Mapping[str, str] = field(default_factory=dict)  # of those owners
-    snapshots: Sequence[str] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def day(self) -> str:
-        return self.at[:10]
-
-    @property
-    def key(self) -> bytes:
-        return bytes.fromhex(self.secret)
-
-    @property
-    def recorded_at(self) -> datetime:
-        return datetime.fromisoformat(self.at)
-
-
-def new_plan(kind: str, selector_hash: str, erased_by: str | None, **fields: Any) -> Plan:
-    """Return a plan with a new id and key."""
-    at = now()
-    return Plan(
-        erasure_id=new_id("erasure", at),
-        at=at.astimezone(UTC).isoformat(),
-        secret=secrets.token_hex(32),
-        kind=kind,
-        selector_hash=selector_hash,
-        erased_by=erased_by,
-        **fields,
-    )
-
-
-def keep_plan(store: Store, plan: Plan) -> None:
-    """Write a plan; in a folder, it is on disk when this returns. Raise StorageError if that fails."""
-    path, content = _path(store.layout, plan.erasure_id), json.dumps(asdict(plan)).encode()
-    with storage_errors(path):
-        if store.layout.is_local:
-            _write(Path(path), content, file_mode(Path(store.layout.root)))
-        else:
-            store.filesystem.pipe_file(path, content)
-
-
-def remove_plan(store: Store, plan: Plan) -> None:
-    """Remove a plan, and with it the key of its markers."""
-    path = _path(store.layout, plan.erasure_id)
-    with storage_errors(path):
-        store.filesystem.rm_file(path)
-
-
-def plans(store: Store) -> list[Plan]:
-    """Return the plans of erasures that have not ended, the oldest first. Raise StorageError for a damaged one."""
-    fs = store.filesystem
-    fs.invalidate_cache()
-    found = []
-    for path in sorted(fs.glob(f"{store.layout.root}/{FOLDER}/*.json")):
-        try:
-            found.append(Plan(**json.loads(fs.cat_file(path))))
-        except FileNotFoundError:  # the erasure has just ended
-            continue
-        except (ValueError, TypeError) as error:
-            raise StorageError(f"{path}: cannot be read; delete it and erase again") from error
-    return found
-
-
-def _path(layout: Layout, identity: str) -> str:
-    return f"{layout.root}/{FOLDER}/{identity}.json"
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,20 +351,15 @@ class Selection:
         """Raise InputError if nothing is named."""
         if self.dataset is not None and not (self.examples or self.where):
             raise InputError("dataset: got no example or field of metadata, wanted one that says what to erase in it")
-        if not self.kinds:
+        if not self.kind:
             raise InputError("got nothing to erase, wanted an example, a trace, a session, a user or a reviewer")
 
     @property
-    def kinds(self) -> list[str]:
-        named = {
-            "example": self.examples,
-            "where": self.where,
-            "trace": self.traces,
-            "session": self.sessions,
-            "user": self.users,
-            "reviewer": self.reviewers,
-        }
-        return [kind for kind, names in named.items() if names]
+    def kind(self) -> str:
+        """What is named, such as `example+user`."""
+        named = {"example": self.examples, "where": self.where, "trace": self.traces, "session": self.sessions}
+        named |= {"user": self.users, "reviewer": self.reviewers}
+        return "+".join(kind for kind, names in named.items() if names)
 
     @property
     def text(self) -> str:
@@ -303,272 +378,216 @@ def hashed(text: str, salt: bytes | None = None) -> str:
 def is_of(text: str, selector_hash: str) -> bool:
     """Whether a hash was made of this text."""
     name, _, rest = selector_hash.partition(":")
-    salt = rest.partition(":")[0]
-    return name == "scrypt" and selector_hash == hashed(text, bytes.fromhex(salt))
+    return name == "scrypt" and selector_hash == hashed(text, bytes.fromhex(rest.partition(":")[0]))
 
 
-Key = tuple[str, ...]
+Keys = Mapping[str, Sequence[Sequence[str]]]
+"""Keys of rows, by table."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Subjects:
-    """The keys of rows by table, and what the rows belong to."""
+    """The rows that lose texts, and what they belong to."""
 
-    keys: dict[str, list[Key]] = field(default_factory=dict)
-    written: dict[str, list[Key]] = field(default_factory=dict)  # by an erased person
-    snapshots: set[str] = field(default_factory=set)
-    experiments: set[str] = field(default_factory=set)  # of those snapshots
-    owners: set[str] = field(default_factory=set)  # experiments, comparisons and trace evaluations with such rows
+    keys: dict[Why, Keys] = field(default_factory=dict)
+    snapshots: list[str] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)  # experiments, comparisons and trace evaluations with such rows
     leases: dict[str, str] = field(default_factory=dict)  # which whoever works on these owners holds
 
 
 def subjects_of(store: Store, selection: Selection) -> Subjects:
     """Return what a selection names, from one consistent state of the store."""
-    return store.steady(lambda: _Finder(store).of(selection))
+    return store.steady(lambda: _Finder(store).named(selection))
 
 
 def trace_rows(store: Store, traces: Iterable[str]) -> Subjects:
     """Return the rows about traces, without the examples that were made of them."""
-    finder = _Finder(store)
-    finder.add_traces(sorted(traces))
-    return finder.found
+    return _Finder(store, traces=sorted(traces)).found()
+
+
+_ABOUT_TRACES = """(subject_kind in ('trace', 'observation') and split_part(subject_id, '/', 1) in @traces
+                    or subject_kind = 'session' and subject_id in @sessions)"""
+
+_MADE_OF_TRACES = """json_extract_string(metadata, '$.trace_id') in @traces
+                     or list_has_any(json_extract_string(metadata, '$.trace_ids[*]'), $traces::varchar[])"""
+
+_QUOTES = "one.error <> '' and contains(whole.reason, one.error)"
+
+_ROWS = {
+    "scores": f"""select score_id from source.scores
+        where run_id in @runs or subject_id in @runs or run_id is null and experiment_id in @experiments
+              or {_ABOUT_TRACES}""",
+    "comparisons": """select judgement_id from source.comparisons
+        where left_run_id in @runs or right_run_id in @runs""",
+    # those for the runs, pairs and whole experiments, and others with the same requests
+    "calls": """with about as (
+            select * from source.calls
+            where subject_id in @runs or experiment_id in @owners and (subject_id is null or subject_id not in @others))
+        select call_id from source.calls
+        where call_id in (select call_id from about) or call_key in (select call_key from about)
+              or split_part(subject_id, '/', 1) in @traces or subject_id in @sessions""",
+    "labels": f"""select label_id from source.labels
+        where subject_id in @runs or other_run_id in @runs or {_ABOUT_TRACES}""",
+    "checks": """select check_id from source.checks
+        where subject_kind in ('snapshot', 'experiment', 'comparison')
+              and (subject_id in @owners or subject_id in @snapshots)""",
+    "experiments": f"""select distinct whole.experiment_id from source.experiments whole
+        join source.outputs one using (experiment_id) where one.run_id in @runs and {_QUOTES}
+        union select whole.experiment_id from source.experiments whole
+        join source.scores one using (experiment_id) where one.score_id in @scores and {_QUOTES}""",
+    "comparison_sets": f"""select distinct whole.comparison_id from source.comparison_sets whole
+        join source.comparisons one using (comparison_id) where one.judgement_id in @comparisons and {_QUOTES}""",
+    "observations": "select trace_id, span_id from source.observations where trace_id in @traces",
+}
+"""The keys of rows about the runs, traces and sessions that are erased, in an order in which each query has what it
+reads: `@runs` are the ids that were found before."""
+
+_WRITTEN = {
+    "labels": "select label_id from source.labels where labeller in @people",
+    "alerts": "select event_id from source.alerts where acknowledged_by in @people",
+    "baselines": "select baseline_id from source.baselines where approved_by in @people",
+}
+
+_LABELS = """select 'scores' as place, score_id as id, metric, label from source.scores where label is not null
+             union all select 'labels', label_id, metric, label from source.labels where label is not null"""
+
+_LABELLED = f"""
+    with every as ({_LABELS}),
+    ours as (from every where place = 'scores' and id in @scores or place = 'labels' and id in @labels),
+    free as (
+        from ours anti join (from every anti join ours using (place, id)) others using (metric, label)
+        where not exists (
+            from source.experiments where experiment_id in @experiments and contains(spec, to_json(label)::varchar)))
+    select place, id from free where not starts_with(label, '(erased ')
+    union select 'checks', check_id from source.checks where subject_kind = 'judge' and list_has_any(
+        json_extract_string(observed, '$.confusion.labels[*]'), (select coalesce(list(label), []) from free))"""
+"""The rows whose label is free text: no spec of theirs has it, nor a row of the metric that is about something else.
+Then the tables of judges and people that show it."""
 
 
 class _Finder:
-    """Follows texts from table to table."""
+    """Follows texts from table to table. `known` are lists of ids by what they are of."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, **known: Sequence[str]) -> None:
         self._store = store
-        self.found = Subjects()
-        self._runs: list[str] = []
+        self._known: defaultdict[str, Sequence[str]] = defaultdict(list, known)
+        self._examples: Sequence[Sequence[str]] = []
+        self._leases: dict[str, str] = {}
 
-    def of(self, selection: Selection) -> Subjects:
-        traces = self._traces(selection)
-        examples = {*self._named_examples(selection), *self._examples_of(traces)}
-        self._add_examples(sorted(self._with_copies(examples)))
-        self.add_traces(sorted({*traces, *self._traces_of_runs()}))
-        self._add_reviewers([*selection.reviewers, *selection.users])  # whose feedback has their id
-        return self.found
-
-    def add_traces(self, traces: Sequence[str]) -> None:
-        """Add the rows about traces and their sessions."""
-        if not traces:
-            return
-        self._add(
-            "observations", "select trace_id, span_id from source.observations where trace_id in (from wanted)", traces
-        )
-        sessions = self._ask(
-            "select distinct session_id from staging.observations"
-            " where trace_id in (from wanted) and session_id is not null",
-            traces,
-        )
-        about = """(subject_kind in ('trace', 'observation') and split_part(subject_id, '/', 1) in (from wanted)
-                     or subject_kind = 'session' and subject_id in (select unnest(?::varchar[])))"""
-        names = [session for (session,) in sessions]
-        for table, column in (("scores", "score_id"), ("labels", "label_id")):
-            self._add(table, f"select {column} from source.{table} where {about}", traces, names)
-        owners = self._ask(f"select distinct experiment_id from source.scores where {about}", traces, names)
-        evaluations = {owner: name for (owner,) in owners if (name := evaluation_of(owner))}
-        self.found.owners |= evaluations.keys()
-        self.found.leases |= evaluations
-        calls = """select call_id from source.calls where split_part(subject_id, '/', 1) in (from wanted)
-                   or subject_id in (select unnest(?::varchar[]))"""
-        self._add("calls", calls, traces, names)
-
-    # what is named
-
-    def _traces(self, selection: Selection) -> set[str]:
-        found = set(selection.traces)
-        for column, names in (("session_id", selection.sessions), ("user_id", selection.users)):
-            if names:
-                query = f"select distinct trace_id from staging.observations where {column} in (from wanted)"
-                found |= {trace for (trace,) in self._ask(query, names)}
+    def named(self, selection: Selection) -> Subjects:
+        known = self._known
+        known["people"] = [*selection.reviewers, *selection.users]  # whose feedback has their id
+        known["traces"] = self._traces_of(selection)
+        if selection.examples or selection.where or known["traces"]:
+            self._follow_examples(selection)
+        found = self.found()
+        rows = self._ask(_LABELLED) if known["scores"] or known["labels"] else []
+        found.keys["labelled"] = {table: [(key,) for of, key in rows if of == table] for table, _ in rows}
         return found
 
-    def _named_examples(self, selection: Selection) -> list[Key]:
-        if not (selection.examples or selection.where):
-            return []
-        named = ["example_id in (from wanted)"] if selection.examples else []
-        paths: list[object] = []
-        if selection.where:
-            fields = ["json_extract_string(metadata, ?) = ?" for _ in selection.where]
-            named.append(f"({' and '.join(fields)})")
-            paths = [text for name, value in selection.where.items() for text in (_subjects_path(name), value)]
-        within = "true"
+    def found(self) -> Subjects:
+        """Return the rows about the known runs and traces, and those that the known people wrote."""
+        known = self._known
+        known["traces"] = sorted({*known["traces"], *self._ids(_TRACES_OF_RUNS)}) if known["runs"] else known["traces"]
+        known["sessions"] = self._ids(_SESSIONS) if known["traces"] else []
+        about: dict[str, Sequence[Sequence[str]]] = {"examples": self._examples}
+        about["outputs"] = [(run,) for run in known["runs"]]
+        for table, query in _ROWS.items() if known["runs"] or known["traces"] or known["snapshots"] else ():
+            about[table] = sorted({*self._ask(query)})
+            known.setdefault(table, [key[0] for key in about[table]])
+        written = {table: self._ask(query) for table, query in _WRITTEN.items() if known["people"]}
+        known["labels"] = [key for (key, *_) in (*about.get("labels", ()), *written.get("labels", ()))]
+        owners = self._ids(_OWNERS) if known["traces"] else []
+        self._leases |= {owner: name for owner in owners if (name := evaluation_of(owner))}
+        return Subjects(
+            keys={"about": about, "written": written},
+            snapshots=[*known["snapshots"]],
+            owners=sorted({*known["owners"], *self._leases}),
+            leases=self._leases,
+        )
+
+    def _traces_of(self, selection: Selection) -> list[str]:
+        found = {*selection.traces}
+        for column, names in (("session_id", selection.sessions), ("user_id", selection.users)):
+            if names:
+                query = f"select distinct trace_id from staging.observations where {column} in @names"
+                found |= {*self._ids(query, names=names)}
+        return sorted(found)
+
+    def _follow_examples(self, selection: Selection) -> None:
+        """Find the examples, their experiments and comparisons, and what is called for others in these."""
+        known, fields = self._known, [*selection.where.items()]
+        paths = {f"path{n}": _path_of(name) for n, (name, _) in enumerate(fields)}
+        values = {f"value{n}": value for n, (_, value) in enumerate(fields)}
+        equal = " and ".join(f"json_extract_string(metadata, $path{n}) = $value{n}" for n, _ in enumerate(fields))
+        named = f"({' or '.join(filter(None, ['example_id in @examples', equal and f'({equal})']))})"
         if selection.dataset is not None:
-            within = "snapshot_id in (select snapshot_id from source.dataset_versions where name = ?)"
-            paths.append(selection.dataset)
-        return self._ask(
-            f"select snapshot_id, example_id from source.examples where ({' or '.join(named)}) and {within}",
-            selection.examples,
-            *paths,
+            named += " and snapshot_id in (select snapshot_id from source.dataset_versions where name = $dataset)"
+        if known["traces"]:
+            named += f" or {_MADE_OF_TRACES}"
+        of = {"examples": selection.examples, "dataset": selection.dataset, **paths, **values}
+        self._examples = self._ask(  # with copies: the same id and inputs in other snapshots
+            f"""select distinct other.snapshot_id, other.example_id from source.examples other
+                semi join (from source.examples where {named}) one using (example_id, inputs) order by all""",
+            **of,
         )
-
-    def _examples_of(self, traces: Iterable[str]) -> list[Key]:
-        """Return the examples that were made of traces."""
-        if not (traces := sorted(traces)):
-            return []
-        return self._ask(
-            """select snapshot_id, example_id from source.examples
-               where json_extract_string(metadata, '$.trace_id') in (from wanted)
-                     or list_has_any(json_extract_string(metadata, '$.trace_ids[*]'), (select list(id) from wanted))""",
-            traces,
-        )
-
-    def _with_copies(self, examples: Iterable[Key]) -> list[Key]:
-        """Return the examples, and those of the same id and inputs in other snapshots."""
-        if not (examples := sorted(examples)):
-            return []
-        return self._ask(
-            f"""with {_EXAMPLES} select distinct other.snapshot_id, other.example_id
-                from source.examples one semi join given g using (snapshot_id, example_id)
-                join source.examples other on other.example_id = one.example_id and other.inputs = one.inputs""",
-            [],
-            *_columns(examples),
-        )
-
-    # what belongs to it
-
-    def _add_examples(self, examples: Sequence[Key]) -> None:
-        if not examples:
-            return
-        found = self.found
-        found.keys["examples"] = [*examples]
-        found.snapshots = {snapshot for snapshot, _ in examples}
+        known["snapshots"] = sorted({snapshot for snapshot, _ in self._examples})
+        known["of"], known["ids"] = ([key[n] for key in self._examples] for n in (0, 1))
         rows = self._ask(
-            "select experiment_id, run_group, repetitions, snapshot_id from source.experiments"
-            " where snapshot_id in (from wanted)",
-            sorted(found.snapshots),
+            """select experiment_id, run_group, repetitions, snapshot_id from source.experiments
+               where snapshot_id in @snapshots"""
         )
-        found.experiments = {experiment for experiment, *_ in rows}
-        found.leases |= {experiment: group for experiment, group, *_ in rows}
-        planned = {
-            derived_id(experiment, example, repetition)  # also if the file of its outputs was lost
+        known["experiments"] = sorted(experiment for experiment, *_ in rows)
+        self._leases |= {experiment: group for experiment, group, *_ in rows}
+        ids = {snapshot: [one for of, one in self._examples if of == snapshot] for snapshot in known["snapshots"]}
+        planned = {  # also if the file of its outputs was lost
+            derived_id(experiment, example, repetition)
             for experiment, _, repetitions, snapshot in rows
-            for of, example in examples
-            if of == snapshot
+            for example in ids[snapshot]
             for repetition in range(repetitions)
         }
-        self._add_runs(examples, planned)
-        self._add_scores()
-        self._add_comparisons()
-        self._add_calls()
-        self._add(
-            "labels",
-            "select label_id from source.labels where subject_id in (from wanted) or other_run_id in (from wanted)",
-            self._runs,
-        )
-        checks = """select check_id from source.checks where subject_kind in ('snapshot', 'experiment', 'comparison')
-                    and subject_id in (from wanted)"""
-        self._add("checks", checks, sorted({*found.snapshots, *found.experiments, *found.owners}))
-        self._add_reasons()
-        found.owners |= found.experiments
+        known["runs"] = sorted({*planned, *self._ids(_RUNS)})
+        comparisons = self._ids(_COMPARISONS)
+        self._leases |= {one: one for one in comparisons}
+        known["owners"] = sorted({*known["experiments"], *comparisons})
+        pairs = self._ask(_OTHER_PAIRS)
+        known["others"] = [*self._ids(_OTHER_RUNS), *(derived_id(*pair) for pair in pairs)]
 
-    def _add_runs(self, examples: Sequence[Key], planned: set[str]) -> None:
-        rows = self._ask(
-            f"""with {_EXAMPLES}, runs as (
-                    select o.run_id from source.outputs o join source.experiments e using (experiment_id)
-                    semi join given g on g.snapshot_id = e.snapshot_id and g.example_id = o.example_id)
-                from runs union select run_id from source.outputs where reused_from in (from runs)""",
-            [],
-            *_columns(examples),
-        )
-        self._runs = sorted({*planned, *(run for (run,) in rows)})
-        self.found.keys["outputs"] = [(run,) for run in self._runs]
+    def _ids(self, query: str, **values: object) -> list[str]:
+        return [row[0] for row in self._ask(query, **values)]
 
-    def _add_scores(self) -> None:
-        """Add the scores of the runs, and those of whole experiments that they are in."""
-        self._add(
-            "scores",
-            """select score_id from source.scores where run_id in (from wanted) or subject_id in (from wanted)
-               or run_id is null and experiment_id in (select unnest(?::varchar[]))""",
-            self._runs,
-            sorted(self.found.experiments),
-        )
-
-    def _add_comparisons(self) -> None:
-        query = "from source.comparisons where left_run_id in (from wanted) or right_run_id in (from wanted)"
-        self._add("comparisons", f"select judgement_id {query}", self._runs)
-        comparisons = {identity for (identity,) in self._ask(f"select distinct comparison_id {query}", self._runs)}
-        self.found.leases |= {identity: identity for identity in comparisons}
-        self.found.owners |= comparisons
-
-    def _add_reasons(self) -> None:
-        """Add the experiments and comparisons that are incomplete for a reason that quotes an error."""
-        for table, owner, sources in (
-            ("experiments", "experiment_id", {"outputs": "run_id", "scores": "score_id"}),
-            ("comparison_sets", "comparison_id", {"comparisons": "judgement_id"}),
-        ):
-            for source, key in sources.items():
-                self._add(
-                    table,
-                    f"""select distinct whole.{owner} from source.{table} whole join source.{source} one using ({owner})
-                        where one.{key} in (from wanted) and one.error <> '' and contains(whole.reason, one.error)""",
-                    [identity for (identity,) in self.found.keys.get(source, ())],
-                )
-
-    def _add_calls(self) -> None:
-        """Add the calls for the runs, the pairs and whole experiments, and others with the same requests."""
-        others = self._others()
-        comparisons = sorted(self.found.owners)
-        query = """with about as (
-                select * from source.calls
-                where subject_id in (from wanted)
-                      or experiment_id in (select unnest(?::varchar[]))
-                         and (subject_id is null or subject_id not in (select unnest(?::varchar[]))))
-            select call_id from source.calls
-            where call_id in (select call_id from about) or call_key in (select call_key from about)"""
-        self._add("calls", query, self._runs, sorted({*comparisons, *self.found.experiments}), others)
-
-    def _others(self) -> list[str]:
-        """Return the subjects of calls in the same experiments and comparisons that are about other examples."""
-        runs = self._ask(
-            """select run_id from source.outputs
-               where experiment_id in (from wanted) and run_id not in (select unnest(?::varchar[]))""",
-            sorted(self.found.experiments),
-            self._runs,
-        )
-        pairs = self._ask(
-            """select left_run_id, right_run_id, shown_first from source.comparisons
-               where comparison_id in (from wanted) and left_run_id not in (select unnest(?::varchar[]))
-                     and right_run_id not in (select unnest(?::varchar[]))""",
-            sorted(self.found.owners),
-            self._runs,
-            self._runs,
-        )
-        return [*(run for (run,) in runs), *(derived_id(*pair) for pair in pairs)]
-
-    def _traces_of_runs(self) -> set[str]:
-        query = "select distinct trace_id from source.outputs where trace_id is not null and run_id in (from wanted)"
-        return {trace for (trace,) in self._ask(query, self._runs)}
-
-    def _add_reviewers(self, names: Sequence[str]) -> None:
-        columns = {"labels": "labeller", "alerts": "acknowledged_by", "baselines": "approved_by"}
-        keys = {"labels": "label_id", "alerts": "event_id", "baselines": "baseline_id"}
-        for table, column in columns.items() if names else ():
-            query = f"select {keys[table]} from source.{table} where {column} in (from wanted)"
-            self.found.written[table] = self._ask(query, names)
-
-    def _add(self, table: str, query: str, wanted: Sequence[str], *values: object) -> None:
-        known = self.found.keys.setdefault(table, [])
-        known += sorted({*self._ask(query, wanted, *values)} - {*known})
-
-    def _ask(self, query: str, wanted: Sequence[str], *values: object) -> list[Any]:
-        """Return the rows of a query about what is `wanted`, a table of one column, `id`."""
-        head = "with wanted as (select unnest(?::varchar[]) as id)"
-        whole = f"{head}, {query.lstrip()[5:]}" if query.lstrip().startswith("with ") else f"{head} {query}"
-        (rows,) = ask(self._store, (whole, [list(wanted), *values]))
+    def _ask(self, query: str, **values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, in which `@runs` and `$runs` are the known runs."""
+        sql = re.sub(r"@(\w+)", r"(select unnest($\1::varchar[]))", query)
+        names = {*re.findall(r"\$([a-z]\w*)", sql)}
+        (rows,) = ask(self._store, (sql, {name: values.get(name, self._known[name]) for name in names}))
         return rows
 
 
-_EXAMPLES = "given as (select unnest(?::varchar[]) as snapshot_id, unnest(?::varchar[]) as example_id)"
+_RUNS = """with runs as (
+        select o.run_id from source.outputs o join source.experiments e using (experiment_id)
+        semi join (select unnest($of::varchar[]) as snapshot_id, unnest($ids::varchar[]) as example_id) example
+             on example.snapshot_id = e.snapshot_id and example.example_id = o.example_id)
+    from runs union select run_id from source.outputs where reused_from in (from runs)"""
+
+_COMPARISONS = """select distinct comparison_id from source.comparisons
+    where left_run_id in @runs or right_run_id in @runs"""
+
+_OTHER_RUNS = """select run_id from source.outputs
+    where experiment_id in @experiments and run_id not in @runs"""
+
+_OTHER_PAIRS = """select left_run_id, right_run_id, shown_first from source.comparisons
+    where comparison_id in @owners and left_run_id not in @runs and right_run_id not in @runs"""
+
+_TRACES_OF_RUNS = "select distinct trace_id from source.outputs where trace_id is not null and run_id in @runs"
+
+_OWNERS = f"select distinct experiment_id from source.scores where {_ABOUT_TRACES}"
+
+_SESSIONS = """select distinct session_id from staging.observations
+    where trace_id in @traces and session_id is not null order by 1"""
 
 
-def _columns(examples: Sequence[Key]) -> tuple[list[str], list[str]]:
-    return [snapshot for snapshot, _ in examples], [example for _, example in examples]
-
-
-def _subjects_path(name: str) -> str:
+def _path_of(name: str) -> str:
     """Return the path of a field of metadata; dots lead into nested ones."""
     return "$" + "".join(f'."{part}"' for part in name.split("."))
 
@@ -578,158 +597,84 @@ def evaluation_of(owner: str | None) -> str | None:
     return owner[: -len("-2026-11-24")] if owner and owner.startswith("eval-") else None
 
 
-FIGURES = ("drawn", "unmet_requirement")
-"""Fields of metadata whose texts are no one's words, and which figures need."""
-
-QUOTED = ("observed_value", "partial_unexpected_list")
-"""What the checks of Great Expectations observed that may quote values."""
-
-Row = Mapping[str, Any]
-Rule = Callable[["Eraser", Any, Row], Any]
+FOLDER = "erasing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eraser:
-    """One erasure: its day, and the key of its markers. `kept` are fields of examples' metadata that stay."""
+class Plan:
+    """Which rows an erasure changes, and what is recorded of it. Neither has texts or names."""
 
-    day: str
-    key: bytes
-    kept: tuple[str, ...] = ()
+    erasure_id: str
+    at: str
+    secret: str
+    kind: str  # of the selection
+    selector_hash: str
+    erased_by: str | None
+    kept: Sequence[str] = ()
+    keys: Mapping[Why, Keys] = field(default_factory=dict)
+    snapshots: Sequence[str] = ()
+    owners: Sequence[str] = ()
+    leases: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
-    def marker(self, value: str) -> str:
-        return f"(erased {self.day} #{self.digest(value, 6)})"
-
-    def digest(self, value: str, size: int) -> str:
-        return hashlib.blake2b(value.encode(), key=self.key, digest_size=size).hexdigest()
-
-    def pseudonym(self, name: str) -> str:
-        return name if _PSEUDONYM.fullmatch(name) else f"person-{self.digest(name, 6)}"
-
-    def strings(self, value: Any) -> Any:
-        """Return a JSON value whose texts are erased; numbers and the names of fields stay."""
-        if isinstance(value, str):
-            return value if MARKER.fullmatch(value) else f"(erased {self.day})"
-        if isinstance(value, list):
-            return [self.strings(element) for element in value]
-        if isinstance(value, dict):
-            return {name: one if name in FIGURES else self.strings(one) for name, one in value.items()}
-        return value
+    @property
+    def recorded_at(self) -> datetime:
+        return datetime.fromisoformat(self.at)
 
 
-_PSEUDONYM = re.compile(r"person-[0-9a-f]{12}")
+def new_plan(
+    kind: str, selector_hash: str, erased_by: str | None, subjects: Subjects, kept: Sequence[str] = ()
+) -> Plan:
+    """Return a plan with a new id and key."""
+    at = now()
+    return Plan(
+        erasure_id=new_id("erasure", at),
+        at=at.astimezone(UTC).isoformat(),
+        secret=secrets.token_hex(32),
+        kind=kind,
+        selector_hash=selector_hash,
+        erased_by=erased_by,
+        kept=[*kept],
+        **asdict(subjects),
+    )
 
 
-def _whole(eraser: Eraser, value: Json, row: Row) -> Json:
-    return value if is_erased(value) else to_json({FIELD: eraser.marker(value)})
+def keep_plan(store: Store, plan: Plan) -> None:
+    """Write a plan; in a folder, it is on disk when this returns. Raise StorageError if that fails."""
+    path, content = _path(store.layout, plan), json.dumps(asdict(plan)).encode()
+    with storage_errors(path):
+        if not store.layout.is_local:
+            store.filesystem.pipe_file(path, content)
+            return
+        mode = file_mode(Path(store.layout.root))
+        with staged_durably(Path(path), lambda file: file.write(content), mode) as (_, place):
+            place()
 
 
-def _metadata(eraser: Eraser, value: Json, row: Row) -> Json:
-    if is_erased(value):
-        return value
-    given = json.loads(value)
-    kept = {name: given[name] for name in eraser.kept if name in given} if isinstance(given, dict) else {}
-    return to_json({**kept, FIELD: eraser.marker(value)})
+def remove_plan(store: Store, plan: Plan) -> None:
+    """Remove a plan, and with it the key of its markers."""
+    path = _path(store.layout, plan)
+    with storage_errors(path):
+        store.filesystem.rm_file(path)
 
 
-def _text(eraser: Eraser, value: str, row: Row) -> str:
-    return value if MARKER.fullmatch(value) else f"(erased {eraser.day})"
+def plans(store: Store) -> list[Plan]:
+    """Return the plans of erasures that have not ended, the oldest first. Raise StorageError for a damaged one."""
+    fs = store.filesystem
+    fs.invalidate_cache()
+    found = []
+    for path in sorted(fs.glob(f"{store.layout.root}/{FOLDER}/*.json")):
+        try:
+            found.append(Plan(**json.loads(fs.cat_file(path))))
+        except FileNotFoundError:  # the erasure has just ended
+            continue
+        except (ValueError, TypeError) as error:
+            raise StorageError(f"{path}: cannot be read; delete it and erase again") from error
+    return found
 
 
-def _strings(eraser: Eraser, value: Json, row: Row) -> Json:
-    erased = eraser.strings(given := json.loads(value))
-    return value if erased == given else to_json(erased)
-
-
-def _quotes(eraser: Eraser, value: Json, row: Row) -> Json:
-    """Return what a check observed without the values that it quotes, which may be numbers."""
-    given = json.loads(value)
-    if not isinstance(given, dict):
-        return value
-    quoted = {name: _as_texts(given[name]) for name in QUOTED if name in given}
-    return to_json({**given, **erased}) if (erased := eraser.strings(quoted)) != quoted else value
-
-
-def _as_texts(value: Any) -> Any:
-    return [str(one) for one in value] if isinstance(value, list) else value
-
-
-def _quoting(eraser: Eraser, value: str, row: Row) -> str:
-    """Return the message of a check, erased if the check quotes values."""
-    quotes = row["observed"] is not None and _quotes(eraser, row["observed"], row) != row["observed"]
-    return _text(eraser, value, row) if quotes else value
-
-
-def _nothing(eraser: Eraser, value: object, row: Row) -> None:
-    return None
-
-
-def _call_key(eraser: Eraser, value: str, row: Row) -> str:
-    """Return another key for a call: its own is a hash of the request."""
-    return value if is_erased(row["request"]) else eraser.digest(value, 32)
-
-
-def _not_reusable(eraser: Eraser, value: bool, row: Row) -> bool:
-    return False
-
-
-def _pseudonym(eraser: Eraser, value: str, row: Row) -> str:
-    return eraser.pseudonym(value)
-
-
-def _of_observation(column: str) -> Rule:
-    def rule(eraser: Eraser, value: Json, row: Row) -> Json | None:
-        texts = (row[name] for name in ("source", "attributes", "contents", "resource", "links"))
-        return _observation(eraser, *texts)[column]
-
-    return rule
-
-
-@lru_cache(maxsize=1)  # for the four columns of one row
-def _observation(
-    eraser: Eraser, source: Source, attributes: Json, contents: Json | None, resource: Json | None, links: Json | None
-) -> Mapping[str, Json | None]:
-    given = {"attributes": attributes, "contents": contents, "resource": resource, "links": links}
-    return without_texts(source, given, eraser.day, eraser.marker)
-
-
-_ERRORS: Mapping[str, Rule] = {"error": _text, "error_trace": _text}
-
-OF_SUBJECTS: Mapping[str, Mapping[str, Rule]] = {
-    "examples": {"inputs": _whole, "reference_outputs": _whole, "metadata": _metadata, "attachments": _whole},
-    "outputs": {"outputs": _whole, "steps": _whole, **_ERRORS},
-    "scores": {"comment": _text, "metadata": _strings, **_ERRORS},
-    "comparisons": {"comment": _text, "metadata": _strings, **_ERRORS},
-    "calls": {
-        "request": _whole,
-        "response": _whole,
-        "error": _text,
-        "call_key": _call_key,
-        "reusable": _not_reusable,
-    },
-    "labels": {"comment": _text, "metadata": _strings},
-    "experiments": {"reason": _text},  # if it quotes an error
-    "comparison_sets": {"reason": _text},
-    "checks": {"observed": _quotes, "message": _quoting},
-    "observations": {
-        "status_message": _text,
-        "resource": _of_observation("resource"),
-        "attributes": _of_observation("attributes"),
-        "contents": _of_observation("contents"),
-        "events": _nothing,
-        "links": _of_observation("links"),
-    },
-}
-"""What becomes of the columns of rows about what is erased. All others are figures, statuses, ids and versions."""
-
-OF_PEOPLE: Mapping[str, Mapping[str, Rule]] = {
-    "labels": {"labeller": _pseudonym, "comment": _text},
-    "alerts": {"acknowledged_by": _pseudonym, "note": _text},
-    "baselines": {"approved_by": _pseudonym, "reason": _text},
-}
-"""The same for rows that the erased person wrote."""
-
-READ_TOO: Mapping[str, tuple[str, ...]] = {"observations": ("source",)}
-"""Columns that the rules of a table read beside their own."""
+def _path(layout: Layout, plan: Plan) -> str:
+    return f"{layout.root}/{FOLDER}/{plan.erasure_id}.json"
 
 
 ERASED_KEY = b"evalflows.erased"
@@ -740,90 +685,82 @@ class FileEraser:
     """Erases the texts of a plan's rows, in one file after another."""
 
     def __init__(self, store: Store, plan: Plan) -> None:
-        self._store, self._plan = store, plan
-        self._eraser = Eraser(day=plan.day, key=plan.key, kept=tuple(plan.kept))
-        self._wanted = [
-            (rules[table], table, _joined_keys(keys))
-            for rules, by_table in ((OF_SUBJECTS, plan.keys), (OF_PEOPLE, plan.written))
-            for table, keys in by_table.items()
-            if keys
-        ]
+        self._store = store
+        self._eraser = Eraser(day=plan.at[:10], key=bytes.fromhex(plan.secret), kept=tuple(plan.kept))
+        self._wanted: defaultdict[str, list[tuple[Mapping[str, Rule], pa.Array]]] = defaultdict(list)
+        for why, rules in ERASED.items():
+            for table, keys in plan.keys.get(why, {}).items():
+                if keys:
+                    joined = pa.array([_BETWEEN.join(key) for key in keys], pa.string())
+                    self._wanted[table].append((rules[table], joined))
 
     @property
     def tables(self) -> frozenset[str]:
         """The tables that have rows of the plan."""
-        return frozenset(table for _, table, _ in self._wanted)
+        return frozenset(self._wanted)
 
-    def count(self, file: StoredFile) -> int:
-        """Return how many rows of a file have texts to erase.
+    def erase(self, file: StoredFile, *, write: bool = True) -> int:
+        """Return how many rows of a file have texts to erase, and, if any and `write`, write it without them.
 
-        Raise StorageError if it is damaged, and FileNotFoundError if it has gone.
+        Raise StorageError if it is damaged or cannot be written, and FileNotFoundError if it has gone.
         """
+        layout, fs, eraser = self._store.layout, self._store.filesystem, self._eraser
         with self._opened(file) as parquet:
-            if not self._may_have(parquet, file):
+            keys = _joined(file.table, parquet.read(columns=[*TABLES[file.table].key]))
+            if not any(pc.any(pc.is_in(keys, value_set=wanted)).as_py() for _, wanted in self._wanted[file.table]):
                 return 0
-            return sum(int(changed.sum()) for _, changed in self._groups(parquet, file))
+            count = sum(n for _, n in self._groups(parquet, file))
+            if count and write:
+                metadata = {ERASED_KEY: eraser.day.encode()}
+                if file.is_packed:
+                    metadata[OWNERS_KEY] = parquet.metadata.metadata[OWNERS_KEY]
+                with storage_errors(file.path):
+                    write_file(
+                        layout,
+                        fs,
+                        file.path,
+                        schema_of(TABLES[file.table].record),
+                        (rows for rows, _ in self._groups(parquet, file)),
+                        metadata,
+                        regroup=file.table != "examples",  # their readers know where the row groups begin
+                        replaces=True,
+                        before=partial(name_file, layout, fs),
+                    )
+            return count
 
-    def erase(self, file: StoredFile) -> None:
-        """Write a file without the texts, if it has any. Raise the same, and StorageError if it cannot be written."""
-        if not self.count(file):
-            return
-        layout, fs = self._store.layout, self._store.filesystem
-        with self._opened(file) as parquet:
-            given = parquet.metadata.metadata or {}
-            metadata = {ERASED_KEY: self._plan.day.encode()}
-            metadata |= {OWNERS_KEY: given[OWNERS_KEY]} if file.is_packed else {}
-            groups = (rows for rows, _ in self._groups(parquet, file))
-            schema = schema_of(TABLES[file.table].record)
-            with storage_errors(file.path):
-                write_file(
-                    layout,
-                    fs,
-                    file.path,
-                    schema,
-                    groups,
-                    metadata,
-                    regroup=file.table != "examples",  # their readers know where the row groups begin
-                    replaces=True,
-                    before=partial(name_file, layout, fs),
-                )
-
-    def _groups(self, parquet: pq.ParquetFile, file: StoredFile) -> Iterator[tuple[pa.Table, np.ndarray[Any, Any]]]:
-        """Yield the row groups of a file without texts, and which of their rows this changes."""
-        for rows in _row_groups(parquet, file):
-            changed = np.zeros(rows.num_rows, bool)
-            for rules, table, keys in self._wanted:
-                if table == file.table:
-                    numbers = np.flatnonzero(np.asarray(pc.is_in(_keys(table, rows), value_set=keys)))
-                    rows, done = self._without(table, rows, numbers, rules)
-                    changed[done] = True
-            yield rows, changed
+    def _groups(self, parquet: pq.ParquetFile, file: StoredFile) -> Iterator[tuple[pa.Table, int]]:
+        """Yield the row groups of a file without texts, and how many of their rows this changes."""
+        try:
+            for rows in row_groups_of(parquet, file.table, columns_of(file.table)):
+                changed = np.zeros(rows.num_rows, bool)
+                for rules, wanted in self._wanted[file.table]:
+                    is_wanted = np.asarray(pc.is_in(_joined(file.table, rows), value_set=wanted))
+                    rows = self._without(rows, np.flatnonzero(is_wanted), rules, READ_TOO.get(file.table, ()), changed)
+                yield rows, int(changed.sum())
+        except (pa.ArrowException, ValueError) as error:  # a file without a checksum
+            raise damaged(file.path, " ".join(str(error).split())[:120]) from error
 
     def _without(
-        self, table: str, rows: pa.Table, numbers: np.ndarray[Any, Any], rules: Mapping[str, Rule]
-    ) -> tuple[pa.Table, list[int]]:
-        """Return rows, and the numbers of those of `numbers` that changed."""
-        if not len(numbers):
-            return rows, []
-        read = [*rules, *(name for name in READ_TOO.get(table, ()))]
-        given = rows.select(read).take(numbers).to_pylist()
-        new = [
-            {name: None if row[name] is None else rule(self._eraser, row[name], row) for name, rule in rules.items()}
-            for row in given
-        ]
-        for name in rules:
-            if any(row[name] != one[name] for row, one in zip(given, new, strict=True)):
-                rows = _replaced(rows, name, numbers, [one[name] for one in new])
-        changed = [any(row[name] != one[name] for name in rules) for row, one in zip(given, new, strict=True)]
-        return rows, [int(number) for number, is_changed in zip(numbers, changed, strict=True) if is_changed]
-
-    def _may_have(self, parquet: pq.ParquetFile, file: StoredFile) -> bool:
-        """Whether a file has any row of the plan, by its keys alone."""
-        rows = parquet.read(columns=list(TABLES[file.table].key))
-        found = _keys(file.table, rows)
-        return any(
-            pc.any(pc.is_in(found, value_set=keys)).as_py() for _, table, keys in self._wanted if table == file.table
-        )
+        self,
+        rows: pa.Table,
+        numbers: "np.ndarray[Any, Any]",
+        rules: Mapping[str, Rule],
+        read_too: Sequence[str],
+        changed: "np.ndarray[Any, Any]",
+    ) -> pa.Table:
+        """Return rows without the texts of those with these numbers, and note in `changed` which had any."""
+        given = rows.select([*rules, *read_too]).take(numbers).to_pylist()
+        for name, rule in rules.items():
+            new = [None if row[name] is None else rule(self._eraser, row[name], row) for row in given]
+            is_new = [row[name] != value for row, value in zip(given, new, strict=True)]
+            if any(is_new):
+                place, mask = rows.schema.get_field_index(name), np.zeros(rows.num_rows, bool)
+                kind, mask[numbers] = rows.schema.field(place), True
+                column = rows.column(place).combine_chunks()
+                column = pc.replace_with_mask(column, pa.array(mask), pa.array(new, kind.type))
+                rows = rows.set_column(place, kind, column)
+                changed[numbers[is_new]] = True
+        return rows
 
     @contextmanager
     def _opened(self, file: StoredFile) -> Iterator[pq.ParquetFile]:
@@ -833,30 +770,9 @@ class FileEraser:
             yield pq.ParquetFile(opened)
 
 
-def _row_groups(parquet: pq.ParquetFile, file: StoredFile) -> Iterator[pa.Table]:
-    try:
-        yield from row_groups_of(parquet, file.table, columns_of(file.table))
-    except (pa.ArrowException, ValueError) as error:  # a file without a checksum
-        raise damaged(file.path, " ".join(str(error).split())[:120]) from error
-
-
-def _replaced(rows: pa.Table, name: str, numbers: np.ndarray[Any, Any], values: Sequence[object]) -> pa.Table:
-    """Return rows with other values of a column in some of them."""
-    place = rows.schema.get_field_index(name)
-    field, mask = rows.schema.field(place), np.zeros(rows.num_rows, bool)
-    mask[numbers] = True
-    column = pc.replace_with_mask(rows.column(place).combine_chunks(), pa.array(mask), pa.array(values, field.type))
-    return rows.set_column(place, field, column)
-
-
-def _keys(table: str, rows: pa.Table) -> pa.Array:
+def _joined(table: str, rows: pa.Table) -> pa.Array:
     """Return the keys of rows, each as one text."""
-    columns = [rows.column(name).combine_chunks() for name in TABLES[table].key]
-    return pc.binary_join_element_wise(*columns, _BETWEEN)
-
-
-def _joined_keys(keys: Sequence[Sequence[str]]) -> pa.Array:
-    return pa.array([_BETWEEN.join(key) for key in keys], pa.string())
+    return pc.binary_join_element_wise(*(rows.column(name).combine_chunks() for name in TABLES[table].key), _BETWEEN)
 
 
 _BETWEEN = "\x1f"
@@ -867,11 +783,10 @@ def refuse_erased(store: Store, snapshot: str) -> None:
 
     Of a snapshot without erased examples, only the end of its file is read.
     """
-    for plan in plans(store):
-        if snapshot in plan.snapshots:
-            raise InputError(
-                f"snapshot {snapshot}: examples of it are being erased; `evalflows forget --finish` finishes it"
-            )
+    if any(snapshot in plan.snapshots for plan in plans(store)):
+        raise InputError(
+            f"snapshot {snapshot}: examples of it are being erased; `evalflows forget --finish` finishes it"
+        )
     if names := erased_examples(store, snapshot):
         raise refused_without_texts(f"snapshot {snapshot}", names)
 
@@ -891,8 +806,7 @@ def erased_examples(store: Store, snapshot: str) -> list[str]:
             parquet = pq.ParquetFile(file)
             if ERASED_KEY not in (parquet.metadata.metadata or {}):
                 return []
-            rows = parquet.read(columns=["example_id", "inputs"])
+            rows = parquet.read(columns=["example_id", "inputs"]).to_pylist()
         except (pa.ArrowException, ValueError) as error:
             raise StorageError(f"{path}: {' '.join(str(error).split())[:120]}") from error
-    ids, inputs = (rows.column(name).to_pylist() for name in ("example_id", "inputs"))
-    return [name for name, text in zip(ids, inputs, strict=True) if is_erased(text)]
+    return [row["example_id"] for row in rows if is_erased(row["inputs"])]

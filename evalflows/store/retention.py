@@ -4,12 +4,11 @@ nothing refers to.
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from evalflows.specs.errors import InputError, StorageError, print_note
 from evalflows.specs.traces import RetentionSpec
@@ -28,7 +27,7 @@ from evalflows.store.erasing import (
     subjects_of,
     trace_rows,
 )
-from evalflows.store.files import state_of, states_of, storage_errors
+from evalflows.store.files import follow, state_of, states_of, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import held_leases, leased, refuse_if_in_use
 from evalflows.store.manifests import check_written, remove_manifests
@@ -36,7 +35,7 @@ from evalflows.store.observations import FEEDBACK, FIRST_DAY, LABELS, PATIENCE_S
 from evalflows.store.observations import LEASE as OBSERVATIONS
 from evalflows.store.packing import LEASE as PACKING
 from evalflows.store.packing import remove_packed
-from evalflows.store.records import ErasureRow, new_id, now, to_json
+from evalflows.store.records import ErasureRow, now, to_json
 from evalflows.store.schemas import ATTRIBUTE, EXPERIMENT_TABLES, FIELD, TABLES
 from evalflows.store.spool import RECEIVED, recover, spool_folder
 from evalflows.store.sql import ask
@@ -44,6 +43,17 @@ from evalflows.store.store import Store
 
 LEFT_S = 600.0
 """Seconds after which a temporary file is one that a killed process has left."""
+
+RULE = "rule"
+"""The kind of an erasure by a rule of retention, which names no person."""
+
+Elsewhere = Callable[[Store, Plan], int]
+"""Erases copies of the texts outside the store, such as Prefect's. Returns how many runs had some."""
+
+
+def nowhere(store: Store, plan: Plan) -> int:
+    """There are no copies."""
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,57 +64,57 @@ class Erased:
     rows: Mapping[str, int]
     snapshots: Sequence[str]
     owners: Sequence[str]
-    set_aside: int = 0  # files with lines of the spool that could not be read, which are removed
+    set_aside: int = 0  # files of lines and requests that could not be read, which are removed
+    elsewhere: int = 0  # flow runs of Prefect's local server whose texts were erased
     finished: Sequence[str] = ()  # earlier erasures that had been interrupted
 
 
-def erase(store: Store, selection: Selection, erased_by: str | None) -> Erased:
+def erase(store: Store, selection: Selection, erased_by: str | None, elsewhere: Elsewhere = nowhere) -> Erased:
     """Erase what a selection names. Erasures that were interrupted are finished first.
 
     Raise InputError if a process works on an experiment or a comparison with such rows, and StorageError for a damaged
     file, both with nothing erased, and StorageError if a file cannot be written: erase again to finish.
     """
     with leased(store, PACKING, "erasing texts", wait=True):
-        finished = finish_planned(store)
-        _recover_spools(store)
+        finished = [one.erasure_id for one in _finish(store, elsewhere) if one.erasure_id is not None]
+        for folder in sorted({path.parent for path in spool_folder(store).glob("*/*.jsonl")}):
+            if folder.name != RECEIVED:  # what killed processes have left, so that it is found
+                recover(store, folder.name)
         check_sound(store)
-        subjects = subjects_of(store, selection)
-        plan = new_plan("+".join(selection.kinds), hashed(selection.text), erased_by, **_fields(subjects, selection))
-        done = erase_planned(store, plan)
-    return replace(done, finished=[one.erasure_id for one in finished if one.erasure_id is not None])
+        plan = new_plan(
+            selection.kind, hashed(selection.text), erased_by, subjects_of(store, selection), selection.kept
+        )
+        return replace(_erase_planned(store, plan, elsewhere), finished=finished)
 
 
-def finish(store: Store) -> list[Erased]:
+def finish(store: Store, elsewhere: Elsewhere = nowhere) -> list[Erased]:
     """Finish the erasures that were interrupted. Raise StorageError as `erase`."""
     with leased(store, PACKING, "erasing texts", wait=True):
-        return finish_planned(store)
+        return _finish(store, elsewhere)
 
 
-def finish_planned(store: Store) -> list[Erased]:
-    """Do the same; the lease of packing is held."""
-    return [_carry_out(store, plan) for plan in plans(store)]
+def _finish(store: Store, elsewhere: Elsewhere) -> list[Erased]:
+    return [_carry_out(store, plan, elsewhere) for plan in plans(store)]
 
 
 def earlier(store: Store, selection: Selection) -> tuple[str, datetime] | None:
     """Return the newest erasure of the same selection, and when it was; None if there is none."""
-    kind = "+".join(selection.kinds)
     query = "select erasure_id, recorded_at, selector_hash from source.erasures where kind = ? order by 2 desc"
-    rows = store.query(query, [kind])
+    rows = store.query(query, [selection.kind])
     return next(((name, at) for name, at, digest in rows if is_of(selection.text, digest)), None)
 
 
 def would_erase(store: Store, selection: Selection) -> Erased:
     """Return what `erase` would do, by the rows that are in files. Nothing is written."""
     check_sound(store)
-    subjects = subjects_of(store, selection)
-    plan = new_plan("", "", None, **_fields(subjects, selection))
-    return _erased(with_counts(store, plan), None)
+    plan = _counted(store, new_plan(selection.kind, "", None, subjects_of(store, selection)))
+    return _erased(plan, None, len(_set_aside(store, plan)))
 
 
-def erase_planned(store: Store, plan: Plan) -> Erased:
+def _erase_planned(store: Store, plan: Plan, elsewhere: Elsewhere) -> Erased:
     """Erase the rows of a plan; the lease of packing is held. Raise InputError and StorageError as `erase`."""
-    plan = with_counts(store, plan)
-    if not plan.counts:
+    plan = _counted(store, plan)
+    if not plan.counts and not _set_aside(store, plan):
         return _erased(plan, None)
     keep_plan(store, plan)
     try:  # whoever takes a lease from now on sees the plan: see `refuse_erased`
@@ -113,28 +123,46 @@ def erase_planned(store: Store, plan: Plan) -> Erased:
     except BaseException:
         remove_plan(store, plan)
         raise
-    return _carry_out(store, plan)
+    return _carry_out(store, plan, elsewhere)
 
 
-def _carry_out(store: Store, plan: Plan) -> Erased:
+def _carry_out(store: Store, plan: Plan, elsewhere: Elsewhere) -> Erased:
     """Erase the rows of a plan in all files, also in those that others write meanwhile, and end the erasure."""
     eraser, seen, damage = FileEraser(store, plan), set[tuple[str, object]](), list[StorageError]()
     while todo := [file for file in _files(store, eraser.tables) if (file.path, _state(store, file)) not in seen]:
         for file in todo:
             try:
-                with _lease_of(store, file, plan):
-                    _erase_file(store, eraser, file)
+                with _lease_of(store, file, plan), suppress(FileNotFoundError):  # its rows are in another one now
+                    eraser.erase(file)
             except StorageError as error:
                 damage.append(error)
             seen.add((file.path, _state(store, file)))
     if damage:
         more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
         raise StorageError(f"{damage[0]}{more}; texts are left there: erase again to finish {plan.erasure_id}")
-    set_aside = _remove_set_aside(store, plan)
-    _remove_temporary(store)
-    store.publish("erasures", plan.erasure_id, [_row(plan)])
+    aside = _set_aside(store, plan)
+    for path in (*aside, *_left_behind(store)):
+        path.unlink(missing_ok=True)
+    follow(store.filesystem)  # so that this machine's mirror of an object store has no old copies
+    n_elsewhere = elsewhere(store, plan)
+    _record(store, plan)
     remove_plan(store, plan)
-    return _erased(plan, plan.erasure_id, set_aside)
+    return _erased(plan, plan.erasure_id, len(aside), n_elsewhere)
+
+
+def _record(store: Store, plan: Plan) -> None:
+    row = ErasureRow(
+        erasure_id=plan.erasure_id,
+        kind=plan.kind,
+        selector_hash=plan.selector_hash,
+        erased_by=plan.erased_by,
+        rows=to_json(dict(plan.counts)),
+        snapshots=[*plan.snapshots],
+        owners=[*plan.owners],
+        kept=[*plan.kept],
+        recorded_at=plan.recorded_at,
+    )
+    store.publish("erasures", plan.erasure_id, [row])
 
 
 def check_sound(store: Store) -> None:
@@ -144,19 +172,13 @@ def check_sound(store: Store) -> None:
     check_written(layout, fs, [path for path in sorted(states_of(layout, fs)) if StoredFile.at(path)])
 
 
-def with_counts(store: Store, plan: Plan) -> Plan:
+def _counted(store: Store, plan: Plan) -> Plan:
     """Return a plan with the number of rows that have texts to erase, by table."""
     eraser, counts = FileEraser(store, plan), Counter[str]()
     for file in _files(store, eraser.tables):
         with suppress(FileNotFoundError):
-            counts[file.table] += eraser.count(file)
+            counts[file.table] += eraser.erase(file, write=False)
     return replace(plan, counts={table: count for table, count in sorted(counts.items()) if count})
-
-
-def _erase_file(store: Store, eraser: FileEraser, file: StoredFile) -> None:
-    """Erase texts in a file, unless it has gone: its rows are in another one now."""
-    with suppress(FileNotFoundError):
-        eraser.erase(file)
 
 
 def _files(store: Store, tables: Collection[str]) -> list[StoredFile]:
@@ -181,58 +203,34 @@ def _lease_of(store: Store, file: StoredFile, plan: Plan) -> AbstractContextMana
     return leased(store, name, "erasing texts", wait=True, patience_s=PATIENCE_S) if name else nullcontext()
 
 
-def _recover_spools(store: Store) -> None:
-    """Write what killed processes have left in the spool as parts, so that it is found."""
-    for folder in sorted({path.parent for path in spool_folder(store).glob("*/*.jsonl")}):
-        if folder.name != RECEIVED:
-            recover(store, folder.name)
+def _set_aside(store: Store, plan: Plan) -> list[Path]:
+    """Return the files of what could not be read, whosever texts it is: lines of the spool of a plan's owners and, if
+    traces or people in them were named, requests of the receiver."""
+    is_traced = {"trace", "session", "user"} & {*plan.kind.split("+")} or plan.keys.get("about", {}).get("observations")
+    folders = [*plan.owners, *([RECEIVED] if is_traced and plan.kind != RULE else [])]
+    return [path for name in folders for path in sorted((spool_folder(store) / name).glob("*.damaged"))]
 
 
-def _remove_set_aside(store: Store, plan: Plan) -> int:
-    """Remove lines of the spool that could not be read, whosever texts they are. Return how many files."""
-    paths = [path for owner in plan.owners for path in (spool_folder(store) / owner).glob("*.damaged")]
-    for path in paths:
-        path.unlink(missing_ok=True)
-    return len(paths)
+def _left_behind(store: Store) -> list[Path]:
+    """Return the temporary files that killed processes have left: they have texts too."""
+    if not store.layout.is_local:
+        return []
+    found = []
+    for path in Path(store.layout.root).glob("*/*/*/.*.tmp"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > LEFT_S:
+                found.append(path)
+    return found
 
 
-def _remove_temporary(store: Store) -> None:
-    """Remove the temporary files that killed processes have left: they have texts too."""
-    if store.layout.is_local:
-        for path in Path(store.layout.root).glob("*/*/*/.*.tmp"):
-            with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > LEFT_S:
-                    path.unlink()
-
-
-def _fields(subjects: Subjects, selection: Selection) -> dict[str, Any]:
-    return {
-        "keys": subjects.keys,
-        "written": subjects.written,
-        "owners": sorted(subjects.owners),
-        "leases": subjects.leases,
-        "snapshots": sorted(subjects.snapshots),
-        "kept": [*selection.kept],
-    }
-
-
-def _row(plan: Plan) -> ErasureRow:
-    return ErasureRow(
-        erasure_id=plan.erasure_id,
-        kind=plan.kind,
-        selector_hash=plan.selector_hash,
-        erased_by=plan.erased_by,
-        rows=to_json(plan.counts),
-        snapshots=[*plan.snapshots],
-        owners=[*plan.owners],
-        kept=[*plan.kept],
-        recorded_at=plan.recorded_at,
-    )
-
-
-def _erased(plan: Plan, erasure_id: str | None, set_aside: int = 0) -> Erased:
+def _erased(plan: Plan, erasure_id: str | None, set_aside: int = 0, elsewhere: int = 0) -> Erased:
     return Erased(
-        erasure_id=erasure_id, rows=plan.counts, snapshots=plan.snapshots, owners=plan.owners, set_aside=set_aside
+        erasure_id=erasure_id,
+        rows=plan.counts,
+        snapshots=plan.snapshots,
+        owners=plan.owners,
+        set_aside=set_aside,
+        elsewhere=elsewhere,
     )
 
 
@@ -326,63 +324,50 @@ class Retained:
     experiments: Sequence[str] = ()  # those that are removed
 
 
-def retain(store: Store, spec: RetentionSpec, by: str | None) -> list[Retained]:
+def retain(store: Store, spec: RetentionSpec, by: str | None, elsewhere: Elsewhere = nowhere) -> list[Retained]:
     """Apply the rules. What a process works on at the moment waits for the next time.
 
     Interrupted erasures are finished first. Raise StorageError for a damaged file, with nothing changed by the rules.
     """
     with leased(store, PACKING, "applying rules of retention", wait=True):
-        finish_planned(store)
+        _finish(store, elsewhere)
         check_sound(store)
         done = []
         for rule, subjects in _texts(store, spec, now()):
             try:
-                rows = erase_planned(store, _plan(rule, subjects, by)).rows
+                rows = _erase_planned(store, new_plan(RULE, rule, by, subjects), elsewhere).rows
             except InputError as error:  # a process has just begun to work on some of it
                 print_note(f"{rule}: waits for the next time: {error}")
                 rows = {}
             done.append(Retained(rule=rule, rows=rows))
-        return [*done, *_removed(store, spec, by)]
+        for rule, groups in _groups(store, spec):
+            counts, removed = remove_groups(store, groups)
+            if removed:
+                plan = new_plan(RULE, rule, by, Subjects(owners=removed))
+                _record(store, replace(plan, counts=counts))
+            done.append(Retained(rule=rule, rows=counts, experiments=removed))
+        return done
 
 
 def would_retain(store: Store, spec: RetentionSpec) -> list[Retained]:
     """Return what `retain` would do. Nothing is written."""
     check_sound(store)
     found = [
-        Retained(rule=rule, rows=with_counts(store, _plan(rule, subjects, None)).counts)
+        Retained(rule=rule, rows=_counted(store, new_plan(RULE, rule, None, subjects)).counts)
         for rule, subjects in _texts(store, spec, now())
     ]
-    if spec.experiments_days is None:
-        return found
-    groups = old_groups(store, now() - timedelta(days=spec.experiments_days), spec.keep_last)
-    experiments = sorted(experiment for members in groups.values() for experiment in members)
-    rule = f"experiments_days: {spec.experiments_days}"
-    return [*found, Retained(rule=rule, rows=rows_of_groups(store, groups), experiments=experiments)]
+    for rule, groups in _groups(store, spec):
+        experiments = sorted(experiment for members in groups.values() for experiment in members)
+        found.append(Retained(rule=rule, rows=rows_of_groups(store, groups), experiments=experiments))
+    return found
 
 
-def _removed(store: Store, spec: RetentionSpec, by: str | None) -> list[Retained]:
+def _groups(store: Store, spec: RetentionSpec) -> list[tuple[str, Groups]]:
+    """Return the run groups that are too old, by the rule, if there is one."""
     if spec.experiments_days is None:
         return []
-    rule = f"experiments_days: {spec.experiments_days}"
     groups = old_groups(store, now() - timedelta(days=spec.experiments_days), spec.keep_last)
-    rows, removed = remove_groups(store, groups)
-    if removed:
-        at = now()
-        row = ErasureRow(
-            erasure_id=new_id("erasure", at),
-            kind="rule",
-            selector_hash=rule,
-            erased_by=by,
-            rows=to_json(dict(rows)),
-            owners=[*removed],
-            recorded_at=at,
-        )
-        store.publish("erasures", row.erasure_id, [row])
-    return [Retained(rule=rule, rows=rows, experiments=removed)]
-
-
-def _plan(rule: str, subjects: Subjects, by: str | None) -> Plan:
-    return new_plan("rule", rule, by, keys=subjects.keys, owners=sorted(subjects.owners), leases=subjects.leases)
+    return [(f"experiments_days: {spec.experiments_days}", groups)]
 
 
 def _texts(store: Store, spec: RetentionSpec, at: datetime) -> list[tuple[str, Subjects]]:
@@ -414,11 +399,8 @@ def _old_calls(store: Store, until: datetime) -> Subjects:
                 from source.calls c left join source.experiments e using (experiment_id)
                 where c.started_at < ? and not starts_with(c.request, '{{"{FIELD}":"(erased ') order by 1"""
     (rows,) = ask(store, (query, [until]))
-    held, subjects = {*held_leases(store)}, Subjects(keys={"calls": []})
-    for call, owner, group in rows:
-        lease = evaluation_of(owner) or group
-        if lease not in held:
-            subjects.keys["calls"].append((call,))
-            subjects.leases |= {owner: lease} if owner else {}
-    subjects.owners |= subjects.leases.keys()
-    return subjects
+    held = {*held_leases(store)}
+    found = [(call, owner, evaluation_of(owner) or group) for call, owner, group in rows]
+    free = [one for one in found if one[2] not in held]
+    leases = {owner: lease for _, owner, lease in free if owner}
+    return Subjects(keys={"about": {"calls": [(call,) for call, *_ in free]}}, owners=sorted(leases), leases=leases)

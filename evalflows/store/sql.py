@@ -7,7 +7,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -220,8 +220,9 @@ def _is_about_files(error: BaseException | None) -> bool:
     return isinstance(error, about) or type(error) is duckdb.Error  # the last is what Python's files raise
 
 
-def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple[Any, ...]]]:
-    """Return the rows of each query (SQL and its values) over the views, from one consistent state of the store.
+def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, object]]) -> list[list[tuple[Any, ...]]]:
+    """Return the rows of each query (SQL and its values, of `?` or of `$name`) over the views, from one consistent
+    state of the store.
 
     Unlike a plain connection, this misses no experiment that is sealed meanwhile, and verifies the files of owners
     among the values before. Raise StorageError for a damaged one.
@@ -229,9 +230,9 @@ def ask(store: Store, *queries: tuple[str, Sequence[object]]) -> list[list[tuple
 
     def read() -> list[list[tuple[Any, ...]]]:
         for sql, values in queries:
-            store.verify(texts_in(values), tables_of(sql))
+            store.verify(texts_in(values.values() if isinstance(values, Mapping) else values), tables_of(sql))
         with _viewing(store, *(sql for sql, _ in queries)) as catalog:
-            return [catalog.execute(sql, list(values)).fetchall() for sql, values in queries]
+            return [catalog.execute(sql, values).fetchall() for sql, values in queries]
 
     return store.steady(read)
 

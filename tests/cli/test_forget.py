@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from personal import REVIEWER, SECRET, USER, files_with
 
 from evalflows.cli.main import cli
-from evalflows.store.erasing import keep_plan, new_plan
+from evalflows.store.erasing import Subjects, keep_plan, new_plan
 from evalflows.store.store import Store
 
 
@@ -83,7 +83,9 @@ def test_what_names_nothing_is_an_error_and_a_name_that_nobody_has_erases_nothin
 
 def test_an_interrupted_erasure_is_finished(store: Store, store_root: Path) -> None:
     personal.fill(store)
-    plan = new_plan("reviewer", "", None, written={"labels": store.query("select label_id from source.labels")})
+    plan = new_plan(
+        "reviewer", "", None, Subjects(keys={"written": {"labels": store.query("select label_id from source.labels")}})
+    )
     keep_plan(store, plan)
     (path,) = (store_root / "erasing").iterdir()
     assert path.stat().st_mode & 0o077 == 0

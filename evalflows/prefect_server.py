@@ -158,6 +158,17 @@ def home_root() -> Path:
     return Path(os.environ.get("EVALFLOWS_HOME") or Path.home() / ".evalflows").absolute()
 
 
+def results_folder() -> Path:
+    """Return where Prefect keeps results of our flows, the exceptions with which they ended: a folder of this user's.
+
+    It may stand beside the folders of several servers, and `evalflows forget` empties it.
+    """
+    folder = home_root() / "results"
+    with suppress(OSError):  # Prefect says so when it needs the folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """Paths in the server's folder. Each Prefect version has its own, since its database fits no other."""
@@ -406,7 +417,7 @@ def main() -> None:
 
 def _log_to(home: Home) -> None:
     """Write what this process prints to the log."""
-    log = os.open(home.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    log = os.open(home.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
 

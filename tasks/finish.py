@@ -20,6 +20,7 @@ from evalflows.engine.prepare import prepared_experiments
 from evalflows.engine.rare_collection import collect_rarely
 from evalflows.engine.running import forget_experiment, interrupts_noted, is_running, limit_rows, running_experiment
 from evalflows.llm import loop
+from evalflows.prefect_texts import erase_prefect_texts
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.specs.experiment import ExperimentSpec
@@ -201,7 +202,7 @@ def retain_by_rules(spec: RetentionSpec) -> dict[str, dict[str, int]]:
     by = None
     with suppress(OSError, KeyError):
         by = getpass.getuser()
-    done = retain(Store(), spec, by)
+    done = retain(Store(), spec, by, erase_prefect_texts)
     rows = [{"rule": one.rule, "table": name, "rows": count} for one in done for name, count in one.rows.items()]
     create_table_artifact(key="retention", table=rows, description="Rows that lost texts or were removed")
     return {one.rule: dict(one.rows) for one in done}

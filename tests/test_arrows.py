@@ -19,6 +19,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "evaluators": ("store.records", "store.schemas", "specs"),
     "llm": ("store", "specs"),
     "prefect_server": ("store.layout", "specs"),
+    "prefect_texts": ("prefect_server", "store", "specs"),
     "reports": ("store", "specs"),
     "targets": ("store.records", "store.spilled", "specs"),
     "telemetry": ("store", "specs"),
@@ -28,7 +29,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "dashboard": ("serving", "analysis", "prefect_server", "reports", "telemetry", "store", "specs"),
     "tasks": (
         *("analysis", "engine", "data_checks", "dashboard.links", "reports", "evaluators", "llm", "store", "specs"),
-        *("prefect_server", "server_watch"),
+        *("prefect_server", "prefect_texts", "server_watch"),
     ),
     "flows": ("tasks", "engine", "data_checks", "prefect_server", "specs"),
     "api": (
@@ -50,7 +51,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "pytest_plugin": ("compat", "reports", "store", "specs"),
     "cli": (
         *("api", "flows", "dashboard", "receiver", "serving", "telemetry", "analysis", "engine", "data_checks"),
-        *("reports", "evaluators", "llm", "store", "specs", "prefect_server"),
+        *("reports", "evaluators", "llm", "store", "specs", "prefect_server", "prefect_texts"),
     ),
 }
 """Arrows run upward only. The doors also import `evalflows` itself, which offers what its `__init__` lists."""

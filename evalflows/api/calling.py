@@ -12,9 +12,9 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, get_current_settings
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, PREFECT_RESULTS_LOCAL_STORAGE_PATH, get_current_settings
 
-from evalflows.prefect_server import DENIED, access_denied, server_access
+from evalflows.prefect_server import DENIED, access_denied, results_folder, server_access
 from evalflows.server_watch import changed_settings, server_watched
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, StorageError
 
@@ -27,11 +27,13 @@ def flow_settings() -> Iterator[None]:
     """Run flows of this block without heartbeats, on the configured Prefect API or else on the local server.
 
     Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole seconds:
-    the run waits for their thread, which sleeps for a second at a time. Raise InputError if the server denies access or
-    cannot be reached, and IncompleteError if it is lost later: Prefect's client would try for minutes.
+    the run waits for their thread, which sleeps for a second at a time. Exceptions, which Prefect keeps as results, are
+    kept where `evalflows forget` finds them. Raise InputError if the server denies access or cannot be reached, and
+    IncompleteError if it is lost later: Prefect's client would try for minutes.
     """
+    defaults = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_RESULTS_LOCAL_STORAGE_PATH: results_folder()}
     try:
-        with server_access(), changed_settings(set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        with server_access(), changed_settings(set_defaults=defaults):
             _check_reachable(get_current_settings().api.url or "")
             with server_watched():
                 yield

@@ -4,6 +4,7 @@ Does not load Prefect.
 """
 
 import getpass
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ import click
 from evalflows.cli.commands import FORMAT, one_line_errors, print_json
 from evalflows.cli.output import console, echo, table
 from evalflows.cli.show import VERBOSE
+from evalflows.prefect_server import OTHER_DATABASES, Home
+from evalflows.prefect_texts import erase_prefect_texts
 from evalflows.receiver import Folding, Journal
 from evalflows.specs.errors import InputError
 from evalflows.specs.traces import load_retention
@@ -22,9 +25,10 @@ from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
-COPIES = (
-    "copies elsewhere stay: exports, reports, Prefect's database and logs, backups, the model providers'"
-    " (docs/store.md)"
+COPIES = "copies elsewhere stay: exports, reports, backups, your own specs, the model providers' (docs/store.md)"
+OWN_SERVER = (
+    "{}: your own Prefect server keeps states and logs, which quote errors, and parameters with a spec's rows;"
+    " `prefect flow-run delete` removes them"
 )
 
 
@@ -53,7 +57,7 @@ def forget(form: str, verbose: bool, yes: bool, finishes: bool, where: Sequence[
     """
     with one_line_errors(verbose):
         if finishes:
-            _print([*finish(existing_store())], form)
+            _print([*finish(existing_store(), erase_prefect_texts)], form)
             return
         selection = Selection(where=dict(map(_pair, where)), **named)
         store = existing_store()
@@ -62,7 +66,7 @@ def forget(form: str, verbose: bool, yes: bool, finishes: bool, where: Sequence[
             return
         store_received(store)
         before = earlier(store, selection)
-        done = erase(store, selection, who())
+        done = erase(store, selection, who(), erase_prefect_texts)
         _print([done], form)
         if before is not None and form == "table":
             echo(f"erased before, at {before[1]:%Y-%m-%d %H:%M} UTC: {before[0]}")
@@ -97,7 +101,7 @@ def _print(done: Sequence[Erased], form: str) -> None:
     if form == "json":
         print_json([_document(one) for one in done])
         return
-    if not any(one.rows for one in done):
+    if not any(one.rows or one.set_aside for one in done):
         echo("nothing to erase")
     for one in done:
         if one.rows:
@@ -105,16 +109,22 @@ def _print(done: Sequence[Erased], form: str) -> None:
             for name, count in one.rows.items():
                 rows.add_row(name, str(count))
             console().print(rows)
-            echo(_forget_summary(one))
-    if any(one.rows for one in done):
-        echo(COPIES, err=True)
+        if one.set_aside:
+            echo(f"files of lines and requests that cannot be read, which go whole: {one.set_aside}")
+        if one.elsewhere:
+            echo(f"runs in Prefect's local server that lost messages, logs, artifacts and events: {one.elsewhere}")
+        if one.rows or one.set_aside:
+            nothing = "nothing is erased yet: --yes erases these texts for good"
+            echo(nothing if one.erasure_id is None else f"erased, as {one.erasure_id}")
+    if any(one.rows or one.set_aside for one in done):
+        _say_what_stays()
 
 
-def _forget_summary(one: Erased) -> str:
-    if one.erasure_id is None:
-        return "nothing is erased yet: --yes erases these texts for good"
-    aside = f", and {one.set_aside} files of lines that could not be read" if one.set_aside else ""
-    return f"erased, as {one.erasure_id}{aside}"
+def _say_what_stays() -> None:
+    echo(COPIES, err=True)
+    for name in ("PREFECT_API_URL", *OTHER_DATABASES):
+        if (url := os.environ.get(name)) and Home.here().secret_at(url) is None:
+            echo(OWN_SERVER.format(name), err=True)
 
 
 def _document(one: Erased) -> dict[str, Any]:
@@ -124,6 +134,7 @@ def _document(one: Erased) -> dict[str, Any]:
         "snapshots": [*one.snapshots],
         "owners": [*one.owners],
         "set_aside": one.set_aside,
+        "elsewhere": one.elsewhere,
         "finished": [*one.finished],
     }
 
@@ -142,7 +153,7 @@ def retain(spec: str, form: str, verbose: bool, yes: bool) -> None:
     """
     with one_line_errors(verbose):
         rules, store = load_retention(spec), existing_store()
-        done = apply_rules(store, rules, who()) if yes else would_retain(store, rules)
+        done = apply_rules(store, rules, who(), erase_prefect_texts) if yes else would_retain(store, rules)
         if form == "json":
             print_json([{"rule": one.rule, "rows": dict(one.rows), "experiments": [*one.experiments]} for one in done])
         else:
@@ -163,4 +174,4 @@ def _print_retained(done: Sequence[Retained], yes: bool) -> None:
             echo(f"{'removed' if yes else 'to remove'}: {experiment}")
     if not yes:
         echo("nothing is erased or removed yet: --yes does it for good")
-    echo(COPIES, err=True)
+    _say_what_stays()

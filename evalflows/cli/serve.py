@@ -23,7 +23,7 @@ import click
 import evalflows
 from evalflows.cli.commands import one_line_errors
 from evalflows.cli.output import echo
-from evalflows.prefect_server import Home, Server, is_serving, local_server, stop
+from evalflows.prefect_server import Home, Server, is_serving, local_server, results_folder, stop
 from evalflows.specs.errors import IncompleteError, InputError, last_line, one_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -406,8 +406,9 @@ def _start_worker(processes: Processes, pool: str, environment: dict[str, str], 
         processes.end_children(worker)
         processes.end(worker, signal.SIGINT)
 
-    # Pick up runs started in the UI after 2 s instead of 10 s.
-    environment = {"PREFECT_WORKER_QUERY_SECONDS": "2", **environment}
+    # Pick up runs started in the UI after 2 s instead of 10 s, and keep exceptions where `evalflows forget` finds them.
+    results = {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(results_folder())}
+    environment = {"PREFECT_WORKER_QUERY_SECONDS": "2", **results, **environment}
     log = logs / f"worker-{pool}.log" if logs else None
     processes.start("worker", [*PREFECT, "worker", "start", "--pool", pool], environment, log, end)
 

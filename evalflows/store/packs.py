@@ -195,12 +195,13 @@ class Damages:
                     self._add(Damage(file, _owners(fs, file, states), reason, state))
             return self.version != before
 
-    def forget_changed(self, states: Mapping[str, object]) -> None:
-        """Forget files that were removed or replaced."""
+    def forget_changed(self, states: Mapping[str, object], tables: Collection[str] | None = None) -> None:
+        """Forget files that were removed or replaced, among those of these tables (None: of all)."""
         if self._by_path:
             with self._lock:
                 for path, damage in [*self._by_path.items()]:
-                    if states.get(path) != damage.state:
+                    is_listed = tables is None or damage.file.table in tables
+                    if is_listed and states.get(path) != damage.state:
                         del self._by_path[path]
                         self.version += 1
 

@@ -228,13 +228,15 @@ def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, objec
     among the values before. Raise StorageError for a damaged one.
     """
 
+    tables = frozenset().union(*(tables_of(sql) for sql, _ in queries))
+
     def read() -> list[list[tuple[Any, ...]]]:
         for sql, values in queries:
             store.verify(texts_in(values.values() if isinstance(values, Mapping) else values), tables_of(sql))
         with _viewing(store, *(sql for sql, _ in queries)) as catalog:
             return [catalog.execute(sql, values).fetchall() for sql, values in queries]
 
-    return store.steady(read)
+    return store.steady(read, tables)
 
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
@@ -245,7 +247,7 @@ def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
         with _viewing(store, sql) as catalog:
             return catalog.sql(sql, params=list(values)).to_arrow_table()
 
-    return store.steady(read)
+    return store.steady(read, tables_of(sql))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -51,6 +51,7 @@ from evalflows.store.packs import (
     sealed_rows,
 )
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
+from evalflows.store.views import own_tables_of
 
 Result = TypeVar("Result")
 
@@ -58,12 +59,22 @@ REOPENED = "reopened"
 """The part with the rows that were sealed before an owner was reopened."""
 
 
+class _Steady(NamedTuple):
+    """The files that queries see, with their states: those of some tables, or of all (None)."""
+
+    states: dict[str, object]
+    tables: Collection[str] | None
+
+    def has(self, tables: Collection[str] | None) -> bool:
+        return self.tables is None or (tables is not None and {*tables} <= {*self.tables})
+
+
 class Store:
     """The files under one root, for any number of processes. InputError if it cannot be created or read."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
-        self._steady: ContextVar[dict[str, object] | None] = ContextVar("evalflows_steady", default=None)
+        self._steady: ContextVar[_Steady | None] = ContextVar("evalflows_steady", default=None)
         self._damages = damages_of(self.layout)
         try:
             self._fs = files_at(self.layout)
@@ -215,7 +226,7 @@ class Store:
 
         Raise StorageError for a damaged file: what decides must not rest on other values than those that were written.
         """
-        names, states = set(owners), self._known_states()
+        names, states = set(owners), self._known_states(tables)
         for damage in self._damages.of(names):
             raise damage.error
         hashes = {path: sha256_of(self._fs, path, states[path]) for path in files_of(self._fs, states, names, tables)}
@@ -223,11 +234,12 @@ class Store:
 
     def verify_table(self, table: str) -> list[Damage]:
         """Verify all files of a table of few, small files. Return the damaged ones, which queries then leave out."""
-        self._damages.find_in(self._fs, self._known_states(), table)
+        self._damages.find_in(self._fs, self._known_states([table]), table)
         return [damage for damage in self._damages.of() if damage.file.table == table]
 
-    def _known_states(self) -> dict[str, object]:
-        return self._steady.get() or self._states()
+    def _known_states(self, tables: Collection[str] | None) -> dict[str, object]:
+        known = self._steady.get()
+        return known.states if known and known.has(tables) else self._states(tables)
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query, repeated if an owner was sealed meanwhile.
@@ -240,7 +252,7 @@ class Store:
             with self.cursor() as connection:
                 return connection.execute(sql, parameters).fetchall()
 
-        return self.steady(read)
+        return self.steady(read, own_tables_of(sql))
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
         """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""
@@ -249,35 +261,40 @@ class Store:
             with self.cursor() as connection:
                 return connection.execute(sql, parameters).fetchnumpy()
 
-        return self.steady(read)
+        return self.steady(read, own_tables_of(sql))
 
-    def steady(self, read: Callable[[], Result]) -> Result:
+    def steady(self, read: Callable[[], Result], tables: Collection[str] | None = None) -> Result:
         """Return the result of `read`, repeated if files changed meanwhile, so that no owner is missed or half read.
 
         All queries within `read` see one state of the store, but later ones may also see observations that have just
         arrived: under a busy receiver, no state lasts as long as a query. Raise StorageError if files never rest.
+
+        `tables` are those that `read` queries (None: any). Only their files are listed, which takes the most time of a
+        short query.
         """
-        if self._steady.get() is not None:
+        if not self.layout.is_local:
+            tables = None  # the mirror has one state of all
+        if (known := self._steady.get()) and known.has(tables):
             return read()
         tries = Tries(self.layout.root)
         while True:
-            before, version = self._states(follow=True), self._damages.version
-            self._damages.forget_changed(before)
+            before, version = self._states(tables, follow=True), self._damages.version
+            self._damages.forget_changed(before, tables)
             copies = Copies(self.layout, self._fs, before)
-            token = self._steady.set(before)
+            token = self._steady.set(_Steady(before, tables))
             try:
                 result = read()
             except duckdb.Error as error:
                 had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
-                is_same = self._states() == before and copies.are_kept
+                is_same = self._states(tables) == before and copies.are_kept
                 if not had_little and is_same and not self.mend(since=version):
                     raise
             else:
-                if unchanged(before, self._states()) and copies.are_kept:
+                if unchanged(before, self._states(tables)) and copies.are_kept:
                     return result
             finally:
                 self._steady.reset(token)
-            tries.pause(before, self._states)
+            tries.pause(before, partial(self._states, tables))
 
     def _merged(self, table: str, paths: list[str], columns: Sequence[str]) -> Iterator[pa.Table]:
         yield from merged(self.cursor, self.layout, self._fs, table, paths, columns)
@@ -288,9 +305,9 @@ class Store:
             paths = [path for path in paths if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
         return paths
 
-    def _states(self, *, follow: bool = False) -> dict[str, object]:
+    def _states(self, tables: Collection[str] | None = None, *, follow: bool = False) -> dict[str, object]:
         with storage_errors(self.layout.root):
-            return states_of(self.layout, self._fs, follow=follow)
+            return states_of(self.layout, self._fs, tables, follow=follow)
 
     def _exists(self, path: str) -> bool:
         with storage_errors(path):

@@ -183,6 +183,11 @@ def tables_of(sql: str) -> frozenset[str]:
     return (_named(sql) | views_of(sql)) & TABLES.keys()
 
 
+def own_tables_of(sql: str) -> frozenset[str]:
+    """Return the same for a query of ours, which reads none of the user's marts: they may be broken."""
+    return (_named(sql) | _views_of(sql, ())) & TABLES.keys()
+
+
 def views_of(sql: str) -> frozenset[str]:
     """Return the views that a query reads, also through other views. Those of staging are named like their tables.
 

@@ -37,16 +37,17 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The tests of a file stay together, since they share expensive fixtures; each worker has its own Prefect server. The
 # files come in the order of tests/conftest.py: xdist's own would end with those of few tests, which may take minutes.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Slow tests wait half of their time, for processes and pages: three at a time keep two cores busy.
+PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED_DEV)
-	$(PYTEST) -m "not slow and not soak" --durations 10
+	$(PYTEST) -n 2 -m "not slow and not soak" --durations 10
 
 test-slow: $(INSTALLED_DEV)
-	$(PYTEST) -m "slow and not soak" --durations 10
+	$(PYTEST) -n 3 -m "slow and not soak" --durations 10
 
 soak: $(INSTALLED_DEV)
-	$(PYTEST) -m soak
+	$(PYTEST) -n 2 -m soak
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff check .

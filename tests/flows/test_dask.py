@@ -96,6 +96,7 @@ def running(spec: ExperimentSpec) -> Iterator[threading.Thread]:
     assert not thread.is_alive() and errors == []
 
 
+@pytest.mark.soak
 def test_the_rows_are_those_of_threads() -> None:
     seen: list[Progress] = []
     with serving(Endpoint(latency_s=0.02)) as endpoint:

@@ -17,11 +17,12 @@ MOMENTS = [CALLS // 4, CALLS // 2, 4 * CALLS // 5] if IS_LONG else [CALLS // 2]
 
 
 def check_rows(folder: Path, environment: dict[str, str], endpoint: Endpoint, spec: Path) -> None:
-    """The rows are those of a run without an outage, none of them failed, and there was one experiment."""
+    """None of the rows failed, there was one experiment, and in long trials the rows are those without an outage."""
     endpoint.latency_s = 0.0
-    finish(start(folder, environment, folder / "unbroken", "run", str(spec)))
     rows = rows_of(folder / "cut")
-    assert rows == rows_of(folder / "unbroken")
+    if IS_LONG:
+        finish(start(folder, environment, folder / "unbroken", "run", str(spec)))
+        assert rows == rows_of(folder / "unbroken")
     assert len(rows) == len({(row[0], row[2]) for row in rows}) == ITEMS * 2
     with connect(folder / "cut") as catalog:
         assert catalog.sql("select state, reason from experiments").fetchall() == [("completed", None)]

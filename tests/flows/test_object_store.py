@@ -32,6 +32,7 @@ def _is_drawn(name: str) -> bool:
     return name.endswith(("_id", "_s", "_key", "run_group", "metadata")) or name in {"request", "evaluators", "spec"}
 
 
+@pytest.mark.soak
 def test_killed_and_resumed_with_the_same_rows_as_in_a_folder(
     tmp_path: Path, prefect_environment: dict[str, str], s3_root: str
 ) -> None:

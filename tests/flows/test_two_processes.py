@@ -138,10 +138,8 @@ def test_two_that_start_at_once_pay_once(kind: str, tmp_path: Path, prefect_envi
         assert asked(f"select count(*) from {rows}") == [(REPEATS * TOTAL,)]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param("experiment", marks=pytest.mark.slow), pytest.param("comparison", marks=pytest.mark.soak)],
-)
+@pytest.mark.soak
+@BOTH
 def test_whoever_waits_goes_on_when_the_first_is_killed(
     kind: str, tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:

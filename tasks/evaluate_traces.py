@@ -19,15 +19,15 @@ from prefect.futures import PrefectFuture
 
 from evalflows.analysis.monitoring import watch
 from evalflows.engine.chunks import Planned, tally
-from evalflows.engine.judge import Run, is_final
+from evalflows.engine.judge import Judging, Run, is_final
 from evalflows.engine.traces import (
     CHUNKS_AT_ONCE,
     KEYS_AT_ONCE,
     Counts,
     Item,
+    Items,
     RunningTraceEvaluation,
     TraceChunk,
-    TraceJudging,
     composite_scores,
     described,
     forget_traces,
@@ -101,7 +101,9 @@ def judge_traces(chunk: TraceChunk) -> Counts:
         Spool(store, chunk.owner, chunk.part) as spool,
     ):
         of_evaluators = [row for row in before if row.evaluator not in evaluation.composite_versions]
-        judging = TraceJudging(evaluation, items, spool, of_evaluators, partial(tally.add, chunk, "judgements"))
+        count = partial(tally.add, chunk, "judgements")
+        kind = Items(evaluation, items)
+        judging = Judging(kind, evaluation.evaluators, evaluation.judging, spool, of_evaluators, count)
         loop.run(judging.judge(runs))
         combined = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
         composites = composite_scores(evaluation, [output for _, output in runs], judging, combined)
@@ -148,12 +150,12 @@ async def _runs(evaluation: RunningTraceEvaluation, items: Iterable[Item], owner
 def _counts(
     chunk: TraceChunk,
     runs: Sequence[Run],
-    judging: TraceJudging,
+    judging: Judging[Run, ScoreRow],
     composites: Sequence[ScoreRow],
     before: Sequence[ScoreRow],
 ) -> Counts:
     known = {row.score_id for row in before if is_final(row)}
-    now_judged = {run.run_id: judging.scores_of(run.run_id) for _, run in runs}
+    now_judged = {run.run_id: judging.rows_of(run.run_id) for _, run in runs}
     rows = [row for found in now_judged.values() for row in found if row.score_id not in known]
     of_items = defaultdict(list, now_judged)
     for row in before:

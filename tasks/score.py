@@ -3,7 +3,7 @@ judges against human labels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from prefect import task
@@ -13,7 +13,7 @@ from evalflows.analysis.labels import label_check, people_batch
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, weights_check
 from evalflows.engine.judge import ScoresByRun, composite_results, judge_with
 from evalflows.engine.prepare import composite_version
-from evalflows.engine.results import one_score, run_score
+from evalflows.engine.results import one_score, run_scores
 from evalflows.engine.running import RunnableEvaluator, RunningExperiment, running_experiment
 from evalflows.engine.views import evaluations_view, example_view, run_view
 from evalflows.evaluators.binding import offer_experiment
@@ -27,6 +27,7 @@ from evalflows.store.queries.labels import judged_and_labelled
 from evalflows.store.queries.lookup import find_experiments, run_groups
 from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id
 from evalflows.store.row_specs import experiment_spec
+from evalflows.store.schemas import records_of
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
@@ -76,12 +77,16 @@ def _combine(experiment: RunningExperiment, judges: Sequence[RunnableEvaluator])
 
 def _composites(
     experiment: RunningExperiment, spec: CompositeSpec, outputs: Iterable[OutputRow], of_run: ScoresByRun
-) -> Iterator[ScoreRow]:
-    """Yield one composite score per run. The version is computed once, since that reads source code."""
-    version = composite_version(spec, experiment.spec)
+) -> list[ScoreRow]:
+    """Return one composite score per run. The version is computed once, since that reads source code."""
     metrics = {metric: experiment.spec.direction(metric) for metric in spec.metrics}
-    for output, result, rate in composite_results(spec, metrics, outputs, of_run):
-        yield run_score(output, result, evaluator=spec.name, version=version, sampling_rates=[rate])
+    made = [*composite_results(spec, metrics, outputs, of_run)]
+    if not made:
+        return []
+    of, results, rates = zip(*made, strict=True)
+    version = composite_version(spec, experiment.spec)
+    columns = run_scores(of, results, evaluator=spec.name, version=version, sampling_rates=rates)
+    return records_of("scores", columns, len(made))
 
 
 async def _summarise(

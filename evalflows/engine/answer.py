@@ -26,7 +26,7 @@ from evalflows.llm.ledger import Recorder, call_key, current, recording
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import RETRIED_LATER, CallError
 from evalflows.specs.target import HttpTarget
-from evalflows.store.records import CallRow, ExampleRow, OutputRow, from_json, new_id, now, to_json
+from evalflows.store.records import CallRow, ExampleRow, OutputRow, ScoreRow, from_json, new_id, now, to_json
 from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
@@ -285,7 +285,7 @@ class _LookUp:
         self._pending = {ids[number - chunk.start]: number in in_rounds for number in pending}
         self._spool = open_until_done.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._count = tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
-        self._judging: Judging | None = judging_of(experiment, chunk, self._spool) if judge else None
+        self._judging: Judging[Run, ScoreRow] | None = judging_of(experiment, chunk, self._spool) if judge else None
         self._unrecorded = None if experiment.target_may_call else 0
 
     @property

@@ -16,15 +16,15 @@ from contextvars import copy_context
 from functools import cache, partial
 from inspect import isawaitable
 from itertools import chain
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from evalflows.engine.chunks import Chunk, tally
 from evalflows.engine.results import (
+    Columns,
     EvaluationResult,
     failed_result,
     result_of_preference,
     result_of_score,
-    run_score,
     run_scores,
 )
 from evalflows.engine.running import RunnableEvaluator, RunningExperiment, running_experiment
@@ -41,7 +41,7 @@ from evalflows.specs.errors import MEASURES, RETRIED_LATER, UNREACHABLE, CallErr
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
-from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, to_json
+from evalflows.store.records import ComparisonRow, ExampleRow, OutputRow, ScoreRow, to_json
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
@@ -283,18 +283,6 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(MAX_FALLBACK_THREADS, thread_name_prefix="evalflows-fallbacks")
 
 
-def unanswered(evaluator: RunnableEvaluator, output: OutputRow) -> list[EvaluationResult]:
-    """Return the result for a run without an answer: an error, at no cost."""
-    error = f"no output to judge: {output.error or output.status}"
-    result = failed_result(evaluator.bound.name, "no_output", error)
-    return [result._replace(status="not_attempted") if output.status == "not_attempted" else result]
-
-
-def not_sampled(evaluator: RunnableEvaluator) -> EvaluationResult:
-    """Return the result for a run that is not in the evaluator's sample."""
-    return EvaluationResult(metric=evaluator.bound.name, status="sampled_out", attempts=0)
-
-
 def _with_cost(
     evaluator: RunnableEvaluator, outcomes: list[EvaluationResult], recorder: Recorder, elapsed: float
 ) -> list[EvaluationResult]:
@@ -425,11 +413,63 @@ def _blocking(evaluator: RunnableEvaluator, ask: Callable[..., Any] | None) -> C
     return lambda *args, **kwargs: loop.run(ask(*args, **kwargs))
 
 
-Work = Callable[["Run"], Coroutine[Any, Any, int]]
-"""Judges a run, and returns the number of judgements made: 0 if it is left to the next tier."""
-
 Run = tuple[ExampleRow, OutputRow]
 """An answer with its example; of production, an item in the same form."""
+
+Subject = TypeVar("Subject")
+Judged = TypeVar("Judged", contravariant=True)
+Row = TypeVar("Row", ScoreRow, ComparisonRow)
+
+Work = Callable[[Subject], Coroutine[Any, Any, int]]
+"""Judges a subject, and returns the number of judgements made: 0 if it is left to the next tier."""
+
+
+class Kind(Protocol[Judged, Row]):
+    """What differs between kinds of subjects: answers, pairs of answers, and items of production."""
+
+    @property
+    def table(self) -> str:
+        """The table of the judgements."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether all judgements are needed as rows afterwards."""
+
+    def key(self, subject: Judged) -> str:
+        """Return what tells a subject from the others of its chunk."""
+
+    def key_of(self, row: Row) -> str:
+        """Return the key of the subject of a judgement."""
+
+    def is_final(self, row: Row) -> bool:
+        """Whether a judgement made before stands. The score of a missing answer does not: the answer may arrive."""
+
+    def calls_of(self, subject: Judged) -> tuple[str, str]:
+        """Return the owner and the subject of the model calls that are made for a subject."""
+
+    def settled(self, evaluator: RunnableEvaluator, subject: Judged) -> list[EvaluationResult]:
+        """Return the results of a subject that nobody needs to judge, such as a failed answer; none if it is judged."""
+
+    def arguments(self, requested: frozenset[str], subject: Judged, before: Sequence[Row]) -> dict[str, Any]:
+        """Return the arguments of an evaluator; all objects are new, so that it may modify them."""
+
+    def checked(
+        self, evaluator: RunnableEvaluator, subject: Judged, results: list[EvaluationResult]
+    ) -> list[EvaluationResult]:
+        """Return the results of an evaluator as they count for a subject of this kind."""
+
+    def sampled(
+        self, evaluator: RunnableEvaluator, subjects: Sequence[Judged], numbers: list[int]
+    ) -> tuple[list[int], list[int]]:
+        """Return the numbers of the subjects that an evaluator judges, and of those that get the row of a sample."""
+
+    def columns(
+        self, evaluator: RunnableEvaluator, subjects: Sequence[Judged], results: Sequence[EvaluationResult]
+    ) -> Columns:
+        """Return the columns of the rows of an evaluator's results, each with its subject."""
+
+    def row(self, evaluator: RunnableEvaluator, subject: Judged, result: EvaluationResult) -> Row:
+        """Return the same of one result."""
 
 
 def is_final(row: ScoreRow) -> bool:
@@ -439,28 +479,84 @@ def is_final(row: ScoreRow) -> bool:
     return row.status != "not_attempted"
 
 
-class Judging:
-    """The judgements of one chunk of an experiment, old and new."""
+class Answers:
+    """Answers of an experiment."""
 
+    table = "scores"
     keeps_rows = False
-    """Whether all judgements are needed as rows afterwards."""
+
+    def key(self, run: Run) -> str:
+        return run[1].run_id
+
+    def key_of(self, row: ScoreRow) -> str:
+        return row.subject_id
+
+    def is_final(self, row: ScoreRow) -> bool:
+        return is_final(row)
+
+    def calls_of(self, run: Run) -> tuple[str, str]:
+        return run[1].experiment_id, run[1].run_id
+
+    def settled(self, evaluator: RunnableEvaluator, run: Run) -> list[EvaluationResult]:
+        _, output = run
+        if output.status == "ok":
+            return []
+        error = f"no output to judge: {output.error or output.status}"
+        result = failed_result(evaluator.bound.name, "no_output", error)
+        return [result._replace(status="not_attempted") if output.status == "not_attempted" else result]
+
+    def arguments(self, requested: frozenset[str], run: Run, before: Sequence[ScoreRow]) -> dict[str, Any]:
+        return evaluator_inputs(requested, *run, before)
+
+    def checked(self, _: RunnableEvaluator, __: Run, results: list[EvaluationResult]) -> list[EvaluationResult]:
+        return results
+
+    def sampled(
+        self, evaluator: RunnableEvaluator, runs: Sequence[Run], numbers: list[int]
+    ) -> tuple[list[int], list[int]]:
+        if evaluator.sample is None:
+            return numbers, []
+        drawn = [number for number in numbers if runs[number][0].example_id in evaluator.sample.drawn]
+        return drawn, [*{*numbers} - {*drawn}]
+
+    def columns(
+        self, evaluator: RunnableEvaluator, runs: Sequence[Run], results: Sequence[EvaluationResult]
+    ) -> Columns:
+        sample = evaluator.sample
+        return run_scores(
+            [output for _, output in runs],
+            results,
+            evaluator=evaluator.bound.name,
+            version=evaluator.version,
+            declared_version=evaluator.spec.version,
+            sampling_rates=None if sample is None else [sample.rates[output.example_id] for _, output in runs],
+        )
+
+    def row(self, evaluator: RunnableEvaluator, run: Run, result: EvaluationResult) -> ScoreRow:
+        return ScoreRow(**{name: value for name, (value,) in self.columns(evaluator, [run], [result]).items()})
+
+
+class Judging(Generic[Subject, Row]):
+    """The judgements of one chunk, old and new."""
 
     def __init__(
         self,
+        kind: Kind[Subject, Row],
         evaluators: Sequence[RunnableEvaluator],
         workers: Workers,
         spool: Spool,
-        before: Iterable[ScoreRow],
+        before: Iterable[Row],
         count: Callable[[int], None],
     ) -> None:
         """Take up the judgements that were made before; `count` is told how many are done."""
+        self._kind: Kind[Subject, Row] = kind
         self._evaluators, self._workers, self._spool, self._count = evaluators, workers, spool, count
-        self._of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)
+        self._of_subject: defaultdict[str, list[Row]] = defaultdict(list)
         for row in before:
-            if is_final(row):
-                self._of_run[row.subject_id].append(row)
-        self._keeps_rows = self.keeps_rows or any(evaluator.asks_for_scores for evaluator in evaluators)
-        self._quick: defaultdict[str, list[tuple[OutputRow, EvaluationResult]]] = defaultdict(list)  # by evaluator
+            if kind.is_final(row):
+                self._of_subject[kind.key_of(row)].append(row)
+        self._keeps_rows = kind.keeps_rows or any(evaluator.asks_for_scores for evaluator in evaluators)
+        self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
         self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
 
     @property
@@ -468,57 +564,56 @@ class Judging:
         """Number of judgements that a retry may bring; evaluators whose breaker gave up do not count."""
         return sum(not evaluator.breaker.gave_up for evaluator in self._retryable)
 
-    async def judge(self, runs: list[Run]) -> None:
-        """Judge runs. What was judged until an exception is stored too."""
+    async def judge(self, subjects: Sequence[Subject]) -> None:
+        """Judge subjects. What was judged until an exception is stored too."""
         try:
             for last in (False, True):
                 evaluators = [e for e in self._evaluators if e.asks_for_scores == last]
                 judges = [evaluator for evaluator in evaluators if not evaluator.is_rule]
-                rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], runs)
-                await asyncio.gather(rules, *(self._judge_with(judge, runs) for judge in judges))
+                rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], subjects)
+                await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges))
         finally:
             self._store_quick()
 
-    def scores_of(self, run_id: str) -> list[ScoreRow]:
-        """Return all judgements of a run so far, if rows are kept."""
-        return self._of_run[run_id]
+    def rows_of(self, key: str) -> list[Row]:
+        """Return all judgements of a subject so far, if rows are kept."""
+        return self._of_subject[key]
 
-    async def _judge_by_rules(self, rules: Sequence[RunnableEvaluator], runs: list[Run]) -> None:
-        """Judge each run by all rules in one go: each alone would have to be started for every run."""
+    async def _judge_by_rules(self, rules: Sequence[RunnableEvaluator], subjects: Sequence[Subject]) -> None:
+        """Judge each subject by all rules in one go: each alone would have to be started for every subject."""
         rules_of: defaultdict[int, list[tuple[RunnableEvaluator, frozenset[str]]]] = defaultdict(list)  # by number
         for rule in rules:
             requested = rule.requested
-            for number in self._pending(rule, runs):
+            for number in self._pending(rule, subjects):
                 rules_of[number].append((rule, requested))
 
         async def judge(number: int) -> None:
             for rule, requested in rules_of[number]:
-                self._judge_by_rule(rule, requested, runs[number])
+                self._judge_by_rule(rule, requested, subjects[number])
             self._count(len(rules_of[number]))
 
         await self._run_all(judge, [*rules_of], rules, is_async=False)
 
-    def _judge_by_rule(self, rule: RunnableEvaluator, requested: frozenset[str], run: Run) -> None:
-        example, output = run
-        began = time.perf_counter()
-        if output.status != "ok":
-            results = unanswered(rule, output)
-        else:
-            available = evaluator_inputs(requested, example, output, self._of_run.get(output.run_id, ()))
-            owner, identity = output.experiment_id, output.run_id
+    def _judge_by_rule(self, rule: RunnableEvaluator, requested: frozenset[str], subject: Subject) -> None:
+        kind, began = self._kind, time.perf_counter()
+        results = kind.settled(rule, subject)
+        if not results:
+            available = kind.arguments(requested, subject, self._of_subject.get(kind.key(subject), ()))
+            owner, identity = kind.calls_of(subject)
             results = judge_by_rule(rule, available, spool=self._spool, experiment_id=owner, subject_id=identity)
-        self._keep(rule, rule, output, results, time.perf_counter() - began)
+            results = kind.checked(rule, subject, results)
+        self._keep(rule, rule, subject, results, time.perf_counter() - began)
 
-    async def _judge_with(self, evaluator: RunnableEvaluator, runs: list[Run]) -> None:
-        pending = [runs[number] for number in self._pending(evaluator, runs)]
+    async def _judge_with(self, evaluator: RunnableEvaluator, subjects: Sequence[Subject]) -> None:
+        pending = [subjects[number] for number in self._pending(evaluator, subjects)]
         tiers = evaluator.tiers or (evaluator,)
-        spent: dict[str, EvaluationResult] = {}  # by run: the cost of the tiers that did not decide it
+        spent: dict[str, EvaluationResult] = {}  # by subject: the cost of the tiers that did not decide it
         for tier in tiers:
-            undecided: list[Run] | None = None if tier is tiers[-1] else []
-            work = self._work(evaluator, tier, spent, undecided)
+            undecided: list[Subject] | None = None if tier is tiers[-1] else []
+            work: Work[Subject] = self._work(evaluator, tier, spent, undecided)
 
-            async def judge(run: Run, work: Work = work) -> None:
-                self._count(await work(run))
+            async def judge(subject: Subject, work: Work[Subject] = work) -> None:
+                self._count(await work(subject))
 
             await self._run_all(judge, pending, [tier], is_async=tier.bound.is_async)
             pending = undecided or []
@@ -536,68 +631,63 @@ class Judging:
         for batch in (items[:first], items[first:]):
             await self._workers.run(work, batch, is_async=is_async)
 
-    def _pending(self, evaluator: RunnableEvaluator, runs: list[Run]) -> list[int]:
-        """Return the numbers of the runs that the evaluator has to judge."""
-        numbers = [*range(len(runs))]
-        if self._of_run:
-            numbers = [number for number in numbers if not self._is_judged(runs[number][1], evaluator)]
-        self._count(len(runs) - len(numbers))
-        return self._sampled(evaluator, runs, numbers)
-
-    def _is_judged(self, output: OutputRow, evaluator: RunnableEvaluator) -> bool:
-        return any(row.evaluator == evaluator.bound.name for row in self._of_run.get(output.run_id, ()))
-
-    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run], numbers: list[int]) -> list[int]:
-        """Return those of the runs that are in the evaluator's sample; the others get rows with status sampled_out."""
-        if evaluator.sample is None:
-            return numbers
-        drawn = [number for number in numbers if runs[number][0].example_id in evaluator.sample.drawn]
-        for number in {*numbers} - {*drawn}:
-            self._keep(evaluator, evaluator, runs[number][1], [not_sampled(evaluator)], 0.0)
-        self._count(len(numbers) - len(drawn))
+    def _pending(self, evaluator: RunnableEvaluator, subjects: Sequence[Subject]) -> list[int]:
+        """Return the numbers of the subjects that the evaluator has to judge."""
+        numbers = [*range(len(subjects))]
+        if self._of_subject:
+            numbers = [number for number in numbers if not self._is_judged(subjects[number], evaluator)]
+        drawn, others = self._kind.sampled(evaluator, subjects, numbers)
+        for number in others:
+            result = EvaluationResult(metric=evaluator.bound.name, status="sampled_out", attempts=0)
+            self._keep(evaluator, evaluator, subjects[number], [result], 0.0)
+        self._count(len(subjects) - len(drawn))
         return drawn
+
+    def _is_judged(self, subject: Subject, evaluator: RunnableEvaluator) -> bool:
+        rows = self._of_subject.get(self._kind.key(subject), ())
+        return any(row.evaluator == evaluator.bound.name for row in rows)
 
     def _work(
         self,
         evaluator: RunnableEvaluator,
         tier: RunnableEvaluator,
         spent: dict[str, EvaluationResult],
-        undecided: list[Run] | None,
-    ) -> Work:
-        """Return a function that judges a run with a tier: its rows are stored, or the run is added to `undecided`."""
-        requested = tier.requested
+        undecided: list[Subject] | None,
+    ) -> Work[Subject]:
+        """Return a function that judges a subject with a tier: it is stored, or the subject is added to `undecided`."""
+        requested, kind = tier.requested, self._kind
 
-        async def work(run: Run) -> int:
-            example, output = run
+        async def work(subject: Subject) -> int:
             began = time.perf_counter()
-            if output.status != "ok":
-                results = unanswered(evaluator, output)
-            else:
-                results = await self._judged(tier, requested, example, output)
-                results = with_earlier_cost(results, spent.get(output.run_id))
+            results = kind.settled(evaluator, subject)
+            if not results:
+                key = kind.key(subject)
+                results = with_earlier_cost(await self._judged(tier, requested, subject), spent.get(key))
                 if undecided is not None and is_undecided(tier, results):
-                    spent[output.run_id] = results[0]
-                    undecided.append(run)
+                    spent[key] = results[0]
+                    undecided.append(subject)
                     return 0
                 results = results if tier is evaluator else decided_by(tier, results)
-            self._keep(evaluator, tier, output, results, time.perf_counter() - began)
+            self._keep(evaluator, tier, subject, results, time.perf_counter() - began)
             return 1
 
         return work
 
     async def _judged(
-        self, evaluator: RunnableEvaluator, requested: frozenset[str], example: ExampleRow, output: OutputRow
+        self, evaluator: RunnableEvaluator, requested: frozenset[str], subject: Subject
     ) -> list[EvaluationResult]:
         self._spool.check()
-        available = evaluator_inputs(requested, example, output, self._of_run.get(output.run_id, ()))
-        owner, run = output.experiment_id, output.run_id
-        return await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=run)
+        kind = self._kind
+        available = kind.arguments(requested, subject, self._of_subject.get(kind.key(subject), ()))
+        owner, identity = kind.calls_of(subject)
+        results = await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=identity)
+        return kind.checked(evaluator, subject, results)
 
     def _keep(
         self,
         evaluator: RunnableEvaluator,
         tier: RunnableEvaluator,
-        output: OutputRow,
+        subject: Subject,
         results: Sequence[EvaluationResult],
         elapsed: float,
     ) -> None:
@@ -607,32 +697,19 @@ class Judging:
         if not self._keeps_rows and elapsed <= FLUSH_AFTER_S:
             quick = self._quick[evaluator.bound.name]
             for result in results:
-                quick.append((output, result))
+                quick.append((subject, result))
             return
         for result in results:
-            row = self._score(evaluator, output, result)
-            self._of_run[row.subject_id].append(row)
-            self._spool.add("scores", row, flush=elapsed > FLUSH_AFTER_S)
+            row = self._kind.row(evaluator, subject, result)
+            self._of_subject[self._kind.key_of(row)].append(row)
+            self._spool.add(self._kind.table, row, flush=elapsed > FLUSH_AFTER_S)
 
     def _store_quick(self) -> None:
         """Add the quick results to the part as columns. A thread that still works after an interrupt may add more."""
         for evaluator in self._evaluators:
             if found := self._quick.pop(evaluator.bound.name, None):
-                outputs, results = zip(*found, strict=True)
-                columns = run_scores(outputs, results, **self._by(evaluator, outputs))
-                self._spool.add_columns("scores", columns)
-
-    def _score(self, evaluator: RunnableEvaluator, output: OutputRow, result: EvaluationResult) -> ScoreRow:
-        return run_score(output, result, **self._by(evaluator, [output]))
-
-    def _by(self, evaluator: RunnableEvaluator, outputs: Sequence[OutputRow]) -> dict[str, Any]:
-        sample = evaluator.sample
-        return {
-            "evaluator": evaluator.bound.name,
-            "version": evaluator.version,
-            "declared_version": evaluator.spec.version,
-            "sampling_rates": None if sample is None else [sample.rates[output.example_id] for output in outputs],
-        }
+                subjects, results = zip(*found, strict=True)
+                self._spool.add_columns(self._kind.table, self._kind.columns(evaluator, subjects, results))
 
 
 OVERHEAD = 2000
@@ -649,10 +726,11 @@ def judge_chunk(chunk: Chunk) -> int:
     return judging.transient
 
 
-def judging_of(experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> Judging:
+def judging_of(experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> Judging[Run, ScoreRow]:
     """Return what judges a chunk, with the judgements that it has already."""
     scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
-    return Judging(experiment.evaluators, experiment.judging, spool, scores, tally.begin(chunk, "judgements", 0))
+    count = tally.begin(chunk, "judgements", 0)
+    return Judging(Answers(), experiment.evaluators, experiment.judging, spool, scores, count)
 
 
 def _runs(experiment: RunningExperiment, chunk: Chunk) -> Iterator[Run]:

@@ -9,7 +9,7 @@ from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import NOT_ATTEMPTED, ErrorKind
-from evalflows.store.records import DataType, Json, OutputRow, ScoreRow, ScoreStatus, derived_id, now, to_json
+from evalflows.store.records import DataType, Json, OutputRow, ScoreStatus, derived_id, now, to_json
 
 
 class EvaluationResult(NamedTuple):
@@ -159,11 +159,6 @@ def run_scores(
         "sampling_rate": sampling_rates or (None,) * count,
         "recorded_at": (now(),) * count,
     }
-
-
-def run_score(output: OutputRow, result: EvaluationResult, **by: Any) -> ScoreRow:
-    """Return the score row of one run; `by` are the keywords of `run_scores`."""
-    return ScoreRow(**{name: value for name, (value,) in run_scores([output], [result], **by).items()})
 
 
 def _metadata(returned: Judgement | Preference) -> str | None:

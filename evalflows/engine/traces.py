@@ -13,7 +13,7 @@ from datetime import datetime
 from inspect import isawaitable, signature
 from typing import Any, Literal
 
-from evalflows.engine.judge import Judging, Run, composite_results
+from evalflows.engine.judge import Answers, Judging, Run, composite_results
 from evalflows.engine.preflight import check_judge
 from evalflows.engine.prepare import (
     SAMPLE,
@@ -26,7 +26,7 @@ from evalflows.engine.prepare import (
     with_metrics,
     with_shared,
 )
-from evalflows.engine.results import EvaluationResult, one_score
+from evalflows.engine.results import Columns, EvaluationResult, run_scores
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, close, endpoints_of, judging_workers
 from evalflows.engine.workers import Workers
 from evalflows.llm import loop
@@ -43,7 +43,8 @@ from evalflows.specs.reference import load, name_of, parts_of, version_of
 from evalflows.specs.traces import MAPPED, MEASURED, TRACES, TraceEvaluationSpec, TraceScope
 from evalflows.store.conversations import conversation_rows
 from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, observations_of
-from evalflows.store.records import ExampleRow, Json, OutputRow, ScoreRow, SubjectKind, derived_id, now, to_json
+from evalflows.store.records import ExampleRow, Json, OutputRow, ScoreRow, derived_id, now, to_json
+from evalflows.store.schemas import records_of
 from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 from evalflows.targets import as_fields, length_of
@@ -632,92 +633,82 @@ def _safe_id(identity: str | None, patterns: Sequence[SecretPattern]) -> str | N
     return f"masked-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
-class TraceJudging(Judging):
-    """The judgements of one chunk of a trace evaluation."""
+class Items(Answers):
+    """Items of production."""
 
-    keeps_rows = True
+    keeps_rows = True  # composites are made of them
 
-    def __init__(self, evaluation: RunningTraceEvaluation, items: Sequence[Item], *args: Any) -> None:
-        super().__init__(evaluation.evaluators, evaluation.judging, *args)
-        self._evaluation_id = evaluation.batch.evaluation_id
-        self._kind = SUBJECT_KINDS[evaluation.spec.scope]
-        self._mapper_version = evaluation.mapper_version
+    def __init__(self, evaluation: RunningTraceEvaluation, items: Sequence[Item]) -> None:
+        self._evaluation = evaluation
         self._items = {item_id(item): item for item in items}
 
-    def _sampled(self, evaluator: RunnableEvaluator, runs: list[Run], numbers: list[int]) -> list[int]:
+    def sampled(
+        self, evaluator: RunnableEvaluator, runs: Sequence[Run], numbers: list[int]
+    ) -> tuple[list[int], list[int]]:
         """Return the runs in the evaluator's sample. Others get no row: the same items are drawn whenever asked."""
-        drawn = [number for number in numbers if is_drawn(evaluator.spec, self._items[runs[number][1].run_id])]
-        self._count(len(numbers) - len(drawn))
-        return drawn
+        return [n for n in numbers if is_drawn(evaluator.spec, self._items[runs[n][1].run_id])], []
 
-    def _score(self, evaluator: RunnableEvaluator, output: OutputRow, result: EvaluationResult) -> ScoreRow:
-        rate = sampling_rate(evaluator.spec, self._items[output.run_id])
-        return item_score(
-            output,
-            result,
-            evaluation_id=self._evaluation_id,
-            kind=self._kind,
-            mapper_version=self._mapper_version,
+    def columns(
+        self, evaluator: RunnableEvaluator, runs: Sequence[Run], results: Sequence[EvaluationResult]
+    ) -> Columns:
+        rates = (sampling_rate(evaluator.spec, self._items[output.run_id]) for _, output in runs)
+        return item_scores(
+            self._evaluation,
+            [output for _, output in runs],
+            results,
             evaluator=evaluator.bound.name,
             version=evaluator.version,
             declared_version=evaluator.spec.version,
-            sampling_rate=None if rate == 1.0 else rate,
+            sampling_rates=[None if rate == 1.0 else rate for rate in rates],
         )
 
 
-def item_score(
-    output: OutputRow,
-    result: EvaluationResult,
+def item_scores(
+    evaluation: RunningTraceEvaluation,
+    outputs: Sequence[OutputRow],
+    results: Sequence[EvaluationResult],
     *,
-    evaluation_id: str,
-    kind: SubjectKind,
-    mapper_version: str | None,
-    evaluator: str,
     version: str,
-    declared_version: str | None = None,
-    sampling_rate: float | None = None,
-) -> ScoreRow:
-    """Return the score row of one item."""
-    return ScoreRow(
-        score_id=derived_id(evaluation_id, kind, output.run_id, result.turn, result.metric, version, mapper_version),
-        subject_kind=kind,
-        subject_id=output.run_id,
-        subject_at=output.started_at,
-        experiment_id=output.experiment_id,
-        evaluator=evaluator,
-        evaluator_version=version,
-        declared_version=declared_version,
-        sampling_rate=sampling_rate,
-        mapper_version=mapper_version,
-        **one_score(result),
+    **by: Any,
+) -> Columns:
+    """Return the columns of the scores of items; `by` are the other keywords of `run_scores`."""
+    owner, kind, mapper = (
+        evaluation.batch.evaluation_id,
+        SUBJECT_KINDS[evaluation.spec.scope],
+        evaluation.mapper_version,
     )
+    count, pairs = len(results), zip(outputs, results, strict=True)
+    nothing = dict.fromkeys(("run_id", "example_id", "repetition"), (None,) * count)
+    return {**run_scores(outputs, results, version=version, **by), **nothing} | {
+        "score_id": [
+            derived_id(owner, kind, output.run_id, result.turn, result.metric, version, mapper)
+            for output, result in pairs
+        ],
+        "subject_kind": (kind,) * count,
+        "subject_at": [output.started_at for output in outputs],
+        "mapper_version": (mapper,) * count,
+    }
 
 
 def composite_scores(
     evaluation: RunningTraceEvaluation,
     outputs: Sequence[OutputRow],
-    judging: TraceJudging,
+    judging: Judging[Run, ScoreRow],
     before: Collection[tuple[str, str]],
 ) -> list[ScoreRow]:
     """Return the composite scores of items, from all their judgements, except those `before`: of an item, by a name."""
-    spec, rows = evaluation.spec, []
-    of_run = {output.run_id: judging.scores_of(output.run_id) for output in outputs}
+    spec, rows = evaluation.spec, list[ScoreRow]()
+    of_run = {output.run_id: judging.rows_of(output.run_id) for output in outputs}
     for composite in spec.composites:
         version = evaluation.composite_versions[composite.name]
         metrics = {metric: spec.direction(metric) for metric in composite.metrics}
         left = [output for output in outputs if (output.run_id, composite.name) not in before]
-        for output, result, rate in composite_results(composite, metrics, left, of_run):
-            row = item_score(
-                output,
-                result,
-                evaluation_id=evaluation.batch.evaluation_id,
-                kind=SUBJECT_KINDS[spec.scope],
-                mapper_version=evaluation.mapper_version,
-                evaluator=composite.name,
-                version=version,
-                sampling_rate=rate,
+        if made := [*composite_results(composite, metrics, left, of_run)]:
+            of, results, rates = zip(*made, strict=True)
+            columns = item_scores(
+                evaluation, of, results, evaluator=composite.name, version=version, sampling_rates=rates
             )
-            rows.append(row)
+            rows += records_of("scores", columns, len(made))
     return rows
 
 

@@ -6,7 +6,6 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, planned_pairs
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import (
-    compare_chunk,
     compute_win_rates,
     finish_comparison,
     publish_comparison,
@@ -16,6 +15,7 @@ from evalflows.tasks.compare import (
 )
 from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.finish import calls_end_with_the_flow, first_open, lease_of_comparison, raise_failures
+from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import pairs_short_of_budget, sent_pairs
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
@@ -37,13 +37,13 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         comparison = start_comparison(spec, resume)
         if spec.votes is not None:
             record_votes(comparison)
-        compare = chunk_task(compare_chunk, spec)
+        judging = chunk_task(judge, spec)
         chunks = list(pair_chunks(comparison))
         with calls_end_with_the_flow(), chunks_on(spec.task_runner):
-            steps = [compare.submit(chunk) for chunk in sent_pairs(spec, comparison, chunks)]
+            steps = [judging.submit(chunk) for chunk in sent_pairs(spec, comparison, chunks)]
             wait_with_progress(steps, planned_pairs(comparison))
             for chunk in pairs_short_of_budget(spec, comparison, chunks):
-                compare(chunk)
+                judging(chunk)  # type: ignore[unused-coroutine]  # it returns Any
         lease.check()
         lacking = finish_comparison(comparison)
         compute_win_rates(comparison)

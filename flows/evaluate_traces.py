@@ -13,7 +13,6 @@ from evalflows.tasks.engines import restrict_deployed_run, wait_with_progress
 from evalflows.tasks.evaluate_traces import (
     Backfill,
     finish_batch,
-    judge_traces,
     lease_of_evaluation,
     next_chunks,
     note_progress,
@@ -23,6 +22,7 @@ from evalflows.tasks.evaluate_traces import (
     watch_windows,
 )
 from evalflows.tasks.finish import calls_end_with_the_flow
+from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import retries_of
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
@@ -51,10 +51,10 @@ def evaluate_traces(
     backfill = Backfill(since=backfill_from, until=backfill_to, newest_first=newest_first, resume=resume)
     with lease_of_evaluation(spec) as lease:
         batch = start_batch(spec, backfill if backfill != Backfill() else None)
-        judge = judge_traces.with_options(**retries_of(spec))
+        judging = judge.with_options(**retries_of(spec))
         with calls_end_with_the_flow():
             while chunks := next_chunks(batch):
-                steps = [judge.submit(quote(chunk), return_state=False) for chunk in chunks]
+                steps = [judging.submit(quote(chunk), return_state=False) for chunk in chunks]
                 wait_with_progress(steps, planned_traces(batch, chunks))
                 note_progress(batch, steps)
         lease.check()

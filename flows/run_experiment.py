@@ -11,9 +11,9 @@ from evalflows.engine.chunks import CHUNKS_AT_ONCE, waves_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.compare import comparison_of
 from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
-from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds, run_controls, start_experiments
 from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, first_open, lease_of_run, raise_failures
+from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import items_of, sent_rounds, short_of_budget
 from evalflows.tasks.score import combine_scores
 from evalflows.tasks.snapshot import freeze_dataset, validate_snapshot
@@ -40,7 +40,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
     with lease_of_run(spec, resume) as lease:
         experiments = start_experiments(spec, resume)
         execute = chunk_task(execute_rounds, spec)
-        evaluate = chunk_task(evaluate_chunk, spec)
+        evaluate = chunk_task(judge, spec)
         with calls_end_with_the_flow():
             steps: list[PrefectFuture[Any]] = [run_controls.submit(experiments)]
             waves, stopped = list(waves_of(spec, experiments)), None
@@ -54,7 +54,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
                     wait_with_progress(steps, planned_of(experiments))
                     for rounds in short_of_budget(spec, experiments, wave):
                         for chunk in execute(rounds).chunks:
-                            evaluate(chunk)
+                            evaluate(chunk)  # type: ignore[unused-coroutine]  # it returns Any
                     if spec.batch is not None and resume is None and (stopped := why_gates_stop(spec, experiments)):
                         break
             combine_scores(experiments)

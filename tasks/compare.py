@@ -1,6 +1,4 @@
-"""Pairwise comparison: resolve and start it, let every evaluator judge the pairs of a chunk or record votes,
-compute win rates, finish and publish.
-"""
+"""Pairwise comparison: resolve and start it, record votes, compute win rates, finish and publish."""
 
 import json
 from collections.abc import Sequence
@@ -15,16 +13,13 @@ from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.preferences import preferences_in, slices
 from evalflows.analysis.win_rates import estimate_win_rates
 from evalflows.engine.chunks import (
-    PairChunk,
     n_trials,
     pair_chunk_size,
-    pair_chunks,
     pairs_of,
     tally,
-    trials_of,
 )
-from evalflows.engine.judge import Judging
-from evalflows.engine.pairs import Pairs, size_of_pair
+from evalflows.engine.job import drop
+from evalflows.engine.pairs import experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
 from evalflows.engine.prepare import (
     NO_TIME,
@@ -36,14 +31,6 @@ from evalflows.engine.prepare import (
     voted_examples,
     without_live_references,
 )
-from evalflows.engine.running import (
-    RunningComparison,
-    experiments_of,
-    forget_comparison,
-    limit_rows,
-    running_comparison,
-)
-from evalflows.llm import loop
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.formats import escaped
 from evalflows.reports.sendable import comparison_page
@@ -65,65 +52,23 @@ from evalflows.store.queries.progress import (
 )
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import (
-    ComparisonRow,
     ComparisonSetRow,
     ExampleRow,
     ExperimentRow,
-    LimitRow,
     after,
     dependent_id,
     to_json,
 )
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.schemas import COMPARISON_TABLES
-from evalflows.store.snapshots import in_blocks
-from evalflows.store.spool import ENDING_S, Spool, recover
+from evalflows.store.spool import ENDING_S, recover
 from evalflows.store.store import Store
-from evalflows.tasks.engines import enter_stage, in_any_process
+from evalflows.tasks.engines import enter_stage
 from evalflows.tasks.execute import id_of_start, start_columns
 from evalflows.tasks.limits import (
-    admitted,
-    awaited,
     check_limits,
-    is_last_attempt,
-    only_transient,
-    retry_later,
-    within_provider_limits,
 )
 from evalflows.tasks.test_and_decide import links_to_dashboard
-
-
-@task(
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    retry_condition_fn=only_transient,
-    task_run_name="compare-{chunk.part}",
-)
-@in_any_process
-def compare_chunk(chunk: PairChunk) -> PairChunk:
-    """Judge the pairs of a chunk that have no judgement yet.
-
-    Raise TransientFailuresError if transient failures remain and Prefect will retry.
-    """
-    comparison, last = running_comparison(chunk.comparison_id), is_last_attempt()
-    trials = list(trials_of(chunk, comparison.spec, comparison.examples))
-    before: list[ComparisonRow] = comparison.store.read("comparisons", chunk.comparison_id, [chunk.part])
-    with (
-        admitted([chunk], "judgements", awaited(comparison.evaluators)),
-        within_provider_limits(
-            comparison.judging_on, len(trials) * len(comparison.evaluators), len(list(pair_chunks(comparison.row)))
-        ),
-        Spool(comparison.store, chunk.comparison_id, chunk.part) as spool,
-    ):
-        count = tally.begin(chunk, "judgements", 0)
-        kind = Pairs(comparison)
-        judging = Judging(kind, comparison.evaluators, comparison.judging, spool, before, count)
-        for pairs in in_blocks(map(kind.pair, trials), size_of_pair):
-            loop.run(judging.judge(pairs))
-    if judging.transient and not last:
-        text = f"{judging.transient} judgements of {len(trials)} pairs failed transiently"
-        retry_later([(chunk, judging.transient)], "judgements", text)
-    return chunk
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -131,7 +76,8 @@ def finish_comparison(row: ComparisonSetRow) -> list[str]:
     """Write a comparison's last row, seal it if it is complete, and return what is wrong with it, in words."""
     store = Store()
     tally.forget(frozenset({row.comparison_id}))
-    limits = _limits(forget_comparison(row.comparison_id))
+    ended = drop(row.comparison_id)
+    limits = ended.limit_rows(row.comparison_id) if ended else []
     prepared_comparisons.forget(comparison_spec(row))
     if not store.is_sealed("comparison_sets", row.comparison_id):
         row = store.steady(lambda: _ended(store, row))
@@ -160,13 +106,6 @@ def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
         ended_at=ended_at,
         recorded_at=ended_at,
     )
-
-
-def _limits(comparison: RunningComparison | None) -> list[LimitRow]:
-    """Return the history of the limiters; empty if this process made no call for the comparison."""
-    if comparison is None:
-        return []
-    return limit_rows(comparison.row.comparison_id, [*comparison.judging_on], comparison.made_at)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -408,7 +347,7 @@ def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) 
     Raise InputError if examples of the experiments were erased.
     """
     identity = row.comparison_id
-    forget_comparison(identity)
+    drop(identity)
     recover(store, identity, ENDING_S)
     same = before is not None and before.spec == row.spec  # otherwise there may be more pairs, or other slices
     is_sealed = all(store.is_sealed(table, identity) for table in ("comparison_sets", "comparisons"))

@@ -29,21 +29,9 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from rich.console import Console
 
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, Rounds, budget_of_part, tally
-from evalflows.engine.prepare import prepared_comparisons
-from evalflows.engine.running import (
-    RunningComparison,
-    RunningExperiment,
-    check_code,
-    check_code_of_experiment,
-    forget_earlier,
-    forget_earlier_comparison,
-    forget_ended,
-    is_running,
-    limit_rows,
-    raise_if_pressed,
-    running_comparison,
-    running_experiment,
-)
+from evalflows.engine.interrupts import raise_if_pressed
+from evalflows.engine.job import Job, drop_outdated
+from evalflows.engine.jobs import job_of
 from evalflows.llm import loop
 from evalflows.llm.budget import divided
 from evalflows.llm.calls import calls_waiting
@@ -59,7 +47,7 @@ from evalflows.specs.files import located
 from evalflows.specs.running import LocalConnection, TaskRunnerSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.progress import costs_of_part
-from evalflows.store.records import ExperimentRow, to_json
+from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.spool import recover
 from evalflows.store.store import Store
@@ -371,7 +359,7 @@ RECOVERY_S = 10.0
 Part = Chunk | PairChunk
 
 
-TakenUp = TypeVar("TakenUp", Rounds, Chunk, PairChunk)
+TakenUp = TypeVar("TakenUp", bound=Any)
 
 
 def in_any_process(work: Callable[[TakenUp], TakenUp]) -> Callable[[TakenUp], TakenUp]:
@@ -417,16 +405,15 @@ def _taken_up(chunks: Sequence[Part]) -> Iterator[Store]:
             _check_attempt(store, chunk, chunk.dispatch.attempt)
         recover(store, chunk.owner, RECOVERY_S, chunk.part)
     with divided({chunk.owner: budget_of_part(store, chunk) for chunk in chunks}):
-        running = [_running(chunk) for chunk in chunks]
+        running = [_checked(chunk) for chunk in chunks]
         for ledger in {id(one.ledger): one.ledger for one in running}.values():
             ledger.refresh()
         try:
             yield store
         finally:
             for chunk, one in zip(chunks, running, strict=True):
-                endpoints = [*getattr(one, "answering_on", ()), *one.judging_on]
                 process = f"limits-{socket.gethostname()}-{os.getpid()}".replace(".", "-")
-                store.append("limits", chunk.owner, process, limit_rows(chunk.owner, endpoints, one.made_at))
+                store.append("limits", chunk.owner, process, one.limit_rows(chunk.owner))
 
 
 def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
@@ -438,21 +425,11 @@ def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
             f"store {store.layout.root} on {socket.gethostname()}: has no start of {chunk.owner} at "
             f"{attempt:%Y-%m-%d %H:%M:%S} UTC, wanted EVALFLOWS_STORE of that process to name the store of the run"
         )
-    if isinstance(chunk, PairChunk):
-        forget_earlier_comparison(chunk.owner, attempt)
-        return
-    forget_earlier(chunk.owner, attempt)
-    if not is_running(chunk.owner):
-        forget_ended(store)
+    drop_outdated(chunk.owner, attempt)
 
 
-def _running(chunk: Part) -> RunningExperiment | RunningComparison:
-    """Return what this process needs for the calls of a chunk. Raise InputError if it has other code than the run."""
-    if isinstance(chunk, PairChunk):
-        comparison = running_comparison(chunk.comparison_id)
-        described = to_json(prepared_comparisons.of(comparison.spec).described)
-        check_code(chunk.owner, "evaluators", comparison.row.evaluators, described)
-        return comparison
-    experiment = running_experiment(chunk.experiment_id)
-    check_code_of_experiment(experiment)
-    return experiment
+def _checked(chunk: Part) -> Job[Any, Any]:
+    """Return the job of a chunk. Raise InputError if this process has other code than the run."""
+    job = job_of(chunk)
+    job.check_code()
+    return job

@@ -2,13 +2,10 @@
 windows that have closed.
 """
 
-import threading
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from importlib.metadata import version
 from uuid import UUID
 
@@ -19,26 +16,17 @@ from prefect.futures import PrefectFuture
 
 from evalflows.analysis.monitoring import watch
 from evalflows.engine.chunks import Planned, tally
-from evalflows.engine.judge import Judging, Run, is_final
+from evalflows.engine.job import drop
 from evalflows.engine.traces import (
-    CHUNKS_AT_ONCE,
     KEYS_AT_ONCE,
     Counts,
-    Item,
-    Items,
-    RunningTraceEvaluation,
     TraceChunk,
-    composite_scores,
     described,
-    forget_traces,
-    items_of,
     prepare_traces,
-    run_of,
-    running_traces,
     trace_chunks,
+    trace_evaluation_of,
 )
 from evalflows.llm import loop
-from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.leases import Lease, leased
@@ -52,138 +40,18 @@ from evalflows.store.queries.traces import (
     keys_of_items,
     last_item,
     scored_items,
-    scores_of_items,
     unreached,
 )
 from evalflows.store.queries.windows import write_event, write_looks
-from evalflows.store.records import ExperimentState, ScoreRow, after, now, to_json
+from evalflows.store.records import ExperimentState, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
-from evalflows.store.spool import ENDING_S, Spool, recover, spool_folder
+from evalflows.store.spool import ENDING_S, recover, spool_folder
 from evalflows.store.store import Store
 from evalflows.store.trace_records import AlertRow, WatermarkRow, evaluation_id
 from evalflows.tasks.execute import flow_run_id, id_of_start
 from evalflows.tasks.limits import (
-    admitted,
-    awaited,
     check_limits,
-    is_last_attempt,
-    is_retry,
-    only_transient,
-    retry_later,
-    within_provider_limits,
 )
-
-MISSING = ("failed", "not_attempted")
-"""Statuses of judgements that an item lacks."""
-
-
-@task(
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    retry_condition_fn=only_transient,
-)
-def judge_traces(chunk: TraceChunk) -> Counts:
-    """Judge the items of a chunk that have no judgement by the same version of an evaluator yet.
-
-    Raise TransientFailuresError if transient failures remain and Prefect will retry.
-    """
-    evaluation, last = running_traces(chunk.batch), is_last_attempt()
-    store = evaluation.store
-    before = _before(evaluation, chunk)
-    pending = _pending(evaluation, chunk.keys, before)
-    tally.begin(chunk, "judgements", (len(chunk.keys) - len(pending)) * len(evaluation.evaluators))
-    items = items_of(store, chunk.batch.scope, pending)
-    runs: list[Run] = loop.run(_runs(evaluation, items, chunk.owner))
-    reopened(store, chunk.owner)
-    with (
-        admitted([chunk], "judgements", awaited(evaluation.evaluators)),
-        within_provider_limits(evaluation.judging_on, len(runs) * len(evaluation.evaluators), CHUNKS_AT_ONCE),
-        Spool(store, chunk.owner, chunk.part) as spool,
-    ):
-        of_evaluators = [row for row in before if row.evaluator not in evaluation.composite_versions]
-        count = partial(tally.add, chunk, "judgements")
-        kind = Items(evaluation, items)
-        judging = Judging(kind, evaluation.evaluators, evaluation.judging, spool, of_evaluators, count)
-        loop.run(judging.judge(runs))
-        combined = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
-        composites = composite_scores(evaluation, [output for _, output in runs], judging, combined)
-        for score in composites:
-            spool.add("scores", score, flush=False)
-    if judging.transient and not last:
-        retry_later(
-            [(chunk, judging.transient)], "judgements", f"{judging.transient} judgements of {len(runs)} items failed"
-        )
-    return _counts(chunk, runs, judging, composites, before)
-
-
-def reopened(store: Store, owner: str) -> None:
-    """Make the sealed scores of a day open again, so that more can be added; chunks of a day come here at once."""
-    with _reopening:
-        store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
-
-
-_reopening = threading.Lock()
-
-
-def _before(evaluation: RunningTraceEvaluation, chunk: TraceChunk) -> list[ScoreRow]:
-    """Return the scores that the chunk's items have: those from before the batch, and in a retry, also its own."""
-    keys = chunk.keys if is_retry() else [key for key in chunk.keys if key.id in chunk.scored]
-    if not keys:
-        return []
-    return scores_of_items(evaluation.store, keys, evaluation.judged_by)
-
-
-def _pending(evaluation: RunningTraceEvaluation, keys: Sequence[ItemKey], before: Iterable[ScoreRow]) -> list[ItemKey]:
-    """Return the items that an evaluator has not judged yet, or that lack a composite."""
-    names = {evaluator.bound.name for evaluator in evaluation.evaluators} | {*evaluation.composite_versions}
-    judged: dict[str, set[str]] = {}
-    for row in before:
-        if is_final(row):
-            judged.setdefault(row.subject_id, set()).add(row.evaluator)
-    return [key for key in keys if not names <= judged.get(key.id, set())]
-
-
-async def _runs(evaluation: RunningTraceEvaluation, items: Iterable[Item], owner: str) -> list[Run]:
-    return [await run_of(item, evaluation.mapper, owner) for item in items]
-
-
-def _counts(
-    chunk: TraceChunk,
-    runs: Sequence[Run],
-    judging: Judging[Run, ScoreRow],
-    composites: Sequence[ScoreRow],
-    before: Sequence[ScoreRow],
-) -> Counts:
-    known = {row.score_id for row in before if is_final(row)}
-    now_judged = {run.run_id: judging.rows_of(run.run_id) for _, run in runs}
-    rows = [row for found in now_judged.values() for row in found if row.score_id not in known]
-    of_items = defaultdict(list, now_judged)
-    for row in before:
-        if row.subject_id not in now_judged:
-            of_items[row.subject_id].append(row)
-    failed = sum(all(row.status in MISSING for row in found) for found in of_items.values() if found)
-    return Counts(
-        fetched=len(chunk.keys),
-        processed=len(chunk.keys) - failed,
-        failed=failed,
-        scores=sum(row.status == "scored" for row in rows),
-        composites=sum(row.status == "scored" for row in composites),
-        unreached=sum(row.error_kind in UNREACHABLE | {"stopped"} for row in rows),
-        over_budget=sum(row.error_kind == "over_budget" for row in rows),
-        usage=sum((_usage(row) for row in rows), NO_USAGE),
-    )
-
-
-def _usage(row: ScoreRow) -> Usage:
-    cost = 0.0 if row.calls == 0 else row.cost_usd
-    return Usage(
-        calls=row.calls,
-        calls_cached=row.calls_cached,
-        tokens_in=row.tokens_in,
-        tokens_out=row.tokens_out,
-        cost_usd=cost,
-    )
-
 
 AGAIN_FOR = timedelta(days=7)
 """How long after it was recorded an item is judged again if its judge could not be reached."""
@@ -304,7 +172,9 @@ def _again(store: Store, row: WatermarkRow, spec: TraceEvaluationSpec) -> list[I
                and state <> 'completed'"""
     if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
         return []
-    ids = unreached(store, row.evaluation_id, running_traces(row).judged_by.versions, UNREACHABLE, since, KEYS_AT_ONCE)
+    ids = unreached(
+        store, row.evaluation_id, trace_evaluation_of(row).judged_by.versions, UNREACHABLE, since, KEYS_AT_ONCE
+    )
     return keys_of_items(store, spec.scope, ids, since)
 
 
@@ -314,7 +184,7 @@ def next_chunks(batch: Batch) -> list[TraceChunk]:
     batch.again = []
     if batch.left is not None:
         keys = keys[: batch.left]
-    evaluation = running_traces(batch.row)
+    evaluation = trace_evaluation_of(batch.row)
     scored = scored_items(evaluation.store, keys, evaluation.judged_by) if keys else frozenset()
     chunks = trace_chunks(batch.row, keys, scored, batch.spec.fetch_batch_size, batch.n_chunks)
     batch.n_chunks += len(chunks)
@@ -351,7 +221,7 @@ def note_progress(batch: Batch, steps: Sequence[PrefectFuture[Counts]]) -> None:
 def finish_batch(batch: Batch) -> str | None:
     """Write a batch's last row, and seal the scores of past days. Return what is wrong with it, in words."""
     store, reason = Store(), _problem(batch)
-    forget_traces(batch.row.batch_id)
+    drop(batch.row.batch_id)
     row = replace(_counted(batch, "incomplete" if reason else "completed"), reason=reason, ended_at=now())
     _write(store, row)
     today = now().date().isoformat()

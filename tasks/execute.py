@@ -16,6 +16,7 @@ from prefect.context import FlowRunContext
 from evalflows.analysis.pairing import ControlScores, changed_parts, parts_in, validation_check
 from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, chunk_size, n_chunks, tally
+from evalflows.engine.experiments import Experiment, drop_experiment, experiment_of, experiments_in
 from evalflows.engine.judge import control_pairs, judge_with, outputs_from, with_forged_verdict
 from evalflows.engine.prepare import (
     code_of_evaluators,
@@ -30,7 +31,7 @@ from evalflows.engine.prepare import (
     without_live_references,
 )
 from evalflows.engine.results import EvaluationResult
-from evalflows.engine.running import RunnableEvaluator, RunningExperiment, forget_experiment, running_experiment
+from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.unrecorded_calls import HOW_TO_RECORD, unlimited
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import in_turn, is_quick
@@ -72,7 +73,7 @@ from evalflows.tasks.limits import (
     within_provider_limits,
 )
 
-Experiments = Sequence[RunningExperiment]
+Experiments = Sequence[Experiment]
 """The experiments of a run, in the order of the chunks."""
 
 Pending = Sequence[Sequence[int]]
@@ -91,7 +92,7 @@ def execute_rounds(rounds: Rounds) -> Rounds:
 
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
-    experiments = [running_experiment(chunk.experiment_id) for chunk in rounds.chunks]
+    experiments = experiments_in(rounds)
     pending = pending_runs(rounds)
     if experiments[0].is_quick:
         _look_up_and_judge(experiments, rounds, pending)
@@ -118,15 +119,15 @@ def _look_up_and_judge(experiments: Experiments, rounds: Rounds, pending: Pendin
     """Look up the answers and judge them, in a process if there are some. Each experiment notes what was judged."""
     work = partial(look_up_rounds, judge=True)
     if (processes := experiments[0].processes) is not None:
-        transient = processes.work(work, rounds, pending)
+        outcomes = processes.work(work, rounds, pending)
     else:
         breakers = [breaker for experiment in experiments for breaker in awaited(experiment.evaluators)]
         with admitted(rounds.chunks, "judgements", breakers), in_turn(is_quick=True):
-            transient = work(rounds, pending)
+            outcomes = work(rounds, pending)
     for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True):
         tally.begin(chunk, "answers", chunk.stop - chunk.start)
         if len(numbers) == chunk.stop - chunk.start:
-            experiment.judged[chunk.part] = transient[chunk]
+            experiment.judged[chunk.part] = outcomes[chunk]
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -138,7 +139,7 @@ def run_controls(rows: list[ExperimentRow]) -> str | None:
     row = next((row for row in rows if row.state == "running"), None)
     if row is None:
         return None
-    experiment = running_experiment(row.experiment_id)
+    experiment = experiment_of(row.experiment_id)
     judges = [_judge(evaluator) for evaluator in experiment.evaluators if evaluator.controls]
     if not judges:
         return None
@@ -153,7 +154,7 @@ def _judge(evaluator: RunnableEvaluator) -> RunnableEvaluator:
     return replace(last, fallback=None, controls=evaluator.controls)
 
 
-def _check(experiment: RunningExperiment, judge: RunnableEvaluator, batch: str) -> CheckRow:
+def _check(experiment: Experiment, judge: RunnableEvaluator, batch: str) -> CheckRow:
     pairs = control_pairs(experiment.examples, judge.controls or 0)
     chunks = n_chunks(experiment.row)
     with (
@@ -165,7 +166,7 @@ def _check(experiment: RunningExperiment, judge: RunnableEvaluator, batch: str) 
 
 
 async def _judge_all(
-    experiment: RunningExperiment, judge: RunnableEvaluator, pairs: Sequence[tuple[ExampleRow, str]], spool: Spool
+    experiment: Experiment, judge: RunnableEvaluator, pairs: Sequence[tuple[ExampleRow, str]], spool: Spool
 ) -> ControlScores:
     """Return the judge's scores of right, wrong and forged answers."""
     tried = ControlScores()
@@ -205,7 +206,7 @@ def _normalised(judge: RunnableEvaluator, value: float) -> float:
 
 
 async def _score(
-    experiment: RunningExperiment, judge: RunnableEvaluator, example: ExampleRow, outputs: dict[str, Any], spool: Spool
+    experiment: Experiment, judge: RunnableEvaluator, example: ExampleRow, outputs: dict[str, Any], spool: Spool
 ) -> EvaluationResult:
     view = example_view(example)
     identity = derived_id("control", experiment.row.experiment_id, example.example_id, to_json(outputs))
@@ -386,7 +387,7 @@ def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
     Raise InputError if examples of its snapshot were erased.
     """
     identity = row.experiment_id
-    forget_experiment(identity, row.run_group)
+    drop_experiment(identity, row.run_group)
     recover(store, identity, ENDING_S)
     if store.is_sealed("experiments", identity) and not open_work(store, identity, UNREACHABLE):
         finished: ExperimentRow = store.read("experiments", identity)[0]

@@ -16,9 +16,10 @@ from prefect.futures import PrefectFuture
 
 from evalflows.engine import workers
 from evalflows.engine.chunks import tally
+from evalflows.engine.experiments import drop_experiment
+from evalflows.engine.interrupts import interrupts_noted
 from evalflows.engine.prepare import prepared_experiments
 from evalflows.engine.rare_collection import collect_rarely
-from evalflows.engine.running import forget_experiment, interrupts_noted, is_running, limit_rows, running_experiment
 from evalflows.llm import loop
 from evalflows.prefect_texts import erase_prefect_texts
 from evalflows.specs.comparison import ComparisonSpec
@@ -38,7 +39,7 @@ from evalflows.store.queries.progress import (
     whats_missing,
 )
 from evalflows.store.queries.values import has_many_runs
-from evalflows.store.records import ExperimentRow, LimitRow, after
+from evalflows.store.records import ExperimentRow, after
 from evalflows.store.retention import retain
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import EXPERIMENT_TABLES
@@ -104,8 +105,8 @@ def first_open(table: str, owners: Sequence[str]) -> str | None:
 
 def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str | None:
     """Write an experiment's last row, seal it if it is complete, and return what is wrong with it, in words."""
-    limits = _limits(row)
-    forget_experiment(row.experiment_id, row.run_group)
+    ended_job = drop_experiment(row.experiment_id, row.run_group)
+    limits = ended_job.limit_rows(row.experiment_id) if ended_job else []
     prepared_experiments.forget(experiment_spec(row))
     if store.is_sealed("experiments", row.experiment_id):
         return _problem(row)
@@ -151,14 +152,6 @@ def _ended(store: Store, row: ExperimentRow, evaluators: Sequence[str]) -> Exper
         ended_at=ended_at,
         recorded_at=ended_at,
     )
-
-
-def _limits(row: ExperimentRow) -> list[LimitRow]:
-    """Return the history of the limiters; empty if this process made no call for the experiment."""
-    if not is_running(row.experiment_id):
-        return []
-    experiment = running_experiment(row.experiment_id)
-    return limit_rows(row.experiment_id, [*experiment.answering_on, *experiment.judging_on], experiment.made_at)
 
 
 def _problem(row: ExperimentRow) -> str | None:

@@ -19,7 +19,9 @@ from prefect.context import TaskRunContext
 from prefect.exceptions import ObjectNotFound
 
 from evalflows.engine.chunks import Left, PairChunk, Part, Rounds, Stage, dispatched, left_of, tally
-from evalflows.engine.running import RunnableEvaluator, forget_comparison, forget_experiment
+from evalflows.engine.experiments import drop_experiment
+from evalflows.engine.job import drop
+from evalflows.engine.running import RunnableEvaluator
 from evalflows.llm import loop
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.rate_limits import Breaker, Limiter, give_back, reserve
@@ -63,7 +65,7 @@ def short_of_budget(
     if not spec.task_runner.is_elsewhere:
         return []
     for row in experiments:
-        forget_experiment(row.experiment_id, row.run_group)
+        drop_experiment(row.experiment_id, row.run_group)
     left, store = _left(spec, experiments), Store()
     if not left.is_limited or left.is_spent:
         return []
@@ -86,7 +88,7 @@ def pairs_short_of_budget(
     """Return the chunks whose part of the budget was too small although some is left, as for an experiment."""
     if not spec.task_runner.is_elsewhere:
         return []
-    forget_comparison(row.comparison_id)
+    drop(row.comparison_id)
     left, store = _left_of_pairs(spec, row), Store()
     if not left.is_limited or left.is_spent:
         return []

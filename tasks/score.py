@@ -11,10 +11,11 @@ from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.labels import label_check, people_batch
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, weights_check
+from evalflows.engine.experiments import Experiment, experiment_of
 from evalflows.engine.judge import ScoresByRun, composite_results, judge_with
 from evalflows.engine.prepare import composite_version
 from evalflows.engine.results import one_score, run_scores
-from evalflows.engine.running import RunnableEvaluator, RunningExperiment, running_experiment
+from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.views import evaluations_view, example_view, run_view
 from evalflows.evaluators.binding import offer_experiment
 from evalflows.evaluators.score import ItemResult
@@ -42,11 +43,11 @@ def combine_scores(rows: list[ExperimentRow], *, whole: bool = True) -> None:
     """
     for row in rows:
         if row.state == "running":
-            experiment = running_experiment(row.experiment_id)
+            experiment = experiment_of(row.experiment_id)
             _combine(experiment, experiment.summary_evaluators if whole else ())
 
 
-def _combine(experiment: RunningExperiment, judges: Sequence[RunnableEvaluator]) -> None:
+def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> None:
     if not experiment.spec.composites and not judges:
         return
     enter_stage("combining scores")
@@ -76,7 +77,7 @@ def _combine(experiment: RunningExperiment, judges: Sequence[RunnableEvaluator])
 
 
 def _composites(
-    experiment: RunningExperiment, spec: CompositeSpec, outputs: Iterable[OutputRow], of_run: ScoresByRun
+    experiment: Experiment, spec: CompositeSpec, outputs: Iterable[OutputRow], of_run: ScoresByRun
 ) -> list[ScoreRow]:
     """Return one composite score per run. The version is computed once, since that reads source code."""
     metrics = {metric: experiment.spec.direction(metric) for metric in spec.metrics}
@@ -90,7 +91,7 @@ def _composites(
 
 
 async def _summarise(
-    experiment: RunningExperiment, evaluator: RunnableEvaluator, spool: Spool, results: list[ItemResult]
+    experiment: Experiment, evaluator: RunnableEvaluator, spool: Spool, results: list[ItemResult]
 ) -> None:
     """Call a run-level evaluator on all answers. Its rows have the experiment as their subject."""
     identity = experiment.row.experiment_id
@@ -109,7 +110,7 @@ async def _summarise(
         spool.add("scores", row)
 
 
-def _results(experiment: RunningExperiment, outputs: Iterable[OutputRow], of_run: ScoresByRun) -> list[ItemResult]:
+def _results(experiment: Experiment, outputs: Iterable[OutputRow], of_run: ScoresByRun) -> list[ItemResult]:
     """Return every run as run-level evaluators see it, by repetition and in the order of the dataset."""
     by_run = {(output.repetition, output.example_id): output for output in outputs}
     results = []

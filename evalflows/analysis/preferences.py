@@ -171,7 +171,7 @@ _OUTCOMES = """
 select metric, evaluator, evaluator_version, example_id, repetition, left_experiment_id as "left",
        right_experiment_id as "right", coalesce(left_points, 'nan'::double) as points, points as discrete,
        coalesce(left_preference, 'nan'::double) as preference, weight, status, outcome, consistency,
-       decided_by is null as asked, (left_length - right_length)::double as longer,
+       decided_by is distinct from 'failed_output' as asked, (left_length - right_length)::double as longer,
        case shown_first when 'left' then 1.0 when 'right' then -1.0 else 0.0 end as shown, order_status, agreement,
        coalesce('cluster ' || cluster, 'example ' || example_id) as cluster_id
 from pair_outcomes where comparison_id = ?
@@ -183,7 +183,7 @@ select c.metric, c.example_id, c.left_experiment_id as "left", c.right_experimen
        case c.winner when 'left' then 1.0 when 'right' then 0.0 else 0.5 end as points, c.left_score,
        case when coalesce(c.order_status, 'known') = 'known' then c.shown_first end as shown_first,
        coalesce(c.order_status, 'known') as order_status, coalesce(c.weight, 1) as weight,
-       p.orders, p.decided_by is null as asked,
+       p.orders, p.decided_by is distinct from 'failed_output' as asked,
        coalesce('cluster ' || p.cluster, 'example ' || p.example_id) as cluster_id
 from comparisons c join pair_outcomes p using (comparison_id, metric, evaluator_version, left_run_id, right_run_id)
 where c.comparison_id = ? and p.status = 'scored' and c.status = 'scored'

@@ -10,7 +10,7 @@ from types import FrameType
 
 from evalflows.cli.commands import INTERRUPTED
 from evalflows.cli.output import console, echo_error, escaped_logs
-from evalflows.engine.running import forget_interrupts, note_interrupt
+from evalflows.engine.interrupts import forget_interrupts, note_interrupt
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
 from evalflows.specs.errors import StorageError

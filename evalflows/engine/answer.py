@@ -15,9 +15,9 @@ from itertools import chain
 from typing import Any
 
 from evalflows.engine.chunks import Chunk, Rounds, in_drawn_order, tally
-from evalflows.engine.judge import Judging, Run, judging_of, size_of_answer
+from evalflows.engine.experiments import Experiment, Run, experiment_of, experiments_in, size_of_answer
+from evalflows.engine.judge import Judging, Outcome
 from evalflows.engine.results import Columns
-from evalflows.engine.running import RunningExperiment, running_experiment
 from evalflows.engine.views import example_view, failed, is_final, raised, returned, run_id
 from evalflows.evaluators.score import ExampleView
 from evalflows.llm import loop
@@ -38,7 +38,7 @@ def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chun
 
     Return the number of transient failures by chunk, without chunks of a target whose breaker gave up.
     """
-    experiments = [running_experiment(chunk.experiment_id) for chunk in rounds.chunks]
+    experiments = experiments_in(rounds)
     with ExitStack() as open_until_answered:
         answering = [
             _Answering(experiment, chunk, numbers, open_until_answered)
@@ -51,10 +51,10 @@ def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chun
 
 def pending_runs(rounds: Rounds) -> list[list[int]]:
     """Return for each chunk the numbers of the examples that have no final answer."""
-    return [_pending(running_experiment(chunk.experiment_id), chunk) for chunk in rounds.chunks]
+    return [_pending(experiment_of(chunk.experiment_id), chunk) for chunk in rounds.chunks]
 
 
-def _pending(experiment: RunningExperiment, chunk: Chunk) -> list[int]:
+def _pending(experiment: Experiment, chunk: Chunk) -> list[int]:
     """Return the numbers of the chunk's examples that have no final answer."""
     stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
     if not stored:
@@ -84,7 +84,7 @@ class _Answering:
     """The answers of one chunk."""
 
     def __init__(
-        self, experiment: RunningExperiment, chunk: Chunk, pending: Sequence[int], open_until_answered: ExitStack
+        self, experiment: Experiment, chunk: Chunk, pending: Sequence[int], open_until_answered: ExitStack
     ) -> None:
         self.experiment, self.chunk = experiment, chunk
         self.pending = {experiment.examples.ids[number] for number in pending}
@@ -248,14 +248,11 @@ Found = tuple[ExampleRow, dict[str, Any]]
 """An example, and the columns of its recorded answer."""
 
 
-def look_up_rounds(rounds: Rounds, pending: Sequence[Sequence[int]], *, judge: bool) -> dict[Chunk, int]:
-    """Look up the recorded answers to the pending examples of each chunk, and with `judge` judge them.
-
-    Return the number of judgements that a retry may bring, by chunk.
-    """
+def look_up_rounds(rounds: Rounds, pending: Sequence[Sequence[int]], *, judge: bool) -> dict[Chunk, Outcome]:
+    """Look up the recorded answers to the pending examples of each chunk, and with `judge` judge them."""
     count = Counter(chain.from_iterable(pending))
     in_rounds = {number for number, targets in count.items() if targets > 1}
-    experiments = [running_experiment(chunk.experiment_id) for chunk in rounds.chunks]
+    experiments = experiments_in(rounds)
     with ExitStack() as open_until_done:
         lookups = [
             _LookUp(experiment, chunk, numbers, in_rounds, judge, open_until_done)
@@ -265,7 +262,7 @@ def look_up_rounds(rounds: Rounds, pending: Sequence[Sequence[int]], *, judge: b
             began = now()
             for each in lookups:
                 each.handle(block, began)
-    return {each.chunk: each.transient for each in lookups}
+    return {each.chunk: each.outcome for each in lookups}
 
 
 class _LookUp:
@@ -273,7 +270,7 @@ class _LookUp:
 
     def __init__(
         self,
-        experiment: RunningExperiment,
+        experiment: Experiment,
         chunk: Chunk,
         pending: Sequence[int],
         in_rounds: Set[int],
@@ -285,12 +282,16 @@ class _LookUp:
         self._pending = {ids[number - chunk.start]: number in in_rounds for number in pending}
         self._spool = open_until_done.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._count = tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
-        self._judging: Judging[Run, ScoreRow] | None = judging_of(experiment, chunk, self._spool) if judge else None
+        self._judging = self._begun() if judge else None
         self._unrecorded = None if experiment.target_may_call else 0
 
+    def _begun(self) -> Judging[Run, ScoreRow]:
+        before = self._experiment.load(self.chunk).before
+        return Judging(self._experiment, self._spool, before, tally.begin(self.chunk, "judgements", 0))
+
     @property
-    def transient(self) -> int:
-        return self._judging.transient if self._judging else 0
+    def outcome(self) -> Outcome:
+        return Outcome(self._judging.transient if self._judging else 0, self.chunk.stop - self.chunk.start, None)
 
     def handle(self, examples: Sequence[ExampleRow], began: datetime) -> None:
         """Look up and judge the pending ones of the examples, as many at a time as fit in memory with their answers."""

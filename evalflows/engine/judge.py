@@ -16,20 +16,18 @@ from contextvars import copy_context
 from functools import cache, partial
 from inspect import isawaitable
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple
 
-from evalflows.engine.chunks import Chunk, tally
+from evalflows.engine.chunks import tally
+from evalflows.engine.job import Job, Loaded, Row, Subject
 from evalflows.engine.results import (
-    Columns,
     EvaluationResult,
     failed_result,
     result_of_preference,
     result_of_score,
-    run_scores,
 )
-from evalflows.engine.running import RunnableEvaluator, RunningExperiment, running_experiment
-from evalflows.engine.views import evaluator_inputs
-from evalflows.engine.workers import Workers, call_within, run_sync
+from evalflows.engine.running import RunnableEvaluator
+from evalflows.engine.workers import call_within, run_sync
 from evalflows.evaluators.binding import read_returned
 from evalflows.evaluators.composite import Part, combined
 from evalflows.evaluators.score import Judgement, Preference
@@ -37,13 +35,12 @@ from evalflows.llm import loop
 from evalflows.llm.faults import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, recording
 from evalflows.llm.rate_limits import COUNTED
-from evalflows.specs.errors import MEASURES, RETRIED_LATER, UNREACHABLE, CallError, StorageError
+from evalflows.specs.errors import MEASURES, RETRIED_LATER, CallError, StorageError
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
-from evalflows.store.records import ComparisonRow, ExampleRow, OutputRow, ScoreRow, to_json
-from evalflows.store.schemas import to_rows
-from evalflows.store.snapshots import in_blocks, size_of
+from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, to_json
+from evalflows.store.snapshots import in_blocks
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 
 
@@ -56,7 +53,8 @@ def is_undecided(tier: RunnableEvaluator, results: list[EvaluationResult]) -> bo
     if first.status == "not_applicable":
         return True
     assert isinstance(tier.spec, TierSpec)
-    return first.status == "scored" and not tier.spec.is_final(first.value, first.label)
+    label = first.label if first.winner is None else "tie" if first.winner == "tie" else "win"
+    return first.status == "scored" and not tier.spec.is_final(first.value, label)
 
 
 def decided_by(tier: RunnableEvaluator, results: list[EvaluationResult]) -> list[EvaluationResult]:
@@ -413,149 +411,24 @@ def _blocking(evaluator: RunnableEvaluator, ask: Callable[..., Any] | None) -> C
     return lambda *args, **kwargs: loop.run(ask(*args, **kwargs))
 
 
-Run = tuple[ExampleRow, OutputRow]
-"""An answer with its example; of production, an item in the same form."""
-
-Subject = TypeVar("Subject")
-Judged = TypeVar("Judged", contravariant=True)
-Row = TypeVar("Row", ScoreRow, ComparisonRow)
-
 Work = Callable[[Subject], Coroutine[Any, Any, int]]
 """Judges a subject, and returns the number of judgements made: 0 if it is left to the next tier."""
-
-
-class Kind(Protocol[Judged, Row]):
-    """What differs between kinds of subjects: answers, pairs of answers, and items of production."""
-
-    @property
-    def table(self) -> str:
-        """The table of the judgements."""
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether all judgements are needed as rows afterwards."""
-
-    def key(self, subject: Judged) -> str:
-        """Return what tells a subject from the others of its chunk."""
-
-    def key_of(self, row: Row) -> str:
-        """Return the key of the subject of a judgement."""
-
-    def is_final(self, row: Row) -> bool:
-        """Whether a judgement made before stands. The score of a missing answer does not: the answer may arrive."""
-
-    def calls_of(self, subject: Judged) -> tuple[str, str]:
-        """Return the owner and the subject of the model calls that are made for a subject."""
-
-    def settled(self, evaluator: RunnableEvaluator, subject: Judged) -> list[EvaluationResult]:
-        """Return the results of a subject that nobody needs to judge, such as a failed answer; none if it is judged."""
-
-    def arguments(self, requested: frozenset[str], subject: Judged, before: Sequence[Row]) -> dict[str, Any]:
-        """Return the arguments of an evaluator; all objects are new, so that it may modify them."""
-
-    def checked(
-        self, evaluator: RunnableEvaluator, subject: Judged, results: list[EvaluationResult]
-    ) -> list[EvaluationResult]:
-        """Return the results of an evaluator as they count for a subject of this kind."""
-
-    def sampled(
-        self, evaluator: RunnableEvaluator, subjects: Sequence[Judged], numbers: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Return the numbers of the subjects that an evaluator judges, and of those that get the row of a sample."""
-
-    def columns(
-        self, evaluator: RunnableEvaluator, subjects: Sequence[Judged], results: Sequence[EvaluationResult]
-    ) -> Columns:
-        """Return the columns of the rows of an evaluator's results, each with its subject."""
-
-    def row(self, evaluator: RunnableEvaluator, subject: Judged, result: EvaluationResult) -> Row:
-        """Return the same of one result."""
-
-
-def is_final(row: ScoreRow) -> bool:
-    """Whether a judgement is final. The score of a missing answer is not: the answer may still arrive."""
-    if row.status == "failed":
-        return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
-    return row.status != "not_attempted"
-
-
-class Answers:
-    """Answers of an experiment."""
-
-    table = "scores"
-    keeps_rows = False
-
-    def key(self, run: Run) -> str:
-        return run[1].run_id
-
-    def key_of(self, row: ScoreRow) -> str:
-        return row.subject_id
-
-    def is_final(self, row: ScoreRow) -> bool:
-        return is_final(row)
-
-    def calls_of(self, run: Run) -> tuple[str, str]:
-        return run[1].experiment_id, run[1].run_id
-
-    def settled(self, evaluator: RunnableEvaluator, run: Run) -> list[EvaluationResult]:
-        _, output = run
-        if output.status == "ok":
-            return []
-        error = f"no output to judge: {output.error or output.status}"
-        result = failed_result(evaluator.bound.name, "no_output", error)
-        return [result._replace(status="not_attempted") if output.status == "not_attempted" else result]
-
-    def arguments(self, requested: frozenset[str], run: Run, before: Sequence[ScoreRow]) -> dict[str, Any]:
-        return evaluator_inputs(requested, *run, before)
-
-    def checked(self, _: RunnableEvaluator, __: Run, results: list[EvaluationResult]) -> list[EvaluationResult]:
-        return results
-
-    def sampled(
-        self, evaluator: RunnableEvaluator, runs: Sequence[Run], numbers: list[int]
-    ) -> tuple[list[int], list[int]]:
-        if evaluator.sample is None:
-            return numbers, []
-        drawn = [number for number in numbers if runs[number][0].example_id in evaluator.sample.drawn]
-        return drawn, [*{*numbers} - {*drawn}]
-
-    def columns(
-        self, evaluator: RunnableEvaluator, runs: Sequence[Run], results: Sequence[EvaluationResult]
-    ) -> Columns:
-        sample = evaluator.sample
-        return run_scores(
-            [output for _, output in runs],
-            results,
-            evaluator=evaluator.bound.name,
-            version=evaluator.version,
-            declared_version=evaluator.spec.version,
-            sampling_rates=None if sample is None else [sample.rates[output.example_id] for _, output in runs],
-        )
-
-    def row(self, evaluator: RunnableEvaluator, run: Run, result: EvaluationResult) -> ScoreRow:
-        return ScoreRow(**{name: value for name, (value,) in self.columns(evaluator, [run], [result]).items()})
 
 
 class Judging(Generic[Subject, Row]):
     """The judgements of one chunk, old and new."""
 
     def __init__(
-        self,
-        kind: Kind[Subject, Row],
-        evaluators: Sequence[RunnableEvaluator],
-        workers: Workers,
-        spool: Spool,
-        before: Iterable[Row],
-        count: Callable[[int], None],
+        self, job: Job[Subject, Row], spool: Spool, before: Iterable[Row], count: Callable[[int], None]
     ) -> None:
         """Take up the judgements that were made before; `count` is told how many are done."""
-        self._kind: Kind[Subject, Row] = kind
-        self._evaluators, self._workers, self._spool, self._count = evaluators, workers, spool, count
+        self._job: Job[Subject, Row] = job
+        self._spool, self._count = spool, count
         self._of_subject: defaultdict[str, list[Row]] = defaultdict(list)
         for row in before:
-            if kind.is_final(row):
-                self._of_subject[kind.key_of(row)].append(row)
-        self._keeps_rows = kind.keeps_rows or any(evaluator.asks_for_scores for evaluator in evaluators)
+            if job.is_final(row):
+                self._of_subject[job.key_of(row)].append(row)
+        self._keeps_rows = job.keeps_rows or any(evaluator.asks_for_scores for evaluator in job.evaluators)
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
         self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
 
@@ -568,7 +441,7 @@ class Judging(Generic[Subject, Row]):
         """Judge subjects. What was judged until an exception is stored too."""
         try:
             for last in (False, True):
-                evaluators = [e for e in self._evaluators if e.asks_for_scores == last]
+                evaluators = [e for e in self._job.evaluators if e.asks_for_scores == last]
                 judges = [evaluator for evaluator in evaluators if not evaluator.is_rule]
                 rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], subjects)
                 await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges))
@@ -595,13 +468,13 @@ class Judging(Generic[Subject, Row]):
         await self._run_all(judge, [*rules_of], rules, is_async=False)
 
     def _judge_by_rule(self, rule: RunnableEvaluator, requested: frozenset[str], subject: Subject) -> None:
-        kind, began = self._kind, time.perf_counter()
-        results = kind.settled(rule, subject)
+        job, began = self._job, time.perf_counter()
+        results = job.settled(rule, subject)
         if not results:
-            available = kind.arguments(requested, subject, self._of_subject.get(kind.key(subject), ()))
-            owner, identity = kind.calls_of(subject)
+            available = job.arguments(requested, subject, self._of_subject.get(job.key(subject), ()))
+            owner, identity = job.calls_of(subject)
             results = judge_by_rule(rule, available, spool=self._spool, experiment_id=owner, subject_id=identity)
-            results = kind.checked(rule, subject, results)
+            results = job.checked(rule, subject, results)
         self._keep(rule, rule, subject, results, time.perf_counter() - began)
 
     async def _judge_with(self, evaluator: RunnableEvaluator, subjects: Sequence[Subject]) -> None:
@@ -629,14 +502,14 @@ class Judging(Generic[Subject, Row]):
         """Do the work for all items. If a breaker is open, try one before all others."""
         first = 1 if any(judge.breaker.is_open for judge in judges) else 0
         for batch in (items[:first], items[first:]):
-            await self._workers.run(work, batch, is_async=is_async)
+            await self._job.judging.run(work, batch, is_async=is_async)
 
     def _pending(self, evaluator: RunnableEvaluator, subjects: Sequence[Subject]) -> list[int]:
         """Return the numbers of the subjects that the evaluator has to judge."""
         numbers = [*range(len(subjects))]
         if self._of_subject:
             numbers = [number for number in numbers if not self._is_judged(subjects[number], evaluator)]
-        drawn, others = self._kind.sampled(evaluator, subjects, numbers)
+        drawn, others = self._job.sampled(evaluator, subjects, numbers)
         for number in others:
             result = EvaluationResult(metric=evaluator.bound.name, status="sampled_out", attempts=0)
             self._keep(evaluator, evaluator, subjects[number], [result], 0.0)
@@ -644,7 +517,7 @@ class Judging(Generic[Subject, Row]):
         return drawn
 
     def _is_judged(self, subject: Subject, evaluator: RunnableEvaluator) -> bool:
-        rows = self._of_subject.get(self._kind.key(subject), ())
+        rows = self._of_subject.get(self._job.key(subject), ())
         return any(row.evaluator == evaluator.bound.name for row in rows)
 
     def _work(
@@ -655,13 +528,13 @@ class Judging(Generic[Subject, Row]):
         undecided: list[Subject] | None,
     ) -> Work[Subject]:
         """Return a function that judges a subject with a tier: it is stored, or the subject is added to `undecided`."""
-        requested, kind = tier.requested, self._kind
+        requested, job = tier.requested, self._job
 
         async def work(subject: Subject) -> int:
             began = time.perf_counter()
-            results = kind.settled(evaluator, subject)
+            results = job.settled(evaluator, subject)
             if not results:
-                key = kind.key(subject)
+                key = job.key(subject)
                 results = with_earlier_cost(await self._judged(tier, requested, subject), spent.get(key))
                 if undecided is not None and is_undecided(tier, results):
                     spent[key] = results[0]
@@ -677,11 +550,11 @@ class Judging(Generic[Subject, Row]):
         self, evaluator: RunnableEvaluator, requested: frozenset[str], subject: Subject
     ) -> list[EvaluationResult]:
         self._spool.check()
-        kind = self._kind
-        available = kind.arguments(requested, subject, self._of_subject.get(kind.key(subject), ()))
-        owner, identity = kind.calls_of(subject)
+        job = self._job
+        available = job.arguments(requested, subject, self._of_subject.get(job.key(subject), ()))
+        owner, identity = job.calls_of(subject)
         results = await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=identity)
-        return kind.checked(evaluator, subject, results)
+        return job.checked(evaluator, subject, results)
 
     def _keep(
         self,
@@ -700,53 +573,31 @@ class Judging(Generic[Subject, Row]):
                 quick.append((subject, result))
             return
         for result in results:
-            row = self._kind.row(evaluator, subject, result)
-            self._of_subject[self._kind.key_of(row)].append(row)
-            self._spool.add(self._kind.table, row, flush=elapsed > FLUSH_AFTER_S)
+            row = self._job.row_of(evaluator, subject, result)
+            self._of_subject[self._job.key_of(row)].append(row)
+            self._spool.add(self._job.table, row, flush=elapsed > FLUSH_AFTER_S)
 
     def _store_quick(self) -> None:
         """Add the quick results to the part as columns. A thread that still works after an interrupt may add more."""
-        for evaluator in self._evaluators:
+        for evaluator in self._job.evaluators:
             if found := self._quick.pop(evaluator.bound.name, None):
                 subjects, results = zip(*found, strict=True)
-                self._spool.add_columns(self._kind.table, self._kind.columns(evaluator, subjects, results))
+                self._spool.add_columns(self._job.table, self._job.columns(evaluator, subjects, results))
 
 
-OVERHEAD = 2000
-"""Bytes of the objects of a run, besides its texts."""
+class Outcome(NamedTuple):
+    """What became of a chunk."""
+
+    transient: int  # judgements that a retry may bring
+    n_subjects: int
+    made: Any  # what the job made of the chunk's judgements, if anything
 
 
-def judge_chunk(chunk: Chunk) -> int:
-    """Judge the runs of a chunk that have no judgement yet. Return the number of judgements that a retry may bring."""
-    experiment = running_experiment(chunk.experiment_id)
-    with Spool(experiment.store, chunk.experiment_id, chunk.part) as spool:
-        judging = judging_of(experiment, chunk, spool)
-        for runs in in_blocks(_runs(experiment, chunk), _size):
-            loop.run(judging.judge(runs))
-    return judging.transient
-
-
-def judging_of(experiment: RunningExperiment, chunk: Chunk, spool: Spool) -> Judging[Run, ScoreRow]:
-    """Return what judges a chunk, with the judgements that it has already."""
-    scores: list[ScoreRow] = experiment.store.read("scores", chunk.experiment_id, [chunk.part])
-    count = tally.begin(chunk, "judgements", 0)
-    return Judging(Answers(), experiment.evaluators, experiment.judging, spool, scores, count)
-
-
-def _runs(experiment: RunningExperiment, chunk: Chunk) -> Iterator[Run]:
-    """Yield the runs of a chunk that were made, with their examples, as they are read."""
-    numbers = dict(zip(experiment.examples.ids[chunk.start : chunk.stop], range(chunk.start, chunk.stop), strict=True))
-    for data in experiment.store.scan("outputs", chunk.experiment_id, [chunk.part]):
-        outputs: list[OutputRow] = to_rows("outputs", data)
-        made = [row for row in outputs if row.repetition == chunk.repetition and row.example_id in numbers]
-        yield from zip(experiment.examples.rows([numbers[row.example_id] for row in made]), made, strict=True)
-
-
-def _size(run: Run) -> int:
-    example, output = run
-    return size_of(example) + size_of_answer(output.outputs, output.steps)
-
-
-def size_of_answer(outputs: str | None, steps: str | None) -> int:
-    """Return about how many bytes a run takes in memory, without its example."""
-    return len(outputs or "") + len(steps or "") + OVERHEAD
+def judge_chunk(job: Job[Subject, Row], chunk: Any, loaded: Loaded[Subject, Row]) -> Outcome:
+    """Judge the subjects of a chunk that have no judgement yet."""
+    with Spool(job.store, chunk.owner, chunk.part) as spool:
+        judging = Judging(job, spool, loaded.before, tally.begin(chunk, "judgements", loaded.n_done))
+        for subjects in in_blocks(loaded.subjects, job.size_of):
+            loop.run(judging.judge(subjects))
+        made = job.combined(chunk, loaded, judging.rows_of, spool)
+    return Outcome(judging.transient, loaded.n_subjects, made)

@@ -1,19 +1,49 @@
-"""Pairs of answers as subjects of judging: what an evaluator gets, what a failed answer means, and the rows."""
+"""Comparisons as jobs: pairs of answers as subjects of judging, and what a failed answer means for its pair."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from evalflows.engine.chunks import OTHER, PairTrial, Side, in_order, winning_side
-from evalflows.engine.judge import size_of_answer
+from evalflows.engine.chunks import (
+    OTHER,
+    PairChunk,
+    PairTrial,
+    Side,
+    in_order,
+    pair_chunks,
+    trials_of,
+    winning_side,
+)
+from evalflows.engine.experiments import check_code, size_of_answer
+from evalflows.engine.job import Job, Loaded, running
+from evalflows.engine.prepare import prepared_comparisons
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, preference_columns
-from evalflows.engine.running import RunnableEvaluator, RunningComparison
+from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, budget_after, endpoints_of
 from evalflows.engine.views import example_view, run_view
+from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import offer_pair
 from evalflows.evaluators.score import Place, RunView
+from evalflows.llm.budget import Budget, DividedBudget, is_divided
+from evalflows.llm.ledger import Ledger
+from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE
-from evalflows.store.queries.progress import judgement_id
-from evalflows.store.records import ComparisonRow, OutputRow, derived_id, now
+from evalflows.store.queries.progress import item_metrics, judgement_id, paid
+from evalflows.store.queries.values import shared_examples
+from evalflows.store.records import (
+    ComparisonRow,
+    ComparisonSetRow,
+    ExampleRow,
+    ExperimentRow,
+    OutputRow,
+    derived_id,
+    now,
+    to_json,
+)
+from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import size_of
+from evalflows.store.spilled import SpilledRows
+from evalflows.store.store import Store
 
 
 class Pair(NamedTuple):
@@ -28,18 +58,47 @@ FAILED_OUTPUT = "failed_output"
 """`decided_by` of a pair with a failed run, for which no evaluator is called."""
 
 
-class Pairs:
-    """Pairs of answers of two experiments, each in the order shown."""
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Job[Pair, ComparisonRow]):
+    """What the chunks of one comparison share. Its subjects are pairs of answers, each in the order shown."""
 
     table = "comparisons"
-    keeps_rows = False
+    called = "pairs"
 
-    def __init__(self, comparison: RunningComparison) -> None:
-        self._comparison = comparison
+    row: ComparisonSetRow
+    spec: ComparisonSpec
+    experiments: Mapping[str, ExperimentRow]
+    examples: Sequence[ExampleRow]  # shared by all experiments
+    outputs: SpilledRows[str, OutputRow]  # by run
+    item_metrics: frozenset[str]  # names that no preference may have
+
+    @property
+    def attempt(self) -> datetime:
+        return self.row.recorded_at
+
+    @property
+    def has_ended(self) -> bool:
+        return self.store.is_sealed("comparison_sets", self.row.comparison_id)
+
+    @property
+    def n_chunks(self) -> int:
+        return len(list(pair_chunks(self.row)))
+
+    def check_code(self, *, in_cluster: bool = True) -> None:
+        described = to_json(prepared_comparisons.of(self.spec).described)
+        check_code(self.row.comparison_id, "evaluators", self.row.evaluators, described, in_cluster=in_cluster)
+
+    def load(self, chunk: PairChunk) -> Loaded[Pair, ComparisonRow]:
+        before: list[ComparisonRow] = self.store.read("comparisons", chunk.comparison_id, [chunk.part])
+        trials = list(trials_of(chunk, self.spec, self.examples))
+        return Loaded(map(self.pair, trials), len(trials), before)
 
     def pair(self, trial: PairTrial) -> Pair:
-        outputs = self._comparison.outputs
-        return Pair(trial, outputs.get(trial.left_run), outputs.get(trial.right_run))
+        return Pair(trial, self.outputs.get(trial.left_run), self.outputs.get(trial.right_run))
+
+    def size_of(self, pair: Pair) -> int:
+        runs = (run for run in (pair.left, pair.right) if run is not None)
+        return size_of(pair.trial.example) + sum(size_of_answer(run.outputs, run.steps) for run in runs)
 
     def key(self, pair: Pair) -> str:
         return f"{pair.trial.left_run} {pair.trial.right_run} {pair.trial.shown_first}"
@@ -56,11 +115,11 @@ class Pairs:
 
     def _has_recovered(self, row: ComparisonRow) -> bool:
         """Whether both runs of a pair that was decided by a failed one have an output by now."""
-        runs = (self._comparison.outputs.get(run) for run in (row.left_run_id, row.right_run_id))
+        runs = (self.outputs.get(run) for run in (row.left_run_id, row.right_run_id))
         return all(run is not None and run.status == "ok" for run in runs)
 
     def calls_of(self, pair: Pair) -> tuple[str, str]:
-        trial, owner = pair.trial, self._comparison.row.comparison_id
+        trial, owner = pair.trial, self.row.comparison_id
         return owner, derived_id(trial.left_run, trial.right_run, trial.shown_first)
 
     def settled(self, evaluator: RunnableEvaluator, pair: Pair) -> list[EvaluationResult]:
@@ -77,12 +136,12 @@ class Pairs:
         self, evaluator: RunnableEvaluator, trial: PairTrial, failed: Sequence[tuple[str, OutputRow]]
     ) -> EvaluationResult:
         """Return the result of a pair with failed runs according to the spec's policy."""
-        names = {identity: experiment.name for identity, experiment in self._comparison.experiments.items()}
+        names = {identity: experiment.name for identity, experiment in self.experiments.items()}
         comment = "; ".join(f"{names[run.experiment_id]} failed: {run.error or 'no error'}" for _, run in failed)
         left_out = EvaluationResult(
             metric=evaluator.bound.name, status="not_applicable", attempts=0, decided_by=FAILED_OUTPUT, comment=comment
         )
-        if self._comparison.spec.failed_output == "left_out":
+        if self.spec.failed_output == "left_out":
             return left_out
         winner: Place = "second" if failed[0][0] == trial.shown_first else "first"
         return left_out._replace(status="scored", winner="tie" if len(failed) == 2 else winner)
@@ -95,9 +154,9 @@ class Pairs:
 
     def _view(self, trial: PairTrial, output: OutputRow) -> RunView:
         run = run_view(output, example_view(trial.example).inputs)
-        experiment = self._comparison.experiments[output.experiment_id]
+        experiment = self.experiments[output.experiment_id]
         run.experiment, run.target = experiment.name, experiment.target
-        if not self._comparison.spec.load_nested:
+        if not self.spec.load_nested:
             run.steps = []
         return run
 
@@ -109,18 +168,13 @@ class Pairs:
     def _checked(self, evaluator: RunnableEvaluator, result: EvaluationResult) -> EvaluationResult:
         """Return the result, failed if it has the name of an item metric: tables could not tell the two apart."""
         key = result.metric
-        if key in self._comparison.item_metrics:
+        if key in self.item_metrics:
             error = f"returned the key {key!r}, which is an item metric; wanted another, such as pairwise_{key}"
             failed = failed_result(evaluator.bound.name, "bad_return", error, result.attempts)
             return failed._replace(judge_model=result.judge_model, usage=result.usage)
-        if result.shown_first == "second" and self._comparison.spec.both_orders:
+        if result.shown_first == "second" and self.spec.both_orders:
             return _other_order_only(result, evaluator.bound.name)
         return result
-
-    def sampled(
-        self, evaluator: RunnableEvaluator, pairs: Sequence[Pair], numbers: list[int]
-    ) -> tuple[list[int], list[int]]:
-        return numbers, []
 
     def columns(
         self, evaluator: RunnableEvaluator, pairs: Sequence[Pair], results: Sequence[EvaluationResult]
@@ -128,13 +182,13 @@ class Pairs:
         rows = [self._values(evaluator, pair.trial, result) for pair, result in zip(pairs, results, strict=True)]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
-    def row(self, evaluator: RunnableEvaluator, pair: Pair, result: EvaluationResult) -> ComparisonRow:
+    def row_of(self, evaluator: RunnableEvaluator, pair: Pair, result: EvaluationResult) -> ComparisonRow:
         return ComparisonRow(**self._values(evaluator, pair.trial, result))
 
     def _values(self, evaluator: RunnableEvaluator, trial: PairTrial, result: EvaluationResult) -> dict[str, Any]:
         """Return the columns of one judgement, with winner and scores mapped back to the experiments."""
         left, right = in_order(trial.shown_first, *(result.scores or (None, None)))
-        owner, version = self._comparison.row.comparison_id, evaluator.version
+        owner, version = self.row.comparison_id, evaluator.version
         shown_first: Side = OTHER[trial.shown_first] if result.shown_first == "second" else trial.shown_first
         return {
             "judgement_id": judgement_id(owner, result.metric, trial.left_run, trial.right_run, shown_first, version),
@@ -157,10 +211,57 @@ class Pairs:
         }
 
 
-def size_of_pair(pair: Pair) -> int:
-    """Return about how many bytes a pair takes in memory."""
-    runs = (run for run in (pair.left, pair.right) if run is not None)
-    return size_of(pair.trial.example) + sum(size_of_answer(run.outputs, run.steps) for run in runs)
+def comparison_of(comparison_id: str) -> Comparison:
+    """Return a running comparison, made on first use in this process."""
+    made = running(comparison_id, lambda: _made(comparison_id))
+    assert isinstance(made, Comparison)
+    return made
+
+
+def experiments_of(store: Store, identities: Sequence[str]) -> list[ExperimentRow]:
+    """Return the rows of experiments, in the given order."""
+    return [store.read("experiments", identity)[0] for identity in identities]
+
+
+def _made(comparison_id: str) -> Comparison:
+    store = Store()
+    row: ComparisonSetRow = store.read("comparison_sets", comparison_id)[0]
+    prepared = prepared_comparisons.of(comparison_spec(row))
+    spec = prepared.spec
+    experiments = experiments_of(store, row.experiments)
+    budget = _budget(store, row, spec)
+    factory = EvaluatorFactory(spec, Ledger(store, comparison_id, fresh=not spec.use_cache), budget)
+    evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
+    return Comparison(
+        row=row,
+        store=store,
+        spec=spec,
+        experiments={experiment.experiment_id: experiment for experiment in experiments},
+        examples=shared_examples(store, experiments).examples,
+        outputs=_outputs(store, row.experiments),
+        evaluators=evaluators,
+        item_metrics=frozenset(item_metrics(store, row.experiments)),
+        judging=Workers(spec.max_concurrency),
+        judging_on=endpoints_of(evaluators),
+        ledger=factory.ledger,
+        budget=budget,
+        made_at=now(),
+    )
+
+
+def _outputs(store: Store, experiments: Sequence[str]) -> SpilledRows[str, OutputRow]:
+    outputs = SpilledRows[str, OutputRow]()
+    for identity in experiments:
+        for output in store.rows("outputs", identity):
+            outputs[output.run_id] = output
+    return outputs
+
+
+def _budget(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:
+    """Return the budget, with what the comparison has already spent; in a process that chunks are sent to, divided."""
+    if is_divided():
+        return DividedBudget(row.comparison_id)
+    return budget_after(paid(store, row.comparison_id), spec)
 
 
 def _other_order_only(result: EvaluationResult, evaluator: str) -> EvaluationResult:

@@ -30,7 +30,7 @@ from evalflows.llm.local import gguf_of
 from evalflows.specs.code import check_loaded
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import MEASURES, Completion, InputError, base_metric, describe, kept_apart, metric_of
-from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec
+from evalflows.specs.evaluator import PAIR_LABELS, CompositeSpec, EvaluatorSpec, FallbackSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ConnectionSpec, LocalConnection, TaskRunnerSpec, check_task_runner
@@ -170,15 +170,26 @@ def check_pairwise(
     that no example has.
     """
     for judge in judges:
-        check_judge(judge, spec)
-        if is_ours(judge.spec):
-            check_settings(judge.bound, examples)
+        for one in judge.all:
+            check_judge(one, spec)
+            if is_ours(one.spec):
+                check_settings(one.bound, examples)
+        for tier in judge.tiers:
+            _check_decides_pairs(judge.name, tier.spec)
         if (name := judge.bound.name) in item_metrics:
             wanted = f"wanted another name, such as pairwise_{name} or ranked_{name}"
             raise InputError(f"evaluator {name!r}: the experiments have an item metric of this name; {wanted}")
     for path in slice_by:
         if not any(has_value(example, path) for example in examples):
             raise InputError(f"slice_by: no example has {path!r}, wanted split, or a path such as metadata.topic")
+
+
+def _check_decides_pairs(name: str, tier: TierSpec) -> None:
+    """Raise InputError for a tier whose final scores are none that a pair can have."""
+    bounds = [bound for bound in (tier.decides_from, tier.decides_to) if bound is not None]
+    if bounds or not {*tier.decides} <= {*PAIR_LABELS}:
+        got = next(iter(bounds), None) or next(label for label in tier.decides if label not in PAIR_LABELS)
+        raise InputError(f"evaluator {name!r}: tier {tier.metric}: decides: got {got!r}, wanted win or tie for pairs")
 
 
 def _stored_inputs(examples: Sequence[ExampleRow]) -> Iterable[tuple[str, str]]:

@@ -46,7 +46,7 @@ from evalflows.specs.code_versions import fault_text
 from evalflows.specs.columns import answer_row
 from evalflows.specs.comparison import OTHER_NAMES, VOTE_FIELDS, ComparisonSpec, OrderStatus, VotesSpec
 from evalflows.specs.errors import CallError, Complete, Completion, InputError, kept_apart, short
-from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec, MetricSpec, TierSpec
+from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import located
 from evalflows.specs.reference import FILES, load, parts_of, refer, version_of
@@ -336,7 +336,7 @@ class PreparedEvaluator(Generic[Spec]):
 
 def prepare_evaluator(spec: Kind, scope: Scope = "item") -> PreparedEvaluator[Kind]:
     """Bind an evaluator, its tiers and its fallback. Raise InputError if one cannot be used."""
-    if not isinstance(spec, EvaluatorSpec):
+    if not isinstance(spec, JudgeSpec):
         return PreparedEvaluator(spec=spec, scope=scope, bound=bind_evaluator(spec, scope))
     tiers = tuple(prepare_evaluator(tier, scope) for tier in spec.tiers)
     bound = _cascade(spec, [tier.bound for tier in tiers]) if tiers else bind_evaluator(spec, scope)
@@ -356,7 +356,7 @@ def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: M
     return version_of(function, sorted(spec.args.items()), judge, *files, *fallback)
 
 
-def _cascade(spec: EvaluatorSpec, tiers: Sequence[Bound]) -> Bound:
+def _cascade(spec: JudgeSpec, tiers: Sequence[Bound]) -> Bound:
     """Return a stand-in for all tiers: the first one, which is never called under this name."""
     return replace(tiers[0], name=spec.metric)
 
@@ -656,6 +656,7 @@ def _check_agreed(
 
 
 Judge = TypeVar("Judge", bound=FallbackSpec)
+Cascaded = TypeVar("Cascaded", bound=JudgeSpec)
 
 PROMPT_SUFFIXES = (".md", ".txt")
 """Suffixes by which a prompt is taken as a file name."""
@@ -672,11 +673,11 @@ def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
     }
     if spec.compare is None:
         return spec.model_copy(update=judges)
-    pairwise = [with_prompt(judge) for judge in spec.compare.evaluators]
+    pairwise = [with_all_prompts(judge) for judge in spec.compare.evaluators]
     return spec.model_copy(update={**judges, "compare": spec.compare.model_copy(update={"evaluators": pairwise})})
 
 
-def with_all_prompts(judge: EvaluatorSpec) -> EvaluatorSpec:
+def with_all_prompts(judge: Cascaded) -> Cascaded:
     """Replace the prompt of an evaluator, its fallback and its tiers."""
     fallback = None if judge.fallback is None else with_prompt(judge.fallback)
     tiers = [with_prompt(tier) for tier in judge.tiers]
@@ -710,7 +711,7 @@ class PreparedExperiment:
     spec: ExperimentSpec
     evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]
     summary_evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]
-    pairwise: Sequence[PreparedEvaluator[FallbackSpec]] = ()  # empty if prepared from an experiment's row
+    pairwise: Sequence[PreparedEvaluator[JudgeSpec]] = ()  # empty if prepared from an experiment's row
 
     @property
     def of_runs(self) -> Sequence[PreparedEvaluator[EvaluatorSpec]]:
@@ -745,7 +746,7 @@ class PreparedComparison:
     """A comparison's spec, with its evaluators bound."""
 
     spec: ComparisonSpec
-    evaluators: Sequence[PreparedEvaluator[FallbackSpec]]
+    evaluators: Sequence[PreparedEvaluator[JudgeSpec]]
 
     @cached_property
     def described(self) -> list[dict[str, Any]]:
@@ -800,7 +801,7 @@ def bind_experiment(spec: ExperimentSpec) -> PreparedExperiment:
 
 def prepare_comparison(spec: ComparisonSpec) -> PreparedComparison:
     """Prepare a comparison's spec as a user wrote it. Raise InputError as for an experiment."""
-    spec = spec.model_copy(update={"evaluators": [with_prompt(evaluator) for evaluator in spec.evaluators]})
+    spec = spec.model_copy(update={"evaluators": [with_all_prompts(evaluator) for evaluator in spec.evaluators]})
     bound = bind_comparison(spec)
     connections = with_shared(spec.connections, connections_of(bound.evaluators))
     return PreparedComparison(spec=spec.model_copy(update={"connections": connections}), evaluators=bound.evaluators)
@@ -816,7 +817,7 @@ def connections_of(evaluators: Iterable[PreparedEvaluator[FallbackSpec]]) -> set
     return {judge.connection for evaluator in evaluators for judge in evaluator.all if judge.connection}
 
 
-def _pairwise(evaluators: Iterable[FallbackSpec]) -> list[PreparedEvaluator[FallbackSpec]]:
+def _pairwise(evaluators: Iterable[JudgeSpec]) -> list[PreparedEvaluator[JudgeSpec]]:
     return [prepare_evaluator(evaluator, "pair") for evaluator in evaluators]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from evalflows.engine import answer  # noqa: F401
 from evalflows.engine.child import receive, send
 from evalflows.engine.chunks import Chunk, Rounds
-from evalflows.engine.running import check_code_of_experiment, running_experiment
+from evalflows.engine.experiments import experiment_of
 from evalflows.specs.errors import describe
 from evalflows.store import first_columns  # noqa: F401
 
@@ -36,7 +36,7 @@ def _reply_to(function: Any, given: tuple[object, ...]) -> tuple[Any, BaseExcept
 
 @cache
 def _check_code(experiment_id: str) -> None:
-    check_code_of_experiment(running_experiment(experiment_id), in_cluster=False)
+    experiment_of(experiment_id).check_code(in_cluster=False)
 
 
 def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:

@@ -7,13 +7,15 @@ import json
 import threading
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import isawaitable, signature
 from typing import Any, Literal
 
-from evalflows.engine.judge import Answers, Judging, Run, composite_results
+from evalflows.engine.experiments import JudgesRuns, Run, is_final
+from evalflows.engine.job import Drawn, Loaded, running
+from evalflows.engine.judge import ScoresByRun, composite_results
 from evalflows.engine.preflight import check_judge
 from evalflows.engine.prepare import (
     SAMPLE,
@@ -27,24 +29,23 @@ from evalflows.engine.prepare import (
     with_shared,
 )
 from evalflows.engine.results import Columns, EvaluationResult, run_scores
-from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, close, endpoints_of, judging_workers
-from evalflows.engine.workers import Workers
+from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of, judging_workers
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
-from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import NO_USAGE, Ledger, Usage
 from evalflows.llm.wrapped import plain
 from evalflows.specs.code import check_loaded
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.dataset import TraceSelection
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
 from evalflows.specs.reference import load, name_of, parts_of, version_of
 from evalflows.specs.traces import MAPPED, MEASURED, TRACES, TraceEvaluationSpec, TraceScope
 from evalflows.store.conversations import conversation_rows
-from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, observations_of
+from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, observations_of, scores_of_items
 from evalflows.store.records import ExampleRow, Json, OutputRow, ScoreRow, derived_id, now, to_json
-from evalflows.store.schemas import records_of
+from evalflows.store.schemas import TRACE_SCORE_TABLES, records_of
+from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 from evalflows.targets import as_fields, length_of
@@ -76,6 +77,12 @@ class TraceChunk:
     number: int
     keys: Sequence[ItemKey]
     scored: frozenset[str] = frozenset()  # the ids of those that had a score of the same version before
+
+    dispatch: None = None  # it is judged where it was started
+
+    @property
+    def chunks(self) -> "tuple[TraceChunk]":
+        return (self,)
 
     @property
     def owner(self) -> str:
@@ -212,6 +219,13 @@ def _new_messages(trace: TraceView) -> list[dict[str, Any]]:
     return [dict(message) for message in messages[latest:]]
 
 
+ItemRun = tuple[ExampleRow, OutputRow, Item]
+"""An item in the form of a run, and as it is."""
+
+MISSING = ("failed", "not_attempted")
+"""Statuses of judgements that an item lacks."""
+
+
 async def run_of(item: Item, mapper: Mapper, owner: str) -> Run:
     """Return an item as evaluators judge it. If it cannot be mapped, its answer has failed, with the reason."""
     try:
@@ -306,21 +320,20 @@ def _json(value: Any) -> str:
     return to_json(plain(value), mend=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningTraceEvaluation:
-    """What the chunks of one batch share."""
+@dataclass(frozen=True, kw_only=True)
+class TraceEvaluation(JudgesRuns[ItemRun]):
+    """What the chunks of one batch share. Its subjects are items of production, as runs."""
+
+    called = "items"
+    keeps_rows = True  # composites are made of them
 
     batch: WatermarkRow
-    store: Store
     spec: TraceEvaluationSpec
-    evaluators: Sequence[RunnableEvaluator]
     composite_versions: Mapping[str, str]
     mapper: Mapper
     mapper_version: str | None
-    judging: Workers
-    judging_on: Sequence[Endpoint]
-    budget: Budget
-    made_at: datetime
+    tried: set[str] = field(default_factory=set)
+    """Parts that were judged before in this process, so that their items may have judgements."""
 
     @property
     def judged_by(self) -> JudgedBy:
@@ -333,9 +346,153 @@ class RunningTraceEvaluation:
             mapper_version=self.mapper_version,
         )
 
+    @property
+    def attempt(self) -> datetime:
+        return self.batch.recorded_at
 
-_running: dict[str, RunningTraceEvaluation] = {}
-_lock = threading.Lock()
+    @property
+    def has_ended(self) -> bool:
+        return False
+
+    @property
+    def n_chunks(self) -> int:
+        return CHUNKS_AT_ONCE
+
+    def check_code(self, *, in_cluster: bool = True) -> None:
+        """Do nothing: its chunks are judged where it was started."""
+
+    def load(self, chunk: TraceChunk) -> Loaded[ItemRun, ScoreRow]:
+        keys = chunk.keys if chunk.part in self.tried else [key for key in chunk.keys if key.id in chunk.scored]
+        self.tried.add(chunk.part)
+        found = scores_of_items(self.store, keys, self.judged_by) if keys else []
+        before, others = list[ScoreRow](), list[ScoreRow]()
+        for row in found:
+            (others if row.evaluator in self.composite_versions else before).append(row)
+        pending = self._pending(chunk.keys, found)
+        items = items_of(self.store, chunk.batch.scope, pending)
+        runs: list[ItemRun] = loop.run(self._runs(items, chunk.owner))
+        reopen(self.store, chunk.owner)
+        n_done = (len(chunk.keys) - len(pending)) * len(self.evaluators)
+        return Loaded(runs, len(runs), before, others, n_done)
+
+    def _pending(self, keys: Sequence[ItemKey], found: Iterable[ScoreRow]) -> list[ItemKey]:
+        """Return the items that an evaluator has not judged yet, or that lack a composite."""
+        names = {evaluator.bound.name for evaluator in self.evaluators} | {*self.composite_versions}
+        judged: dict[str, set[str]] = {}
+        for row in found:
+            if is_final(row):
+                judged.setdefault(row.subject_id, set()).add(row.evaluator)
+        return [key for key in keys if not names <= judged.get(key.id, set())]
+
+    async def _runs(self, items: Iterable[Item], owner: str) -> list[ItemRun]:
+        return [(*await run_of(item, self.mapper, owner), item) for item in items]
+
+    def sampled(self, evaluator: RunnableEvaluator, runs: Sequence[ItemRun], numbers: list[int]) -> Drawn:
+        """Return the runs in the evaluator's sample. Others get no row: the same items are drawn whenever asked."""
+        return [number for number in numbers if is_drawn(evaluator.spec, runs[number][2])], []
+
+    def columns(
+        self, evaluator: RunnableEvaluator, runs: Sequence[ItemRun], results: Sequence[EvaluationResult]
+    ) -> Columns:
+        rates = (sampling_rate(evaluator.spec, item) for _, _, item in runs)
+        return self._columns(
+            [output for _, output, _ in runs],
+            results,
+            evaluator=evaluator.bound.name,
+            version=evaluator.version,
+            declared_version=evaluator.spec.version,
+            sampling_rates=[None if rate == 1.0 else rate for rate in rates],
+        )
+
+    def _columns(
+        self, outputs: Sequence[OutputRow], results: Sequence[EvaluationResult], *, version: str, **by: Any
+    ) -> Columns:
+        """Return the columns of the scores of items; `by` are the other keywords of `run_scores`."""
+        owner, kind, mapper = self.batch.evaluation_id, SUBJECT_KINDS[self.spec.scope], self.mapper_version
+        count, pairs = len(results), zip(outputs, results, strict=True)
+        nothing = dict.fromkeys(("run_id", "example_id", "repetition"), (None,) * count)
+        return {**run_scores(outputs, results, version=version, **by), **nothing} | {
+            "score_id": [
+                derived_id(owner, kind, output.run_id, result.turn, result.metric, version, mapper)
+                for output, result in pairs
+            ],
+            "subject_kind": (kind,) * count,
+            "subject_at": [output.started_at for output in outputs],
+            "mapper_version": (mapper,) * count,
+        }
+
+    def combined(
+        self,
+        chunk: TraceChunk,
+        loaded: Loaded[ItemRun, ScoreRow],
+        rows_of: Callable[[str], list[ScoreRow]],
+        spool: Spool,
+    ) -> Counts:
+        """Add the composite scores of items, and count what became of them."""
+        before, outputs = [*loaded.before, *loaded.others], [run[1] for run in loaded.subjects]
+        of_run = {output.run_id: rows_of(output.run_id) for output in outputs}
+        composites = self._composites(outputs, of_run, before)
+        for score in composites:
+            spool.add("scores", score, flush=False)
+        return _counts(chunk, of_run, composites, before)
+
+    def _composites(
+        self, outputs: Sequence[OutputRow], of_run: ScoresByRun, before: Iterable[ScoreRow]
+    ) -> list[ScoreRow]:
+        """Return the composite scores of items, except those that they have."""
+        known = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
+        rows = list[ScoreRow]()
+        for composite in self.spec.composites:
+            metrics = {metric: self.spec.direction(metric) for metric in composite.metrics}
+            left = [output for output in outputs if (output.run_id, composite.name) not in known]
+            if made := [*composite_results(composite, metrics, left, of_run)]:
+                of, results, rates = zip(*made, strict=True)
+                version = self.composite_versions[composite.name]
+                columns = self._columns(of, results, evaluator=composite.name, version=version, sampling_rates=rates)
+                rows += records_of("scores", columns, len(made))
+        return rows
+
+
+_reopening = threading.Lock()
+
+
+def reopen(store: Store, owner: str) -> None:
+    """Make the sealed scores of a day open again, so that more can be added; chunks of a day come here at once."""
+    with _reopening:
+        store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
+
+
+def _counts(
+    chunk: TraceChunk, of_run: ScoresByRun, composites: Sequence[ScoreRow], before: Sequence[ScoreRow]
+) -> Counts:
+    known = {row.score_id for row in before if is_final(row)}
+    rows = [row for found in of_run.values() for row in found if row.score_id not in known]
+    of_items = defaultdict(list, {item: list(found) for item, found in of_run.items()})
+    for row in before:
+        if row.subject_id not in of_run:
+            of_items[row.subject_id].append(row)
+    failed = sum(all(row.status in MISSING for row in found) for found in of_items.values() if found)
+    return Counts(
+        fetched=len(chunk.keys),
+        processed=len(chunk.keys) - failed,
+        failed=failed,
+        scores=sum(row.status == "scored" for row in rows),
+        composites=sum(row.status == "scored" for row in composites),
+        unreached=sum(row.error_kind in UNREACHABLE | {"stopped"} for row in rows),
+        over_budget=sum(row.error_kind == "over_budget" for row in rows),
+        usage=sum((_usage(row) for row in rows), NO_USAGE),
+    )
+
+
+def _usage(row: ScoreRow) -> Usage:
+    cost = 0.0 if row.calls == 0 else row.cost_usd
+    return Usage(
+        calls=row.calls,
+        calls_cached=row.calls_cached,
+        tokens_in=row.tokens_in,
+        tokens_out=row.tokens_out,
+        cost_usd=cost,
+    )
 
 
 def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
@@ -395,23 +552,14 @@ def _version_with(versions: Mapping[str, str], own: str, *, but: str | None = No
     return hashlib.sha256(repr([own, others]).encode()).hexdigest()[:16]
 
 
-def running_traces(batch: WatermarkRow) -> RunningTraceEvaluation:
+def trace_evaluation_of(batch: WatermarkRow) -> TraceEvaluation:
     """Return the running evaluation of a batch, made on first use in this process."""
-    with _lock:
-        if batch.batch_id not in _running:
-            _running[batch.batch_id] = _make(batch)
-        return _running[batch.batch_id]
+    made = running(batch.batch_id, lambda: _made(batch))
+    assert isinstance(made, TraceEvaluation)
+    return made
 
 
-def forget_traces(batch_id: str) -> RunningTraceEvaluation | None:
-    """Drop a batch after it has ended. Return its evaluation if this process has worked on it."""
-    with _lock:
-        ended = _running.pop(batch_id, None)
-    close(ended.evaluators if ended else ())
-    return ended
-
-
-def _make(batch: WatermarkRow) -> RunningTraceEvaluation:
+def _made(batch: WatermarkRow) -> TraceEvaluation:
     store, spec = Store(), TraceEvaluationSpec.model_validate(json.loads(batch.spec))
     budget = Budget(usd=spec.budget_usd, calls=spec.max_calls, counts_unknown=spec.budget_counts_unknown)
     factory = EvaluatorFactory(spec, Ledger(store, batch.evaluation_id, fresh=not spec.use_cache), budget)
@@ -420,7 +568,7 @@ def _make(batch: WatermarkRow) -> RunningTraceEvaluation:
     versions = {one["name"]: one["version"] for one in parts if one.get("scope") != "mapper"}
     made = [factory.evaluator(evaluator, None) for evaluator in prepared]
     evaluators = [replace(one, version=versions[one.bound.name]) if one.asks_for_scores else one for one in made]
-    return RunningTraceEvaluation(
+    return TraceEvaluation(
         batch=batch,
         store=store,
         spec=spec,
@@ -430,6 +578,7 @@ def _make(batch: WatermarkRow) -> RunningTraceEvaluation:
         mapper_version=mapper_version(spec.mapper),
         judging=judging_workers(spec, connections_of(prepared)),
         judging_on=endpoints_of(evaluators),
+        ledger=factory.ledger,
         budget=budget,
         made_at=now(),
     )
@@ -631,85 +780,6 @@ def _safe_id(identity: str | None, patterns: Sequence[SecretPattern]) -> str | N
     if identity is None or Masking(patterns).text(identity) == identity:
         return identity
     return f"masked-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
-
-
-class Items(Answers):
-    """Items of production."""
-
-    keeps_rows = True  # composites are made of them
-
-    def __init__(self, evaluation: RunningTraceEvaluation, items: Sequence[Item]) -> None:
-        self._evaluation = evaluation
-        self._items = {item_id(item): item for item in items}
-
-    def sampled(
-        self, evaluator: RunnableEvaluator, runs: Sequence[Run], numbers: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Return the runs in the evaluator's sample. Others get no row: the same items are drawn whenever asked."""
-        return [n for n in numbers if is_drawn(evaluator.spec, self._items[runs[n][1].run_id])], []
-
-    def columns(
-        self, evaluator: RunnableEvaluator, runs: Sequence[Run], results: Sequence[EvaluationResult]
-    ) -> Columns:
-        rates = (sampling_rate(evaluator.spec, self._items[output.run_id]) for _, output in runs)
-        return item_scores(
-            self._evaluation,
-            [output for _, output in runs],
-            results,
-            evaluator=evaluator.bound.name,
-            version=evaluator.version,
-            declared_version=evaluator.spec.version,
-            sampling_rates=[None if rate == 1.0 else rate for rate in rates],
-        )
-
-
-def item_scores(
-    evaluation: RunningTraceEvaluation,
-    outputs: Sequence[OutputRow],
-    results: Sequence[EvaluationResult],
-    *,
-    version: str,
-    **by: Any,
-) -> Columns:
-    """Return the columns of the scores of items; `by` are the other keywords of `run_scores`."""
-    owner, kind, mapper = (
-        evaluation.batch.evaluation_id,
-        SUBJECT_KINDS[evaluation.spec.scope],
-        evaluation.mapper_version,
-    )
-    count, pairs = len(results), zip(outputs, results, strict=True)
-    nothing = dict.fromkeys(("run_id", "example_id", "repetition"), (None,) * count)
-    return {**run_scores(outputs, results, version=version, **by), **nothing} | {
-        "score_id": [
-            derived_id(owner, kind, output.run_id, result.turn, result.metric, version, mapper)
-            for output, result in pairs
-        ],
-        "subject_kind": (kind,) * count,
-        "subject_at": [output.started_at for output in outputs],
-        "mapper_version": (mapper,) * count,
-    }
-
-
-def composite_scores(
-    evaluation: RunningTraceEvaluation,
-    outputs: Sequence[OutputRow],
-    judging: Judging[Run, ScoreRow],
-    before: Collection[tuple[str, str]],
-) -> list[ScoreRow]:
-    """Return the composite scores of items, from all their judgements, except those `before`: of an item, by a name."""
-    spec, rows = evaluation.spec, list[ScoreRow]()
-    of_run = {output.run_id: judging.rows_of(output.run_id) for output in outputs}
-    for composite in spec.composites:
-        version = evaluation.composite_versions[composite.name]
-        metrics = {metric: spec.direction(metric) for metric in composite.metrics}
-        left = [output for output in outputs if (output.run_id, composite.name) not in before]
-        if made := [*composite_results(composite, metrics, left, of_run)]:
-            of, results, rates = zip(*made, strict=True)
-            columns = item_scores(
-                evaluation, of, results, evaluator=composite.name, version=version, sampling_rates=rates
-            )
-            rows += records_of("scores", columns, len(made))
-    return rows
 
 
 def is_drawn(spec: Any, item: Item) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evalflows.specs.evaluator import FallbackSpec
+from evalflows.specs.evaluator import JudgeSpec
 from evalflows.specs.files import load_spec
 from evalflows.specs.running import (
     Adjusted,
@@ -101,7 +101,7 @@ class CompareSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    evaluators: Annotated[list[FallbackSpec], BeforeValidator(_as_list)] = Field(
+    evaluators: Annotated[list[JudgeSpec], BeforeValidator(_as_list)] = Field(
         min_length=1, description="Evaluators that choose the better of two answers: pairwise_preference, or your own"
     )
     pairs: Literal["all", "baseline"] = Field(
@@ -172,7 +172,7 @@ class ComparisonSpec(CompareSpec, _Compared):
     Either evaluators judge the answers of experiments, or the verdicts are recorded votes on named systems.
     """
 
-    evaluators: Annotated[list[FallbackSpec], BeforeValidator(_as_list)] = Field(
+    evaluators: Annotated[list[JudgeSpec], BeforeValidator(_as_list)] = Field(
         default_factory=list,
         description="Evaluators that choose the better of two answers: pairwise_preference, or your own",
     )

@@ -4,11 +4,14 @@ and composites.
 
 import json
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evalflows.specs.errors import MEASURES, kept_apart
+
+PAIR_LABELS = ("win", "tie")
+"""The labels of a judged pair, whichever answer won: what a tier may decide."""
 
 CASCADE = "cascade"
 """The value of `use` for an evaluator made of tiers."""
@@ -71,7 +74,8 @@ class TierSpec(FallbackSpec):
     """
 
     decides: list[float | str] = Field(
-        default_factory=list, description="Final scores: numbers or labels; true is 1 and false is 0"
+        default_factory=list,
+        description="Final scores: numbers or labels; true is 1 and false is 0. Of pairs of answers: win or tie",
     )
     decides_from: float | None = Field(None, description="Scores of at least this value are final")
     decides_to: float | None = Field(None, description="Scores of at most this value are final")
@@ -94,14 +98,37 @@ class TierSpec(FallbackSpec):
         return high or low or value in self.decides or (label is not None and label in self.decides)
 
 
-class EvaluatorSpec(FallbackSpec):
-    """An evaluator of an experiment."""
+class JudgeSpec(FallbackSpec):
+    """An evaluator, or a cascade of them, with a fallback."""
 
     tiers: list[TierSpec] = Field(
         default_factory=list,
         description="With `use: cascade`: evaluators in order, the cheapest first. Each judges what the previous tiers "
         "did not decide; `decided_by` names the tier that gave the score",
     )
+    fallback: FallbackSpec | None = Field(
+        None,
+        description="The evaluator to use when this one is unavailable; its scores have this one's name, and "
+        "`decided_by` names the evaluator that gave them",
+    )
+
+    @model_validator(mode="after")
+    def _has_tiers_or_none(self) -> Self:
+        if (self.use == CASCADE) != bool(self.tiers):
+            got = f"use: {self.use}" + (" with tiers" if self.tiers else " without")
+            raise ValueError(f"tiers: got {got}, wanted use: {CASCADE} and tiers, or neither")
+        own = {"args", "connection", "model", "timeout_s", "fallback"}
+        if self.tiers and (extra := sorted(name for name in own if getattr(self, name))):
+            raise ValueError(
+                f"tiers: got {extra[0]} beside tiers, wanted it within a tier (use, name, args, connection, model, "
+                "timeout_s)"
+            )
+        return self
+
+
+class EvaluatorSpec(JudgeSpec):
+    """An evaluator of an experiment."""
+
     sample_rate: Rate | None = Field(
         None, description="The share of the examples to judge, sampled by their ids; default: all"
     )
@@ -119,23 +146,9 @@ class EvaluatorSpec(FallbackSpec):
         description="Known-answer controls: test a correctness judge on this many right and as many wrong answers "
         "(references of the example, and of other examples). A judge that fails validation decides nothing",
     )
-    fallback: FallbackSpec | None = Field(
-        None,
-        description="The evaluator to use when this one is unavailable; its scores have this one's name, and "
-        "`decided_by` names the evaluator that gave them",
-    )
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> "EvaluatorSpec":
-        if (self.use == CASCADE) != bool(self.tiers):
-            got = f"use: {self.use}" + (" with tiers" if self.tiers else " without")
-            raise ValueError(f"tiers: got {got}, wanted use: {CASCADE} and tiers, or neither")
-        own = {"args", "connection", "model", "timeout_s", "fallback"}
-        if self.tiers and (extra := sorted(name for name in own if getattr(self, name))):
-            raise ValueError(
-                f"tiers: got {extra[0]} beside tiers, wanted it within a tier (use, name, args, connection, model, "
-                "timeout_s)"
-            )
+    def _has_rates_or_none(self) -> "EvaluatorSpec":
         if self.sample_rates and not self.sample_by:
             raise ValueError("sample_rates: got no sample_by, wanted the field that the rates are for")
         if self.sample_by and not self.sample_rates:

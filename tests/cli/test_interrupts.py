@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from evalflows.cli.running import prepared
-from evalflows.engine.running import forget_interrupts, interrupts_noted, note_interrupt, raise_if_pressed
+from evalflows.engine.interrupts import forget_interrupts, interrupts_noted, note_interrupt, raise_if_pressed
 
 
 def press() -> None:

@@ -13,11 +13,11 @@ from evalflows.store.sql import connect
 from evalflows.store.store import Store
 from evalflows.tasks.compare import (
     check_and_resolve,
-    compare_chunk,
     compute_win_rates,
     finish_comparison,
     start_comparison,
 )
+from evalflows.tasks.judge import judge
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED, NEVER = "FAILED", "NEVER"
@@ -110,7 +110,7 @@ def begun(spec: ComparisonSpec, resume: str | None = None) -> ComparisonSetRow:
     """The same up to the judgements."""
     row = start_comparison.fn(check_and_resolve(spec), resume)
     for chunk in pair_chunks(row):
-        compare_chunk.fn(chunk)
+        judge.fn(chunk)
     return row
 
 

@@ -11,8 +11,8 @@ from evalflows.engine.chunks import waves_of
 from evalflows.specs import ExperimentSpec
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
-from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds, start_experiments
+from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
 
 OF_THE_RUN = ("score_id", "subject_id", "experiment_id", "run_id", "recorded_at", "started_at", "round_at", "latency_s")
@@ -39,5 +39,5 @@ def run_without_flow(spec: ExperimentSpec) -> ExperimentRow:
         for rounds in wave:
             execute_rounds.fn(rounds)
             for chunk in rounds.chunks:
-                evaluate_chunk.fn(chunk)
+                judge.fn(chunk)
     return experiments[0]

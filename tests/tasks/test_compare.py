@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from comparing import NAMES, N, Outputs, judged, keep_score, longer, said, two
+from comparing import NAMES, N, Outputs, judged, keep_score, longer, refused, said, two
 from matched import (
     asked,
     compared,
@@ -16,7 +16,7 @@ from user_places import without_places
 
 from evalflows.evaluators.score import ExampleView, Place, Preference, RunView
 from evalflows.specs.comparison import OrderStatus
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import CallError, InputError
 from evalflows.store.queries.labels import preferences_of
 from evalflows.store.records import derived_id
 from evalflows.store.store import Store
@@ -214,3 +214,25 @@ def test_two_evaluators_that_give_one_metric_are_told_and_not_exported() -> None
     assert row.reason == "one and other both give 'k', wanted different metric names"
     with pytest.raises(InputError, match="one and other both give 'k'"):
         preferences_of(Store(), row.comparison_id)
+
+
+def test_tiers_judge_what_those_before_left_open_and_a_fallback_what_the_judge_cannot() -> None:
+    def clear(outputs: Outputs, example: ExampleView) -> str:
+        lengths = [len(one["answer"]) for one in outputs]
+        return "tie" if example.id < "q06" else "A" if lengths[0] > lengths[1] else "B"
+
+    def down(outputs: Outputs) -> str:
+        raise CallError("server_error", "HTTP 503: down")
+
+    tiers = {"use": "cascade", "name": "tiered", "tiers": [{**named(clear), "decides": ["win"]}, named(longer)]}
+    rows = judged(two(), tiers, {**named(down), "fallback": named(longer)}, both_orders=True, chunk_retries=0)
+    by_metric = {name: [row for row in rows if row.metric == name] for name in ("tiered", "down")}
+    wanted = {name: "right" if i % 2 == 0 else "left" for i, name in enumerate(NAMES)}
+    assert {name: said(of) for name, of in by_metric.items()} == {"tiered": wanted, "down": wanted}
+    assert {(row.example_id < "q06", row.decided_by) for row in by_metric["tiered"]} == {
+        (True, "longer"),
+        (False, "clear"),
+    }
+    assert {row.decided_by.partition(" ")[0] for row in by_metric["down"] if row.decided_by} == {"fallback"}
+    wrong = {"use": "cascade", "name": "tiered", "tiers": [{**named(clear), "decides_from": 0.5}, named(longer)]}
+    assert "tier clear: decides: got 0.5, wanted win or tie for pairs" in refused(two(), wrong)

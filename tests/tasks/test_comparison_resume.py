@@ -18,7 +18,8 @@ from matched import (
 
 from evalflows.engine.chunks import pair_chunks
 from evalflows.specs.errors import InputError
-from evalflows.tasks.compare import check_and_resolve, compare_chunk, finish_comparison, start_comparison
+from evalflows.tasks.compare import check_and_resolve, finish_comparison, start_comparison
+from evalflows.tasks.judge import judge
 
 # Going on
 
@@ -84,7 +85,7 @@ def test_only_what_is_not_judged_yet_is_judged() -> None:
     spec = spec_of(two(), counted, run_key="k", chunk_size=5)
     row = start_comparison.fn(check_and_resolve(spec))
     first, *others = pair_chunks(row)
-    compare_chunk.fn(first)
+    judge.fn(first)
     assert (len(CALLS), len(others)) == (5, 2)
     assert finish_comparison.fn(row) == [f"comparison {row.name!r} ({row.comparison_id}): not done: 7 of 12 by counted"]
     assert asked("select state, missing from comparison_overview") == [("incomplete", 7)]

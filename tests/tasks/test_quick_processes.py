@@ -16,7 +16,7 @@ from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.engine import workers
 from evalflows.engine.chunks import Chunk, waves_of
-from evalflows.engine.judge import judge_chunk
+from evalflows.engine.jobs import judge_in_process
 from evalflows.engine.workers import QuickProcesses
 from evalflows.llm import loop
 from evalflows.specs import ExperimentSpec
@@ -133,6 +133,6 @@ def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch)
     processes.end()
     try:
         with pytest.raises(CancelledError):
-            processes.work(judge_chunk, Chunk(experiment.experiment_id, 0, 0, 15))
+            processes.work(judge_in_process, Chunk(experiment.experiment_id, 0, 0, 15))
     finally:
         loop.allow()

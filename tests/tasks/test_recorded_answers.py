@@ -11,12 +11,13 @@ from rule_rows import comparable, run_without_flow, stored
 from evalflows.engine import workers
 from evalflows.engine.answer import look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, waves_of
-from evalflows.engine.judge import Judging, Run
+from evalflows.engine.experiments import Run
+from evalflows.engine.judge import Judging
 from evalflows.specs import ExperimentSpec
 from evalflows.store import snapshots
 from evalflows.store.store import Store
-from evalflows.tasks.evaluate import evaluate_chunk
 from evalflows.tasks.execute import execute_rounds, start_experiments
+from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
 
 ROWS = [
@@ -74,7 +75,7 @@ def test_each_answer_is_judged_once_and_before_its_chunk_is_evaluated() -> None:
     answered = {row.example_id for row in Store().read("outputs", experiment_id) if row.status == "ok"}
     assert judged == dict.fromkeys(answered, 1)
     before = Store().read("scores", experiment_id)
-    evaluate_chunk.fn(rounds.chunks[0])
+    judge.fn(rounds.chunks[0])
     assert judged == dict.fromkeys(answered, 1)
     assert Store().read("scores", experiment_id) == before
     assert len(before) == 20
@@ -86,7 +87,7 @@ def test_what_was_answered_but_not_judged_is_judged_when_the_chunk_is_evaluated(
     assert not judged
     execute_rounds.fn(rounds)
     assert 0 < judged.total() < 7
-    evaluate_chunk.fn(rounds.chunks[0])
+    judge.fn(rounds.chunks[0])
     answered = {row.example_id for row in Store().read("outputs", experiment_id) if row.status == "ok"}
     assert len(answered) > 5
     assert judged == dict.fromkeys(answered, 1)

@@ -7,7 +7,7 @@ from matched import FAILED, NEVER, asked, compared, experiment, rows_of
 from preferred import Pair, preferences
 
 from evalflows.analysis.preferences import MAX_SLICE_VALUES, preferences_in, slices
-from evalflows.engine.running import experiments_of
+from evalflows.engine.pairs import experiments_of
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.store import Store
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from matched import experiment, rows_of
 
-from evalflows.engine.running import experiments_of
+from evalflows.engine.pairs import experiments_of
 from evalflows.store.queries.values import Shared, shared_examples
 from evalflows.store.store import Store
 

@@ -1,0 +1,290 @@
+"""Experiments as jobs: their examples and target, and answers as subjects of judging.
+
+The experiments of one run share a budget, a ledger, and the workers that answer.
+"""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from evalflows.engine import workers
+from evalflows.engine.chunks import Chunk, Rounds, in_running_order, n_chunks
+from evalflows.engine.job import Drawn, Job, Loaded, drop, running
+from evalflows.engine.prepare import connections_of, make_target, prepared_experiments, target_version
+from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
+from evalflows.engine.running import (
+    MIN_WORKERS,
+    EvaluatorFactory,
+    RunnableEvaluator,
+    budget_after,
+    endpoints_of,
+    endpoints_of_calls,
+    judging_workers,
+    width_of,
+)
+from evalflows.engine.unrecorded_calls import target_may_call_unrecorded
+from evalflows.engine.views import evaluator_inputs
+from evalflows.engine.workers import Workers
+from evalflows.llm.budget import Budget, DividedBudget, is_divided
+from evalflows.llm.calls import Endpoint
+from evalflows.llm.ledger import Ledger
+from evalflows.llm.rate_limits import Breaker
+from evalflows.specs.errors import UNREACHABLE, Complete, InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.target import ChatTarget
+from evalflows.store.queries.progress import spent_by_group
+from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow, now, to_json
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.schemas import to_rows
+from evalflows.store.snapshots import Examples, load_snapshot, size_of
+from evalflows.store.store import Store
+from evalflows.targets import Target
+
+Run = tuple[ExampleRow, OutputRow]
+"""An answer with its example."""
+
+OVERHEAD = 2000
+"""Bytes of the objects of a run, besides its texts."""
+
+
+AnyRun = TypeVar("AnyRun", bound=tuple[Any, ...])
+
+
+class JudgesRuns(Job[AnyRun, ScoreRow]):
+    """A job that judges runs: an example and an answer, of an experiment or in the same form of production."""
+
+    table = "scores"
+
+    def size_of(self, run: AnyRun) -> int:
+        return size_of(run[0]) + size_of_answer(run[1].outputs, run[1].steps)
+
+    def key(self, run: AnyRun) -> str:
+        return str(run[1].run_id)
+
+    def key_of(self, row: ScoreRow) -> str:
+        return row.subject_id
+
+    def is_final(self, row: ScoreRow) -> bool:
+        return is_final(row)
+
+    def calls_of(self, run: AnyRun) -> tuple[str, str]:
+        return run[1].experiment_id, run[1].run_id
+
+    def settled(self, evaluator: RunnableEvaluator, run: AnyRun) -> list[EvaluationResult]:
+        """Return the result of a run without an answer: an error, at no cost."""
+        output: OutputRow = run[1]
+        if output.status == "ok":
+            return []
+        error = f"no output to judge: {output.error or output.status}"
+        result = failed_result(evaluator.bound.name, "no_output", error)
+        return [result._replace(status="not_attempted") if output.status == "not_attempted" else result]
+
+    def arguments(self, requested: frozenset[str], run: AnyRun, before: Sequence[ScoreRow]) -> dict[str, Any]:
+        return evaluator_inputs(requested, run[0], run[1], before)
+
+    def row_of(self, evaluator: RunnableEvaluator, run: AnyRun, result: EvaluationResult) -> ScoreRow:
+        return ScoreRow(**{name: value for name, (value,) in self.columns(evaluator, [run], [result]).items()})
+
+
+def is_final(row: ScoreRow) -> bool:
+    """Whether a judgement is final. The score of a missing answer is not: the answer may still arrive."""
+    if row.status == "failed":
+        return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
+    return row.status != "not_attempted"
+
+
+def size_of_answer(outputs: str | None, steps: str | None) -> int:
+    """Return about how many bytes a run takes in memory, without its example."""
+    return len(outputs or "") + len(steps or "") + OVERHEAD
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(JudgesRuns[Run]):
+    """What the chunks of one experiment share."""
+
+    called = "answers"
+
+    row: ExperimentRow
+    spec: ExperimentSpec
+    examples: Examples  # in running order
+    target: Target
+    target_complete: Complete | None
+    target_breaker: Breaker
+    target_may_call: bool  # whether its code may call models without being recorded
+    summary_evaluators: Sequence[RunnableEvaluator]
+    answering: Workers  # of all experiments of the run group
+    answering_on: Sequence[Endpoint]  # endpoints of the target
+    is_quick: bool  # whether its answers are looked up and judged by rules, in one pass and on this machine
+
+    @property
+    def attempt(self) -> datetime:
+        return self.row.recorded_at
+
+    @property
+    def has_ended(self) -> bool:
+        return self.store.is_sealed("experiments", self.row.experiment_id)
+
+    @property
+    def n_chunks(self) -> int:
+        return n_chunks(self.row)
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        return [*self.answering_on, *self.judging_on]
+
+    def check_code(self, *, in_cluster: bool = True) -> None:
+        spec, row = self.spec, self.row
+        target = next(target for target in spec.targets if target.name == row.target)
+        here = target_version(target, spec.connections)
+        check_code(row.experiment_id, f"target {target.name!r}", row.target_version, here, in_cluster=in_cluster)
+        described = to_json([*prepared_experiments.of(spec).described.values()])
+        check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
+
+    def load(self, chunk: Chunk) -> Loaded[Run, ScoreRow]:
+        before: list[ScoreRow] = self.store.read("scores", chunk.experiment_id, [chunk.part])
+        return Loaded(self._runs(chunk), chunk.stop - chunk.start, before)
+
+    def _runs(self, chunk: Chunk) -> Iterator[Run]:
+        """Yield the runs of a chunk that were made, with their examples, as they are read."""
+        ids = self.examples.ids[chunk.start : chunk.stop]
+        numbers = dict(zip(ids, range(chunk.start, chunk.stop), strict=True))
+        for data in self.store.scan("outputs", chunk.experiment_id, [chunk.part]):
+            outputs: list[OutputRow] = to_rows("outputs", data)
+            made = [row for row in outputs if row.repetition == chunk.repetition and row.example_id in numbers]
+            yield from zip(self.examples.rows([numbers[row.example_id] for row in made]), made, strict=True)
+
+    def sampled(self, evaluator: RunnableEvaluator, runs: Sequence[Run], numbers: list[int]) -> Drawn:
+        if evaluator.sample is None:
+            return numbers, []
+        drawn = [number for number in numbers if runs[number][0].example_id in evaluator.sample.drawn]
+        return drawn, [*{*numbers} - {*drawn}]
+
+    def columns(
+        self, evaluator: RunnableEvaluator, runs: Sequence[Run], results: Sequence[EvaluationResult]
+    ) -> Columns:
+        sample = evaluator.sample
+        return run_scores(
+            [output for _, output in runs],
+            results,
+            evaluator=evaluator.bound.name,
+            version=evaluator.version,
+            declared_version=evaluator.spec.version,
+            sampling_rates=None if sample is None else [sample.rates[output.example_id] for _, output in runs],
+        )
+
+
+def check_code(owner: str, what: str, of_run: str, here: str, *, in_cluster: bool = True) -> None:
+    """Raise InputError if the version of something differs here from the run's."""
+    if of_run != here:
+        place = socket.gethostname() if in_cluster else f"process {os.getpid()} of this machine"
+        remedy = (
+            "the same files and packages; restart the processes of the cluster after a change"
+            if in_cluster
+            else "the same files; start the run again after a change, or with task_runner: threads"
+        )
+        raise InputError(f"{place}: {what} of {owner}: got other code than that of the run, wanted {remedy}")
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the experiments of one run group share, each made when it is needed."""
+
+    budget: Budget | None = None
+    ledger: Ledger | None = None
+    answering: Workers | None = None
+
+
+_groups: dict[str, _Group] = {}  # by run group
+
+
+def experiment_of(experiment_id: str) -> Experiment:
+    """Return a running experiment, made on first use in this process."""
+    made = running(experiment_id, lambda: _made(experiment_id))
+    assert isinstance(made, Experiment)
+    return made
+
+
+def experiments_in(rounds: Rounds) -> list[Experiment]:
+    """Return the experiments of some rounds, in the order of their chunks."""
+    return [experiment_of(chunk.experiment_id) for chunk in rounds.chunks]
+
+
+def drop_experiment(experiment_id: str, run_group: str) -> Experiment | None:
+    """Drop an experiment with what it shares with those of its run group. Return it, if this process has used it."""
+    _groups.pop(run_group, None)
+    ended = drop(experiment_id)
+    assert ended is None or isinstance(ended, Experiment)
+    return ended
+
+
+def _made(experiment_id: str) -> Experiment:
+    store = Store()
+    row: ExperimentRow = store.read("experiments", experiment_id)[0]
+    prepared = prepared_experiments.of(experiment_spec(row))
+    spec, group = prepared.spec, _groups.setdefault(row.run_group, _Group())
+    is_quick = workers.is_quick(prepared)
+    ledger = _ledger(group, store, row, spec, are_made=not is_quick or bool(prepared.summary_evaluators))
+    factory = EvaluatorFactory(spec, ledger, _budget(group, store, row, spec))
+    examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
+    target = next(target for target in spec.targets if target.name == row.target)
+    complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
+    evaluators = [factory.evaluator(evaluator, examples) for evaluator in prepared.evaluators]
+    summaries = [factory.evaluator(evaluator, examples) for evaluator in prepared.summary_evaluators]
+    return Experiment(
+        row=row,
+        store=store,
+        examples=examples,
+        target=make_target(target, complete, examples, store),
+        target_complete=complete,
+        target_breaker=factory.breaker(),
+        target_may_call=target_may_call_unrecorded(target),
+        spec=spec,
+        evaluators=evaluators,
+        summary_evaluators=summaries,
+        answering=_answering(group, spec),
+        judging=judging_workers(spec, connections_of(prepared.evaluators)),
+        answering_on=endpoints_of_calls([complete]),
+        judging_on=endpoints_of([*evaluators, *summaries]),
+        budget=factory.budget,
+        ledger=factory.ledger,
+        made_at=now(),
+        is_quick=is_quick and not spec.task_runner.is_elsewhere,
+        processes=workers.current() if workers.pays(prepared, row.n_examples) else None,
+    )
+
+
+def _ledger(group: _Group, store: Store, row: ExperimentRow, spec: ExperimentSpec, *, are_made: bool) -> Ledger:
+    """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each.
+
+    If no calls are made, it is empty: reading the index of all calls takes longer than most rules.
+    """
+    if not spec.use_cache or not are_made:
+        return Ledger(store, row.experiment_id, fresh=True, are_made=are_made)
+    group.ledger = group.ledger or Ledger(store, row.experiment_id)
+    return group.ledger
+
+
+def _budget(group: _Group, store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
+    """Return the budget of the run group; one with limits knows what its experiments have already spent.
+
+    In a process that chunks are sent to, it is divided: each chunk has its part.
+    """
+    if is_divided():
+        return DividedBudget(row.experiment_id)
+    if group.budget is None:
+        is_limited = spec.budget_usd is not None or spec.max_calls is not None
+        group.budget = budget_after(spent_by_group(store, row.run_group), spec) if is_limited else Budget()
+    return group.budget
+
+
+def _answering(group: _Group, spec: ExperimentSpec) -> Workers:
+    """Return the workers of the run group: as many as keep each connection full, and some per other target."""
+    if group.answering is None:
+        chats = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}
+        others = sum(not isinstance(target, ChatTarget) for target in spec.targets)
+        width = sum(width_of(name, spec) for name in chats) + others * MIN_WORKERS
+        group.answering = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
+    return group.answering

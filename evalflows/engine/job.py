@@ -1,0 +1,192 @@
+"""A job: subjects of one kind that evaluators judge in chunks, within a budget.
+
+An experiment judges answers, a comparison pairs of answers, a trace evaluation items of production. What differs
+between them are the methods of `Job`; `judge.py` judges them all. A job is made once per process, from what is stored,
+and shared by the chunks that this process works on.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from evalflows.engine.results import Columns, EvaluationResult
+from evalflows.engine.running import RunnableEvaluator, close, limit_rows
+from evalflows.engine.workers import QuickProcesses, Workers
+from evalflows.llm.budget import Budget
+from evalflows.llm.calls import Endpoint
+from evalflows.llm.ledger import Ledger
+from evalflows.store.records import ComparisonRow, LimitRow, ScoreRow
+from evalflows.store.spool import Spool
+from evalflows.store.store import Store
+
+Subject = TypeVar("Subject")
+Row = TypeVar("Row", ScoreRow, ComparisonRow)
+Drawn = tuple[list[int], list[int]]
+"""Numbers of subjects: those that an evaluator judges, and those that get a row with the status sampled_out."""
+
+
+class Loaded(NamedTuple, Generic[Subject, Row]):
+    """A chunk as it is judged: its subjects, as they are read, and the judgements that they have already."""
+
+    subjects: Iterable[Subject]
+    n_subjects: int
+    before: Sequence[Row]
+    others: Sequence[Row] = ()  # stored rows that are not judgements of its evaluators
+    n_done: int = 0  # judgements of subjects that are not among these, since they have all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(ABC, Generic[Subject, Row]):
+    """What the chunks of one job share in this process, and what judging needs to know of its subjects."""
+
+    table: ClassVar[str]
+    """The table of the judgements."""
+    called: ClassVar[str]
+    """What its subjects are called, in the plural."""
+    keeps_rows: ClassVar[bool] = False
+    """Whether all judgements of a chunk are needed as rows at its end."""
+
+    store: Store
+    evaluators: Sequence[RunnableEvaluator]
+    judging: Workers
+    judging_on: Sequence[Endpoint]  # endpoints of the evaluators
+    ledger: Ledger
+    budget: Budget
+    made_at: datetime
+    processes: QuickProcesses | None = None  # if its chunks are worked on in processes of their own
+    judged: dict[str, Any] = field(default_factory=dict)
+    """By part, what became of chunks that were judged before their turn, as their answers were looked up."""
+
+    @property
+    @abstractmethod
+    def attempt(self) -> datetime:
+        """When it was started or resumed, as recorded: another time for each start."""
+
+    @property
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Whether its rows are sealed."""
+
+    @property
+    @abstractmethod
+    def n_chunks(self) -> int:
+        """How many chunks share the slots of a provider's limit."""
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """All endpoints that it calls."""
+        return self.judging_on
+
+    @abstractmethod
+    def check_code(self, *, in_cluster: bool = True) -> None:
+        """Raise InputError if its code is another here than where it was started.
+
+        The error says what to do about a process of a cluster, or of the run's machine.
+        """
+
+    @abstractmethod
+    def load(self, chunk: Any) -> Loaded[Subject, Row]:
+        """Return the subjects of a chunk, and their judgements."""
+
+    @abstractmethod
+    def size_of(self, subject: Subject) -> int:
+        """Return about how many bytes a subject takes in memory."""
+
+    @abstractmethod
+    def key(self, subject: Subject) -> str:
+        """Return what tells a subject from the others of its chunk."""
+
+    @abstractmethod
+    def key_of(self, row: Row) -> str:
+        """Return the key of the subject of a judgement."""
+
+    @abstractmethod
+    def is_final(self, row: Row) -> bool:
+        """Whether a judgement made before stands. That of a missing answer does not: the answer may still arrive."""
+
+    @abstractmethod
+    def calls_of(self, subject: Subject) -> tuple[str, str]:
+        """Return the ids of the owner and the subject of the model calls that are made for a subject."""
+
+    @abstractmethod
+    def settled(self, evaluator: RunnableEvaluator, subject: Subject) -> list[EvaluationResult]:
+        """Return the results of a subject that nobody needs to judge, such as a failed answer; none if it is judged."""
+
+    @abstractmethod
+    def arguments(self, requested: frozenset[str], subject: Subject, before: Sequence[Row]) -> dict[str, Any]:
+        """Return the arguments of an evaluator. All objects are new, so that it may modify them."""
+
+    def checked(
+        self, evaluator: RunnableEvaluator, subject: Subject, results: list[EvaluationResult]
+    ) -> list[EvaluationResult]:
+        """Return the results of an evaluator as they count for this kind of subject."""
+        return results
+
+    def sampled(self, evaluator: RunnableEvaluator, subjects: Sequence[Subject], numbers: list[int]) -> Drawn:
+        """Divide the numbers of subjects by whether the evaluator judges them; by default it judges all."""
+        return numbers, []
+
+    @abstractmethod
+    def columns(
+        self, evaluator: RunnableEvaluator, subjects: Sequence[Subject], results: Sequence[EvaluationResult]
+    ) -> Columns:
+        """Return the columns of the rows of an evaluator's results, each with its subject."""
+
+    @abstractmethod
+    def row_of(self, evaluator: RunnableEvaluator, subject: Subject, result: EvaluationResult) -> Row:
+        """Return the row of one result."""
+
+    def combined(
+        self, chunk: Any, loaded: Loaded[Subject, Row], rows_of: Callable[[str], list[Row]], spool: Spool
+    ) -> Any:
+        """Combine the judgements of a chunk that has been judged, and return what became of its subjects, if wanted.
+
+        `rows_of` returns all judgements of a subject, if the job keeps rows.
+        """
+        return None
+
+    def limit_rows(self, owner: str) -> list[LimitRow]:
+        """Return the history of its endpoints' limiters in this process."""
+        return limit_rows(owner, [*self.endpoints], self.made_at)
+
+
+_jobs: dict[str, Job[Any, Any]] = {}
+_lock = threading.RLock()
+
+
+def running(identity: str, make: Callable[[], Job[Any, Any]]) -> Job[Any, Any]:
+    """Return a job of this process, made on first use."""
+    with _lock:
+        if identity not in _jobs:
+            _jobs[identity] = make()
+        return _jobs[identity]
+
+
+def known(identity: str) -> Job[Any, Any] | None:
+    """Return a job if this process has worked on it."""
+    return _jobs.get(identity)
+
+
+def drop(identity: str) -> Job[Any, Any] | None:
+    """Drop a job, after it has ended and before it starts: its spec may name other code then. Return it, if known."""
+    with _lock:
+        ended = _jobs.pop(identity, None)
+    close(ended.evaluators if ended else ())
+    return ended
+
+
+def drop_outdated(identity: str, attempt: datetime) -> None:
+    """Drop a job made for an earlier start, since its spec or what it has spent may have changed, and ended ones.
+
+    A process of a cluster outlives the runs that send it chunks.
+    """
+    earlier = known(identity)
+    if earlier is None:
+        for other, job in _jobs.copy().items():
+            if job.has_ended:
+                drop(other)
+    elif earlier.attempt != attempt:
+        drop(identity)

@@ -1,0 +1,57 @@
+"""Judging: every evaluator judges every subject of a chunk: answers, pairs of answers, or items of production."""
+
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from evalflows.engine.chunks import tally
+from evalflows.engine.job import Job
+from evalflows.engine.jobs import AnyChunk, job_of, judge_in_process
+from evalflows.engine.judge import Outcome, judge_chunk
+from evalflows.engine.workers import in_turn
+from evalflows.tasks.engines import in_any_process
+from evalflows.tasks.limits import (
+    admitted,
+    awaited,
+    is_last_attempt,
+    only_transient,
+    retry_later,
+    within_provider_limits,
+)
+
+
+@task(
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=only_transient,
+    task_run_name="judge-{chunk.part}",
+)
+@in_any_process
+def judge(chunk: Any) -> Any:
+    """Judge the subjects of a chunk that have no judgement yet. Evaluators that ask for scores run last.
+
+    Return the chunk, or what became of its items of production. Raise TransientFailuresError if transient failures
+    remain and Prefect will retry.
+    """
+    job, last = job_of(chunk), is_last_attempt()
+    outcome: Outcome | None = job.judged.pop(chunk.part, None)
+    if outcome is None:
+        outcome = job.processes.work(judge_in_process, chunk) if job.processes is not None else _judge_here(job, chunk)
+    if job.processes is not None:  # they have counted elsewhere
+        tally.begin(chunk, "judgements", outcome.n_subjects * len(job.evaluators))
+    if outcome.transient and not last:
+        text = f"{outcome.transient} judgements of {outcome.n_subjects} {job.called} failed transiently"
+        retry_later([(chunk, outcome.transient)], "judgements", text)
+    return chunk if outcome.made is None else outcome.made
+
+
+def _judge_here(job: Job[Any, Any], chunk: AnyChunk) -> Outcome:
+    loaded = job.load(chunk)
+    is_quick = all(evaluator.is_rule for evaluator in job.evaluators)
+    with (
+        admitted([chunk], "judgements", awaited(job.evaluators)),
+        in_turn(is_quick=is_quick),
+        within_provider_limits(job.judging_on, loaded.n_subjects * len(job.evaluators), job.n_chunks),
+    ):
+        return judge_chunk(job, chunk, loaded)

@@ -82,7 +82,7 @@ bench-peers: $(INSTALLED_DEV) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
 
 simulate: $(INSTALLED_DEV)
-	$(BIN)/python -m benchmarks.simulate
+	$(BIN)/python -m benchmarks.simulate --csv docs/explanation/simulation.csv
 
 clean:
 	rm -rf $(VENV) $(PEERS) data/store data/spool

@@ -1,20 +1,22 @@
 """Simulate coverage and error rates of the statistics, on data with known truth and through the public functions.
 
 Run from the repository's root: `python -m benchmarks.simulate [--runs 4000] [--seeds 0 1 2 3 4] [--only KIND]
-[--markdown]`. Prints each figure of each cell with one column per seed, its target, and whether that is held. Exits
-with 1 if the mean over the seeds misses a target by more than the tolerance. `--markdown` prints docs/simulation.md.
+[--csv FILE]`. Prints each figure of each cell with one column per seed, its target, and whether that is held. Exits
+with 1 if the mean over the seeds misses a target by more than the tolerance. `make simulate` writes the table into
+docs/explanation/simulation.csv, beside the page that states what was found.
 """
 
 import argparse
+import csv
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from pathlib import Path
 
 from benchmarks.simulation.catalogue import KINDS, all_cells
-from benchmarks.simulation.page import page
-from benchmarks.simulation.table import Measure, measures, not_held, plain
+from benchmarks.simulation.table import Measure, header, measures, not_held, plain
 
 Part = tuple[int, int, int]
 """The index of a cell, a seed, and the number of runs."""
@@ -42,12 +44,19 @@ def with_progress(estimates: Iterable[list[float]], count: int) -> Iterator[list
         yield estimate
 
 
+def write_csv(path: Path, estimates: Sequence[Measure], seeds: Sequence[int]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["kind", *header(seeds)])
+        rows.writerows([measure.cell.kind, *measure.row()] for measure in estimates)
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=4000, help="runs per cell and seed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--only", choices=[*KINDS], help="simulate only this kind of cells")
-    parser.add_argument("--markdown", action="store_true", help="print docs/simulation.md")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table to this file")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     return parser.parse_args()
 
@@ -56,12 +65,9 @@ def main() -> int:
     arguments = parse_arguments()
     places = [place for place, cell in enumerate(all_cells()) if arguments.only in (None, cell.kind)]
     estimates = list(simulate(places, arguments.seeds, arguments.runs, arguments.processes))
-    lines = (
-        page(estimates, arguments.seeds, arguments.runs, len(places))
-        if arguments.markdown
-        else plain(estimates, arguments.seeds)
-    )
-    print(*lines, sep="\n")
+    print(*plain(estimates, arguments.seeds), sep="\n")
+    if arguments.csv:
+        write_csv(arguments.csv, estimates, arguments.seeds)
     return int(bool(not_held(estimates)))
 
 

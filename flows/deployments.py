@@ -68,7 +68,7 @@ def prefect_file(folder: Path) -> PrefectFile:
         names = [str(deployment["name"]) for deployment in deployments]
         pools = sorted({str(deployment["work_pool"]["name"]) for deployment in deployments})
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file, wanted one with deployments (see docs/deployments.md)") from error
+        raise InputError(f"{path}: no such file, wanted one with deployments: docs/guides/deployments.md") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:

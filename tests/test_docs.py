@@ -1,15 +1,19 @@
 """What the documents say is so."""
 
+import csv
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
+from benchmarks.simulation.cells import Held
 from evalflows.specs import ExperimentSpec, load_experiment
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
@@ -18,6 +22,7 @@ from evalflows.store.sql import select_from
 from evalflows.store.store import Store
 
 ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 def text(name: str) -> str:
@@ -44,13 +49,13 @@ def test_the_program_in_the_readme_runs(tmp_path: Path, prefect_environment: dic
 
 
 def test_every_python_block_compiles() -> None:
-    for name in ("README.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))):
+    for name in ("README.md", *(str(page.relative_to(ROOT)) for page in PAGES)):
         for block in blocks(name, "python"):
             compile(block, name, "exec")
 
 
 def test_the_specs_that_are_shown_are_specs() -> None:
-    whole, *others = [yaml.safe_load(block) for block in blocks("docs/specs.md", "yaml")]
+    whole, *others = [yaml.safe_load(block) for block in blocks("docs/reference/specs.md", "yaml")]
     comparisons = [other for other in others if "experiments" in other]
     assert [len(ComparisonSpec.model_validate(one).evaluators) for one in comparisons] == [2]
     specs = [ExperimentSpec.model_validate(whole | part) for part in others if part not in comparisons]
@@ -61,7 +66,7 @@ def test_the_specs_that_are_shown_are_specs() -> None:
 
 
 def test_the_filters_that_are_shown_are_filters() -> None:
-    shown = [part for block in blocks("docs/production.md", "yaml") for part in yaml.safe_load_all(block)]
+    shown = [part for block in blocks("docs/guides/production.md", "yaml") for part in yaml.safe_load_all(block)]
     whole, *filters = shown
     assert TraceEvaluationSpec.model_validate(whole).composites
     assert len([condition(one["filter"], "traces") for one in filters]) == 3
@@ -79,7 +84,7 @@ def test_the_specs_that_ship_are_specs() -> None:
 
 
 def test_the_queries_on_traces_run(tmp_path: Path) -> None:
-    queries = blocks("docs/traces.md", "sql")
+    queries = blocks("docs/guides/traces.md", "sql")
     assert len(queries) == 3
     for query in queries:
         assert select_from(Store(tmp_path / "store"), query).fetchall() == []
@@ -97,10 +102,38 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_lead_somewhere() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
-    links = [(page, *link) for page in pages for link in LINK.findall(page.read_text(encoding="utf-8"))]
+    links = [
+        (page, *link)
+        for page in (*ROOT.glob("*.md"), *PAGES)
+        for link in LINK.findall(page.read_text(encoding="utf-8"))
+    ]
     assert len(links) > 100
     for page, path, anchor in links:
         linked = page.parent / path if path else page
         assert linked.exists(), (page.name, path)
         assert not anchor or anchor in anchors(linked), (page.name, path, anchor)
+
+
+def test_each_page_is_in_one_group_of_the_navigation() -> None:
+    index = text("docs/index.md")
+    groups = re.findall(r"```{toctree}\n(.*?)```", index, flags=re.S)
+    listed = [line for group in groups for line in group.splitlines() if line and not line.startswith(":")]
+    pages = [str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES]
+    assert sorted([*listed, "index"]) == pages
+    assert [line for line in listed if f"]({line}.md)" not in index] == []
+
+
+def test_the_summary_of_the_simulation_is_that_of_its_table() -> None:
+    folder = ROOT / "docs" / "explanation"
+    rows = re.findall(
+        r"^\| (\w+) \| ([^|]*) \| ([^|]*) \| (\d+) \|(.*) \|", text("docs/explanation/simulation.md"), flags=re.M
+    )
+    with (folder / "simulation.csv").open(encoding="utf-8", newline="") as file:
+        cells = [row for row in csv.DictReader(file) if row["held"]]
+    assert sum(int(count) for *_, count, _ in rows) == len(cells)
+    for kind, figure, target, _, rest in rows:
+        found = [row for row in cells if [row["kind"], row["figure"], row["target"]] == [kind, figure, target]]
+        *counts, worst = rest.split("|")
+        statuses = Counter(row["held"] for row in found)
+        assert [statuses[status] for status in get_args(Held)] == [int(count.strip() or 0) for count in counts]
+        assert worst.strip() in {row["mean"] for row in found}

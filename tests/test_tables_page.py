@@ -1,4 +1,4 @@
-"""docs/tables.md is what the marts are, and its example queries run."""
+"""docs/reference/tables.md is what the marts are, and its example queries run."""
 
 import importlib.util
 from pathlib import Path
@@ -10,7 +10,7 @@ from evalflows.store.sql import select_from
 from evalflows.store.store import Store
 from evalflows.store.views import is_mart, view_files
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs" / "reference"
 PAGE = (DOCS / "tables.md").read_text(encoding="utf-8")
 
 
@@ -24,7 +24,7 @@ def tables() -> ModuleType:
 
 
 def test_the_page_is_up_to_date(tables: ModuleType) -> None:
-    assert tables.page() == PAGE, "run `.venv/bin/python docs/tables.py > docs/tables.md`"
+    assert tables.page() == PAGE, "run `.venv/bin/python docs/reference/tables.py > docs/reference/tables.md`"
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def shown(figure: Figure, value: float) -> str:
 
 def header(seeds: Sequence[int]) -> list[str]:
     setting = ["method", "world", "n", "true difference", "figure", "target"]
-    return [*setting, *(f"seed {seed}" for seed in seeds), "mean", ""]
+    return [*setting, *(f"seed {seed}" for seed in seeds), "mean", "held"]
 
 
 SUMMARY = ["kind", "figure", "target", "cells", "held", "within error", "cautious", "NOT HELD", "worst"]
@@ -119,13 +119,6 @@ def in_columns(rows: Rows) -> Iterator[str]:
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-
-
-def in_markdown(rows: Rows) -> Iterator[str]:
-    for place, row in enumerate(rows):
-        yield f"| {' | '.join(row)} |"
-        if not place:
-            yield "|" + "---|" * len(row)
 
 
 def plain(estimates: Sequence[Measure], seeds: Sequence[int]) -> Iterator[str]:

@@ -189,7 +189,7 @@ def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
     kind = "views" if any(one.rows is None for one in exported) else "tables"
     rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
     named = [f"{one.name}{ending}" for one in exported if one.name in FIRST]
-    first = f"; start with {' and '.join(sorted(named, reverse=True))} (docs/bi.md)" if named else ""
+    first = f"; start with {' and '.join(sorted(named, reverse=True))} (docs/guides/bi.md)" if named else ""
     echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged{first}"))
 
 

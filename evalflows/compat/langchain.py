@@ -902,7 +902,7 @@ def load_evaluator(evaluator: EvaluatorType | str, *, llm: Any = None, **setting
     `llm` is a connection's name (default `openai`), a `complete` function, or an object with `invoke`.
     Settings of comparisons: `criteria` (a member of Criteria, a name, a mapping from names to texts, a principle, a
     list of these), `prompt` (a text or a template), `output_parser` (an object with `parse`), `llm_kwargs` (parameters
-    of the model). Those of other evaluators are listed in docs/langchain.md.
+    of the model). Those of other evaluators are listed in docs/guides/langchain.md.
 
     Raises InputError for any other evaluator or an unusable model, ValueError for an invalid prompt or criteria.
     """

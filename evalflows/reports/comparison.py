@@ -405,7 +405,7 @@ Kind = Literal["left", "right", "tie", "half", "flipped", "missing", "not_applic
 Side = Literal["left", "right"]
 
 KINDS: tuple[Kind, ...] = ("left", "right", "tie", "half", "flipped", "missing", "not_applicable", "left_out")
-"""Outcomes of a pair: which answer won, or why neither did; see docs/pairwise.md."""
+"""Outcomes of a pair: which answer won, or why neither did; see docs/guides/pairwise.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

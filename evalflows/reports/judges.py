@@ -21,7 +21,7 @@ class JudgeReport:
 
     metric: str
     passed: bool | None  # whether it agrees with people better than chance; None if unknown
-    observed: Mapping[str, Any]  # the figures of the check, see docs/people.md
+    observed: Mapping[str, Any]  # the figures of the check, see docs/guides/people.md
 
     @property
     def judge(self) -> str:

@@ -336,7 +336,8 @@ def length_controlled_rates(
     losses, has half a cluster's win and half its loss added. There is no coefficient of length for single entries, no
     difficulty of examples, and no cross-validated shrinkage: in simulations, they did not reduce the errors. With two
     entries, the rate is noisier than the plain one, as the length coefficient comes from the same few comparisons. It
-    is the more accurate of the two only if the judge has a clear preference for length (docs/simulation.md).
+    is the more accurate of the two only if the judge has a clear preference for length
+    (docs/explanation/simulation.md).
 
     Standard errors are cluster-robust (CR1 with HC2 residuals: Cameron & Miller 2015, MacKinnon & White 1985) and
     include the uncertainty of the shared coefficients; intervals are t with G - 1 degrees of freedom, of the pair's

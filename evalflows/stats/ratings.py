@@ -518,8 +518,8 @@ def bradley_terry(
     Cameron & Miller 2015), or the same without clusters; intervals are Student's t with G - 1 degrees of freedom, in
     log-odds. `clusters` are n hashables; an item whose cluster is None is its own cluster. Results between a group that
     is infinitely far apart and the others have no variation; the variance by the model replaces it, as if those of a
-    cluster were one. There are no intervals with fewer than two clusters. In simulations (docs/simulation.md) the
-    intervals of 20 entries cover from one vote per pair on.
+    cluster were one. There are no intervals with fewer than two clusters. In simulations
+    (docs/explanation/simulation.md) the intervals of 20 entries cover from one vote per pair on.
 
     Raise ValueError for lengths or shapes that do not fit, entries below 2, entry numbers out of range, an entry
     compared with itself, points outside 0 to 1, weights that are not above 0, nan and inf, a nan among the clusters, an

@@ -22,7 +22,7 @@ def export(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["export", *arguments])
 
 
-FIRST = "start with results and item_scores (docs/bi.md)"
+FIRST = "start with results and item_scores (docs/guides/bi.md)"
 
 
 def refused(*arguments: str) -> str:
@@ -37,7 +37,7 @@ def refused(*arguments: str) -> str:
 def test_a_folder() -> None:
     form = "parquet"
     names = ("--only", "labels", "--only", "results")
-    first = f"start with results.{form} (docs/bi.md)"
+    first = f"start with results.{form} (docs/guides/bi.md)"
     assert export(form, "out", *names).output == f"out: 2 tables written (0 rows), 0 unchanged; {first}\n"
     assert export(form, "out", *names).output == f"out: 0 tables written, 2 unchanged; {first}\n"
     assert {path.name for path in Path("out").iterdir()} == {

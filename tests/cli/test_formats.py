@@ -1,4 +1,6 @@
-"""`--format json`: standard output holds one document with what the table shows, and docs/command.md lists its keys."""
+"""`--format json`: standard output holds one document with what the table shows, whose keys are in
+docs/reference/command.md.
+"""
 
 import json
 import zipfile

@@ -108,7 +108,7 @@ def test_a_folder_that_hides_evalflows_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_folder_without_a_prefect_yaml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "evalflows").mkdir()  # of specs, say: it hides nothing
-    message = f"{tmp_path / 'prefect.yaml'}: no such file, wanted one with deployments (see docs/deployments.md)"
+    message = f"{tmp_path / 'prefect.yaml'}: no such file, wanted one with deployments: docs/guides/deployments.md"
     refused(["up"], tmp_path, {"PREFECT_API_URL": NOBODY}, message)
 
 

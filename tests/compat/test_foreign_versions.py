@@ -152,7 +152,8 @@ def test_objects_are_named_by_their_module(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_api")
 def test_the_programs_that_are_shown_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "moving.md").read_text(encoding="utf-8"), flags=re.S)
+    page = (ROOT / "docs" / "guides" / "moving.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```python\n(.*?)```", page, flags=re.S)
     with no_network(monkeypatch), serving(Endpoint(answer=verdict)) as endpoint:
         monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-test")
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)

@@ -94,7 +94,7 @@ def test_absent_methods_say_what_to_use_instead() -> None:
             getattr(client, name)
     theirs = {name for name in dir(langfuse().Langfuse) if name[0] != "_"}
     assert theirs <= {*METHODS} | {*METHODS_HERE} | {"api"}
-    with pytest.raises(AttributeError, match=r"^api\.scores: not supported here: docs/langfuse.md lists"):
+    with pytest.raises(AttributeError, match=r"^api\.scores: not supported here: docs/guides/langfuse.md lists"):
         client.api.scores.list()  # type: ignore[attr-defined]
 
 
@@ -124,7 +124,7 @@ def test_an_item_is_read_by_attributes_and_keys() -> None:
     assert (inner.type, inner["start_time"], inner.is_root_observation) == ("AGENT", BEGAN, True)
     assert inner.usage_details == {"input": 3}
     assert trace.model_dump()["observations"][0]["id"] == "t-root"
-    with pytest.raises(AttributeError, match=r"^trace: has no 'colour'; docs/langfuse.md"):
+    with pytest.raises(AttributeError, match=r"^trace: has no 'colour'; docs/guides/langfuse.md"):
         _ = trace.colour
     with pytest.raises(KeyError, match=r"has no 'colour'"):
         _ = trace["colour"]

@@ -47,7 +47,7 @@ def test_calling_an_absent_method_says_what_to_use_instead(client: Any) -> None:
     kind = type(client).__name__
     with pytest.raises(AttributeError, match=f"^{kind}.pull_prompt: not supported here: keep prompts in files"):
         client.pull_prompt("x")
-    with pytest.raises(AttributeError, match=f"^{kind}.nothing: not supported here: docs/langsmith.md lists"):
+    with pytest.raises(AttributeError, match=f"^{kind}.nothing: not supported here: docs/guides/langsmith.md lists"):
         client.nothing()
     assert not hasattr(client, "create_run")
 

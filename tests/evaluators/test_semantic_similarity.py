@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evalflows.evaluators.semantic import semantic_similarity
 from evalflows.llm import local
 
-DOCS = Path(__file__).parents[2] / "docs" / "evaluators.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "evaluators.md"
 
 
 class Known:

@@ -173,7 +173,7 @@ def test_a_bad_prefect_yaml_is_told_in_a_line(tmp_path: Path) -> None:
 
 
 def test_the_prefect_yaml_in_the_docs_is_one(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "deployments.md").read_text(), flags=re.S)
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides" / "deployments.md").read_text(), flags=re.S)
     (tmp_path / "prefect.yaml").write_text(block)
     assert prefect_file(tmp_path).deployments == ["support-bot"]
 

@@ -68,7 +68,7 @@ def test_collecting_imports_nothing_of_evalflows(tmp_path: Path, imported: str, 
 @pytest.mark.usefixtures("loaded")
 def test_the_file_in_the_document_does_what_it_says(inner: pytest.Pytester) -> None:
     """And what fails is shown in the test's own line, without the plugin's code or the log of what ran."""
-    document = (ROOT / "docs" / "pytest.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "guides" / "pytest.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", document, flags=re.S)
     inner.makepyfile(program)
     (inner.path / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in ROWS))

@@ -494,7 +494,7 @@ def test_checks_of_data_and_of_other_judges_are_no_biases(written: Store, make: 
 # Queries of the docs about comparisons
 
 
-DOCS = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "guides" / "queries.md").read_text(encoding="utf-8")
 COMPARISONS = DOCS.partition("## Comparisons\n")[2].partition("\n## ")[0]
 QUERIES = re.findall(r"```sql\n(.*?)```", COMPARISONS, flags=re.S)
 

@@ -1,4 +1,4 @@
-"""How long the trials of faults take. EVALFLOWS_LONG_TRIALS=1 makes them as long as those that docs/store.md states."""
+"""How long the trials of faults take. EVALFLOWS_LONG_TRIALS=1 makes them as those in docs/reference/store.md."""
 
 import os
 

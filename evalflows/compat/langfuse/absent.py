@@ -6,7 +6,7 @@ from evalflows.compat.refusal import Absent
 
 _TRACES = "keep Langfuse's SDK, or any other of OpenTelemetry, for tracing, and send its spans to `evalflows receive`"
 _PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"
-_MEDIA = "put files into a dataset as attachments: docs/specs.md"
+_MEDIA = "put files into a dataset as attachments: docs/reference/specs.md"
 _NO_PAGE = "there is no server; `evalflows show` and `evalflows traces show` print what is stored"
 
 NAMES: Mapping[str, str] = {
@@ -17,8 +17,8 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("is_default_export_span", "is_genai_span", "is_known_llm_instrumentor"), _TRACES),
     **dict.fromkeys(("is_langfuse_span", "ObservationTypeLiteral"), _TRACES),
     **dict.fromkeys(("LangfuseMedia", "LangfuseMediaReference", "media"), _MEDIA),
-    **dict.fromkeys(("RegressionError", "RunnerContext"), "declare gates in a spec: docs/gates.md"),
-    "create_evaluator_from_autoevals": "give run_experiment the scorer itself: docs/moving.md",
+    **dict.fromkeys(("RegressionError", "RunnerContext"), "declare gates in a spec: docs/guides/gates.md"),
+    "create_evaluator_from_autoevals": "give run_experiment the scorer itself: docs/guides/moving.md",
 }
 """Names of modules, and what to use instead."""
 
@@ -36,8 +36,8 @@ METHODS: Mapping[str, str] = {
     "get_dataset_run": "use evalflows.store.connect() and its view experiments",
     "get_dataset_runs": "use evalflows.store.connect() and its view experiments",
     "delete_dataset_run": "experiments are kept; start another one",
-    **dict.fromkeys(("create_score", "score"), "judge with run_batched_evaluation; people label: docs/people.md"),
+    **dict.fromkeys(("create_score", "score"), "judge by run_batched_evaluation; people label: docs/guides/people.md"),
 }
 """Methods of the client and of datasets, and what to use instead."""
 
-ABSENT = Absent(NAMES, METHODS, page="docs/langfuse.md")
+ABSENT = Absent(NAMES, METHODS, page="docs/guides/langfuse.md")

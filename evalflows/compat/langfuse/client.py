@@ -212,7 +212,7 @@ def _client(found: Named) -> DatasetClient:
 
 _UNCHANGED = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 _NO_TRACING = "nothing is traced here: keep Langfuse's SDK for it, and send its spans to `evalflows receive`"
-_NO_SCHEMA = "check a dataset with expectations: docs/specs.md"
+_NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
 _NO_SOURCE = "name the trace in the item's metadata"
 
 

@@ -129,7 +129,7 @@ class Item:
             found = _THEIRS[name](self._view) if name in _THEIRS else getattr(self._view, name)
         except AttributeError:
             kind = type(self._view).__name__.removesuffix("View").lower()
-            raise AttributeError(f"{kind}: has no {name!r}; docs/langfuse.md lists what is supported") from None
+            raise AttributeError(f"{kind}: has no {name!r}; docs/guides/langfuse.md lists what is supported") from None
         if self._raw and name in _CONTENT:
             return found if found is None or isinstance(found, str) else to_text(as_fields(found))
         return _as_items(found)

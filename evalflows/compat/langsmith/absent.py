@@ -6,7 +6,7 @@ from evalflows.compat.refusal import Absent
 
 _ADDRESS = "there is one store, which EVALFLOWS_STORE names; leave it out"
 _PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"
-_LABELS = "people label answers in a form: `evalflows labels next`, docs/people.md"
+_LABELS = "people label answers in a form: `evalflows labels next`, docs/guides/people.md"
 _TRACES = "runs belong to experiments: give evaluate a target, and use traceable or trace inside it"
 _NO_PAGE = "there is no server; `evalflows show` prints an experiment, and its rows are Parquet files to copy"
 _KEPT = "judgements and labels are kept; create_feedback adds another one"
@@ -65,4 +65,4 @@ METHODS: Mapping[str, str] = {
 }
 """Methods of the client, and what to use instead."""
 
-ABSENT = Absent(NAMES, METHODS, page="docs/langsmith.md")
+ABSENT = Absent(NAMES, METHODS, page="docs/guides/langsmith.md")

@@ -700,7 +700,7 @@ def _freeze(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> None:
 
 
 _NO_RUNS = "create examples from inputs and outputs, not from runs"
-_NO_SCHEMA = "check a dataset with expectations: docs/specs.md"
+_NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
 
 
 class DatasetMethods:

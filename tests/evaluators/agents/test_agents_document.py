@@ -1,4 +1,4 @@
-"""What docs/agents.md shows, run."""
+"""What docs/reference/agents.md shows, run."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import yaml
 from evalflows.evaluators import agents
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "agents.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
@@ -33,7 +33,7 @@ def test_the_figures_beside_the_evaluators_are_what_they_give() -> None:
 
 def test_the_trials_print_what_is_said_beside_them(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = blocks("python")
-    exec(compile(program, "docs/agents.md", "exec"), {})
+    exec(compile(program, "docs/reference/agents.md", "exec"), {})
     printed = [float(number) for number in re.findall(r"[\d.]+", capsys.readouterr().out)]
     said = [float(number) for line in re.findall(r"print.*# (.*)", program) for number in line.split(",")]
     assert printed == pytest.approx(said, abs=5e-5)

@@ -1,4 +1,4 @@
-"""The spec of docs/conversations.md, run: what people said as an experiment beside a chat target, turn by turn."""
+"""The spec of docs/reference/conversations.md: what people said as an experiment beside a chat target, turn by turn."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from evalflows import run
 from evalflows.specs import ExperimentSpec
 from evalflows.store import connect
 
-PAGE = (Path(__file__).parents[3] / "docs" / "conversations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "conversations.md").read_text(encoding="utf-8")
 
 
 def answer(request: Request) -> Reply:

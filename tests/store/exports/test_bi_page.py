@@ -1,4 +1,4 @@
-"""The statements of docs/bi.md give the same figures in the store, in an exported DuckDB file, and in PostgreSQL."""
+"""The statements of docs/guides/bi.md give the same figures in the store, in a DuckDB file, and in PostgreSQL."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ from evalflows.store.postgres import export_postgres
 from evalflows.store.sql import select_from
 from evalflows.store.store import Store
 
-PAGE = Path(__file__).parents[3] / "docs" / "bi.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "bi.md"
 STATEMENTS = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
 SCHEMA = "bi_page"
 

@@ -3,8 +3,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+INSTALLED_DOCS := $(VENV)/.installed-docs
+SITE := build/docs
 
-.PHONY: help demo test test-slow soak check format bench bench-peers simulate clean
+.PHONY: help demo test test-slow soak check docs format bench bench-peers simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
@@ -12,6 +14,7 @@ help:
 	@echo "make test-slow   the slow tests: several seconds each, or in a browser"
 	@echo "make soak        long campaigns, before a release: an hour or more"
 	@echo "make check       lint and types"
+	@echo "make docs        the documents as a site with a search, in $(SITE)"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
 	@echo "make simulate    simulated coverage of intervals and error rates of tests: half an hour"
@@ -24,6 +27,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(INSTALLED_DEV): $(INSTALLED)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(INSTALLED_DOCS): $(INSTALLED)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[docs]'
 	touch $@
 
 PROVIDER := $(if $(OPENAI_API_KEY)$(OPENAI_BASE_URL),-of-a-provider)
@@ -53,6 +60,11 @@ check: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A warning, such as a link that leads nowhere or a page that is in no group, is an error.
+docs: $(INSTALLED_DOCS)
+	$(BIN)/sphinx-build --builder html --fresh-env --fail-on-warning --keep-going --quiet docs $(SITE)
+	@echo "open $(SITE)/index.html, or:  $(PYTHON) -m http.server --bind 127.0.0.1 --directory $(SITE)"
 
 format: $(INSTALLED_DEV)
 	$(BIN)/ruff check --fix .
@@ -85,4 +97,4 @@ simulate: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.simulate --csv docs/explanation/simulation.csv
 
 clean:
-	rm -rf $(VENV) $(PEERS) data/store data/spool
+	rm -rf $(VENV) $(PEERS) $(SITE) data/store data/spool

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -155,7 +156,7 @@ def test_a_process_without_files_to_open_accepts_few_connections_before_it_looks
 
 def test_repeated_messages_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     repeats, now = serving._Repeats(), 1000.0
-    monkeypatch.setattr(serving.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
 
     def shown(text: str) -> str | None:
         record = logging.LogRecord("asyncio", logging.ERROR, "", 0, text, (), None)

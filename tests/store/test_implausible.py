@@ -68,7 +68,7 @@ def test_a_span_of_another_age_is_in_no_sum_and_not_the_last(
     fields = {"start": start, "end": end}
     found = written(store, **{name: int(value) for name, value in fields.items() if value is not None})
     assert found[4] == implausible
-    assert last_owner(store, "observations") <= now().date().isoformat()
+    assert (last_owner(store, "observations") or "9") <= now().date().isoformat()
     old = would_retain(store, RetentionSpec(trace_texts_days=7))
     assert [dict(one.rows) for one in old] == [{}], "as old as its record"
     ((newest, latency),) = store.query("select max(started_at), max(latency_s) from staging.observations")

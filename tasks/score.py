@@ -10,7 +10,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.labels import label_check, people_batch
-from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, weights_check
+from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, robustness_batch, weights_check
 from evalflows.engine.experiments import Experiment, experiment_of
 from evalflows.engine.judge import ScoresByRun, composite_results, judge_with
 from evalflows.engine.prepare import composite_version
@@ -20,7 +20,6 @@ from evalflows.engine.views import evaluations_view, example_view, run_view
 from evalflows.evaluators.binding import offer_experiment
 from evalflows.evaluators.score import ItemResult
 from evalflows.llm import loop
-from evalflows.reports.checks import robustness_batch
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import CompositeSpec
 from evalflows.specs.experiment import ExperimentSpec

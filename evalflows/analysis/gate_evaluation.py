@@ -25,6 +25,7 @@ from evalflows.analysis.differences import ExperimentPair, TestedMetric, timed_m
 from evalflows.analysis.gates import (
     BoundedEstimate,
     Interval,
+    Outcome,
     Rule,
     RuleResult,
     baseline_name,
@@ -54,7 +55,6 @@ from evalflows.analysis.pairing import (
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.chunks import in_running_order
 from evalflows.engine.prepare import experiment_id, group_of_run_key, prepared_experiments, revision
-from evalflows.reports.decisions import sentence_of
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec
@@ -689,6 +689,9 @@ class _Unpaired:
 COMPARED = ("non_inferiority", "superiority")
 """The kinds of rules that need a baseline."""
 
+_DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
+"""The outcome of the rules that lead to a conclusion."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GateEvaluation:
@@ -713,7 +716,8 @@ class GateEvaluation:
 
     @property
     def summary(self) -> str:
-        return sentence_of(self.conclusion, [result.as_dict() for result in self.rule_results])
+        """The texts of the rules that led to the conclusion."""
+        return "; ".join(one.text for one in self.rule_results if one.outcome == _DECIDING[self.conclusion])
 
     @cached_property
     def estimates(self) -> tuple[tuple[Rule, BoundedEstimate | Reason], ...]:

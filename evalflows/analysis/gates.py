@@ -7,25 +7,31 @@ A new rule is a field of `GateSpec`, and here a kind, its outcome and its texts;
 
 import getpass
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from evalflows.analysis.figures import estimate as estimate_text
 from evalflows.analysis.pairing import MetricSample, PairedMetric
 from evalflows.analysis.verdicts import adjusted_p_text
-from evalflows.reports.decisions import Decision
-from evalflows.reports.formats import estimate as estimate_text
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats import MeanEstimate, PairedDifference, adjusted, one_sided_p
 from evalflows.stats.means import sample_skewness
 from evalflows.store.queries.lookup import approved
-from evalflows.store.records import BaselineRow, DecisionConclusion, ExperimentRow, Reason, ReasonCode, after, new_id
+from evalflows.store.records import (
+    BaselineRow,
+    DecisionConclusion,
+    ExperimentRow,
+    Reason,
+    ReasonCode,
+    after,
+    new_id,
+)
 from evalflows.store.row_specs import experiment_spec
-from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 
@@ -412,76 +418,6 @@ _RUN_LEVEL = """select value, error from source.scores
 _ANSWERED = "select count(*) from source.outputs where experiment_id = ? and status = 'ok'"
 _PER_RUN = """select count(distinct evaluator), count(label), count(value) from source.scores
               where experiment_id = ? and subject_kind = 'run' and turn is null and metric = ?"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRule:
-    """One rule of a decision. All figures are in the metric's own direction."""
-
-    kind: Kind
-    metric: str
-    outcome: Outcome
-    text: str
-    is_difference: bool  # from the baseline; else the figures are of the candidate's mean
-    higher_is_better: bool
-    threshold: float  # where the estimate must lie above, or below if less is better
-    value: float | None
-    low: float | None
-    high: float | None
-    worst_case_low: float | None  # with missing values at either extreme; None if it is not known
-    worst_case_high: float | None
-    n: int | None
-    n_missing: int | None
-    p_below: float | None
-    p_adjusted: float | None
-
-    @property
-    def has_worst_case(self) -> bool:
-        """Whether missing values widen the interval."""
-        worst, plain = (self.worst_case_low, self.worst_case_high), (self.low, self.high)
-        return None not in worst and worst != plain and bool(self.n_missing)
-
-
-def stored_rules(store: Store, decision: Decision) -> list[StoredRule]:
-    """Return the rules of a decision, in its order."""
-    metrics = [metric_of(rule["metric"]) for rule in decision.rules]
-    directions, verdicts = ask(
-        store, (_DIRECTIONS, [decision.candidate_experiment_id, metrics]), (_WORST_CASES, [decision.decision_id])
-    )
-    higher = dict(directions)
-    worst = {(rule, metric): (low, high) for rule, metric, low, high in verdicts}
-    return [
-        _stored(rule, higher.get(metric_of(rule["metric"]), True), worst.get((rule["rule"], rule["metric"])))
-        for rule in decision.rules
-    ]
-
-
-def _stored(given: Mapping[str, Any], higher_is_better: bool, worst_case: Sequence[float | None] | None) -> StoredRule:
-    rule = Rule(kind=given["rule"], metric=given["metric"], bound=given["bound"])
-    threshold = rule.threshold(higher_is_better=higher_is_better)
-    low, high = worst_case if worst_case and rule.is_difference else (None, None)
-    # decisions of early versions lack some
-    fields = ("value", "low", "high", "n", "n_missing", "p_below", "p_adjusted")
-    return StoredRule(
-        kind=rule.kind,
-        metric=rule.metric,
-        outcome=given["outcome"],
-        text=given["text"],
-        is_difference=rule.is_difference,
-        higher_is_better=higher_is_better,
-        threshold=threshold if higher_is_better else -threshold,
-        worst_case_low=low,
-        worst_case_high=high,
-        **{name: given.get(name) for name in fields},
-    )
-
-
-_DIRECTIONS = """
-select metric, higher_is_better(e.spec, metric)
-from experiments e, (select unnest($2::varchar[]) as metric) m where e.experiment_id = $1
-"""
-
-_WORST_CASES = "select rule, metric, worst_case_ci_low, worst_case_ci_high from gate_rules where decision_id = $1"
 
 
 MAX_SUGGESTED_N = 1_000_000

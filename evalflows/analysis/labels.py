@@ -12,14 +12,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from evalflows.reports.judges import JudgeReport, LabelledSubject, RankedJudge
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import Metric, agreement, expected_error, krippendorff_alpha, label_next
 from evalflows.stats.clusters import FloatArray
 from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
-from evalflows.store.queries.labels import Judged, JudgeOfLabels, judged_in, labelled_items, to_label
-from evalflows.store.records import CheckRow, derived_id, from_json, to_json
+from evalflows.store.queries.labels import Judged, JudgeOfLabels, labelled_items, to_label
+from evalflows.store.records import CheckRow, derived_id, to_json
 from evalflows.store.store import Store
 
 __all__ = ["LabellingForm", "judge_errors", "next_to_label"]
@@ -287,17 +286,6 @@ def _message(observed: dict[str, Any]) -> str:
     return f"{text}, alpha {value}{interval}"
 
 
-def current_report(store: Store, labelled: LabelledSubject, confidence_level: float = 0.95) -> JudgeReport:
-    """Return the report of one version of a judge in one experiment or comparison.
-
-    Raise InputError if one side has numbers and the other labels.
-    """
-    names = labelled.subject_id, labelled.metric, labelled.people_metric
-    judged = judged_in(store, names[0], labelled.kind == "pair", *names[1:])
-    check = label_check(people_batch(*names), judged, labelled.evaluator_version, confidence_level)
-    return JudgeReport(metric=check.subject_id, passed=check.passed, observed=from_json(check.observed))
-
-
 LOT_DIGITS = 13
 """The leading hexadecimal digits of a lot that are used: as many as a float holds exactly."""
 
@@ -361,6 +349,24 @@ def judge_errors(values: FloatArray, spreads: FloatArray, others: FloatArray) ->
 
 def _or_none(value: Any) -> Any:
     return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedJudge:
+    """One judge's agreement with human labels, over all experiments; several labels of an item count once."""
+
+    evaluator: str
+    evaluator_version: str
+    judge_model: str
+    metric: str
+    people_metric: str
+    n_items: int  # without those on which people are evenly split, unless they gave numbers
+    n_labels: int
+    agreement: float | None  # the share of items; None of numbers
+    kappa: float | None
+    bias: float | None
+    correlation: float | None
+    from_feedback: bool
 
 
 def judge_standings(store: Store, evaluator: str | None = None) -> list[RankedJudge]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evalflows.reports.formats import estimate, figure
+from evalflows.analysis.figures import estimate, figure
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.traces import ALL, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evalflows.analysis.differences import MetricReader
+from evalflows.analysis.figures import figure
 from evalflows.analysis.pairing import Clusters
 from evalflows.analysis.plan_calls import (
     PlanInputs,
@@ -31,7 +32,6 @@ from evalflows.engine.chunks import draw
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, prepare_experiment
 from evalflows.llm.connections import known
-from evalflows.reports.formats import figure
 from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, metric_of, sliced_metric
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec

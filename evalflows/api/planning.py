@@ -5,12 +5,12 @@ Runs no flow before it is asked to.
 
 from collections.abc import Sequence
 
-from evalflows.analysis.backtest import LIMIT, REPLICATES, SEED, backtest
+from evalflows.analysis.backtest import LIMIT, REPLICATES, SEED, Backtest, backtest
 from evalflows.analysis.differences import POWER
 from evalflows.analysis.plan import Plan, plan_experiment
+from evalflows.analysis.robustness import RobustnessReport, robustness_report
 from evalflows.api.calling import flow_settings
 from evalflows.flows.check_robustness import check_robustness
-from evalflows.reports.checks import Backtest, RobustnessReport, robustness_report
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec

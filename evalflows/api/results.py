@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from evalflows.analysis.changes import Change, ChangeFilter, ExampleChange, changed_examples
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, evidence_of, keep_decision, with_fixed_window
@@ -17,16 +18,7 @@ from evalflows.analysis.gates import approve_baseline
 from evalflows.engine.views import evaluations_view
 from evalflows.evaluators.score import Evaluation
 from evalflows.reports.comparison import ComparisonReport, comparison_report
-from evalflows.reports.diff import (
-    METRICS_SHOWN,
-    Change,
-    ChangeFilter,
-    ExampleChange,
-    ExperimentsDiff,
-    changed_examples,
-    experiments_diff,
-    notes_of,
-)
+from evalflows.reports.diff import METRICS_SHOWN, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.specs.errors import MEASURES, InputError
 from evalflows.specs.experiment import TRIAL

@@ -7,13 +7,12 @@ import rich.table
 from rich.console import RenderableType
 from rich.padding import Padding
 
+from evalflows.analysis.changes import ChangeList, ExampleChange
 from evalflows.cli.commands import one_line_errors, print_json
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
 from evalflows.cli.show import MAX_WIDTH, VERBOSE, WIDE, all_columns, loud, overview_line, styled
 from evalflows.reports.diff import (
     METRICS_SHOWN,
-    ChangeList,
-    ExampleChange,
     ExperimentsDiff,
     WordDiff,
     answers_apart,
@@ -72,7 +71,7 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
             raise InputError(
                 f"diff: got one experiment, {baseline!r}, wanted a baseline and a candidate{_such_as(store, baseline)}"
             )
-        from evalflows.analysis.diff import diff_of
+        from evalflows.reports.diff import diff_of
 
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
         compared = diff_of(store, found, others, **settings)  # type: ignore[arg-type]  # as the options declare

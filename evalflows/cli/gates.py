@@ -14,6 +14,7 @@ import click
 from rich.console import RenderableType
 from rich.padding import Padding
 
+from evalflows.analysis.figures import figure
 from evalflows.cli.commands import FORMAT, NOT_ENOUGH_EVIDENCE, json_document, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, indented_lines, table
 from evalflows.cli.running import find_modules_here
@@ -42,7 +43,6 @@ from evalflows.reports.decisions import (
     find_decision,
     with_manifests,
 )
-from evalflows.reports.formats import figure
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import plain
 from evalflows.reports.results import results_against
@@ -58,8 +58,8 @@ from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
+    from evalflows.analysis.backtest import Backtest
     from evalflows.analysis.plan import Plan
-    from evalflows.reports.checks import Backtest
     from evalflows.specs.experiment import ExperimentSpec
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
+from evalflows.analysis.figures import figure
 from evalflows.cli.commands import one_line_errors
 from evalflows.cli.output import Text, console, echo, print_csv, table
 from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.stores import store_to_list
-from evalflows.reports.formats import figure
 from evalflows.reports.judges import JudgeReport, judge_reports
 from evalflows.specs.errors import InputError, one_line, write_csv
 from evalflows.store.labels import import_labels

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from pydantic import ValidationError
 
+from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.monitoring import WindowFigures, acknowledge, window_figures
 from evalflows.cli.commands import BAD_INPUT, FORMAT, INCOMPLETE, moment, one_line_errors, print_json
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
 from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_next
 from evalflows.cli.stores import store_to_list
-from evalflows.reports.formats import estimate, figure
 from evalflows.specs.errors import InputError, first_problem, json_text, one_line
 from evalflows.specs.traces import ALL, DIMENSIONS, TraceColumns
 from evalflows.store.queries.traces import (

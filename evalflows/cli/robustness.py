@@ -1,12 +1,16 @@
 """Check how robust the ranking of a composite is to its weights."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from evalflows.cli.commands import one_line_errors
 from evalflows.cli.output import Table, Text, console, table
 from evalflows.cli.show import VERBOSE_RUN
-from evalflows.reports.checks import ParetoReport, RobustnessReport, WeightsReport
 from evalflows.store.sql import existing_store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.robustness import ParetoReport, RobustnessReport, WeightsReport
 
 
 def _listed(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str]:
@@ -37,7 +41,7 @@ def robustness(experiment: str, composites: tuple[str, ...], change: float, over
         print_robustness(report)
 
 
-def print_robustness(report: RobustnessReport) -> None:
+def print_robustness(report: "RobustnessReport") -> None:
     """Print the winners under declared and changed weights, the Pareto front, and a summary in sentences."""
     out = console()
     for composite in report.composites:
@@ -52,21 +56,21 @@ def print_robustness(report: RobustnessReport) -> None:
             out.print(Text(sentence, style="bold"))
 
 
-def _systems(composite: WeightsReport) -> Table:
+def _systems(composite: "WeightsReport") -> Table:
     out = table("composite", "system", "mean", "wins under", "standard error", headings=2)
     for cells in composite.systems:
         out.add_row(composite.composite, *cells)
     return out
 
 
-def _changes(composite: WeightsReport) -> Table:
+def _changes(composite: "WeightsReport") -> Table:
     out = table("weight of", "declared", "changed to", "ahead")
     for cells in composite.changes:
         out.add_row(*cells)
     return out
 
 
-def _front(report: ParetoReport) -> Table:
+def _front(report: "ParetoReport") -> Table:
     out = table(
         "system", *report.metrics, "on the front", "in resamples", "dominated by", headings=1, wrapped=("dominated by",)
     )

@@ -265,9 +265,9 @@ def _previous(store: Store, experiments: Sequence[str]) -> "list[PreviousRun]":
     earlier = earlier_runs(store, experiments)
     if not earlier:
         return []
-    from evalflows.analysis.diff import previous_runs
+    from evalflows.reports.experiments import previous_runs
 
-    return [*previous_runs(store, [(one, earlier[one]) for one in experiments if one in earlier])]
+    return previous_runs(store, [(one, earlier[one]) for one in experiments if one in earlier])
 
 
 def _print_results(

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
-from evalflows.reports.formats import figure
+from evalflows.analysis.figures import figure
 from evalflows.specs.errors import escaped
 
 __all__ = ["Point", "domain", "histogram", "line_sample", "share_bar", "sparkline", "timeline", "whisker"]

@@ -8,15 +8,12 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, get_args
 
-from evalflows.analysis.diff import KeptComparison, kept_comparisons
+from evalflows.analysis.changes import CHANGES, Change, ChangeCounts, ExampleChange
+from evalflows.analysis.figures import figure
 from evalflows.dashboard.charts import Point, domain
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
 from evalflows.reports.diff import (
-    CHANGES,
-    Change,
-    ChangeCounts,
-    ExampleChange,
     ExperimentsDiff,
     WordDiff,
     answers_apart,
@@ -28,9 +25,16 @@ from evalflows.reports.diff import (
 )
 from evalflows.reports.examples import PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.failed_judges import failed_metrics
-from evalflows.reports.formats import figure
 from evalflows.reports.results import Result
-from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, side_by_side, wanted_examples
+from evalflows.reports.side_by_side import (
+    KeptComparison,
+    RowFilter,
+    RowSort,
+    found_examples,
+    kept_comparisons,
+    side_by_side,
+    wanted_examples,
+)
 from evalflows.specs.errors import MEASURES, InputError
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import ask

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_args
 
+from evalflows.analysis.figures import figure
 from evalflows.dashboard.charts import Point, domain
 from evalflows.dashboard.links import Value
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steps_of
@@ -33,7 +34,6 @@ from evalflows.reports.experiments import (
     metric_lines,
 )
 from evalflows.reports.failed_judges import failed_metrics
-from evalflows.reports.formats import figure
 from evalflows.reports.pages_as_text import costs_of, experiments_report, failure_kinds, overviews, related_experiments
 from evalflows.reports.results import Result, Slice, results_of, slice_means
 from evalflows.reports.worst import is_higher_better

@@ -8,11 +8,11 @@ from functools import partial
 from shlex import quote
 from typing import Any, Literal
 
+from evalflows.analysis.figures import estimate
 from evalflows.analysis.monitoring import WindowFigures, window_figures
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
 from evalflows.dashboard.rendering import Page, Query, Site, render
-from evalflows.reports.formats import estimate
 from evalflows.reports.judges import label_text
 from evalflows.specs.errors import InputError, json_text
 from evalflows.specs.traces import DIMENSIONS

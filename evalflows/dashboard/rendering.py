@@ -19,10 +19,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.dashboard.charts import domain, histogram, line_sample, share_bar, sparkline, timeline, whisker
 from evalflows.dashboard.links import Links
 from evalflows.reports.diff import WordDiff, word_diff
-from evalflows.reports.formats import estimate, figure, p_text
 from evalflows.reports.results import conclusion_text, when
 from evalflows.reports.side_by_side import Answer, ComparedRow
 from evalflows.specs.errors import InputError, escaped, json_text

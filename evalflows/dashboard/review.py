@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalflows.analysis.figures import estimate
 from evalflows.analysis.review import (
     ORDERS,
     OTHERS,
@@ -23,7 +24,6 @@ from evalflows.analysis.review import (
 )
 from evalflows.dashboard.links import Value, query_text
 from evalflows.dashboard.rendering import Page, Query, Site, render
-from evalflows.reports.formats import estimate
 from evalflows.reports.judges import label_text
 from evalflows.reports.results import names_apart
 from evalflows.specs.errors import InputError

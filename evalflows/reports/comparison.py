@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from evalflows.reports.formats import p_text, percent
+from evalflows.analysis.figures import p_text, percent
 from evalflows.reports.results import conclusion_text, names_apart
 from evalflows.specs.errors import NotFoundError
 from evalflows.store.queries.progress import spooled_if_running

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evalflows.analysis.figures import estimate, figure
 from evalflows.reports.decisions import Decision
-from evalflows.reports.formats import estimate, figure
 from evalflows.reports.results import SIDE_BY_SIDE
 from evalflows.specs.errors import LATENCY, base_metric, metric_of
 from evalflows.specs.gate import GateSpec

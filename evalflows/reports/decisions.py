@@ -2,7 +2,7 @@
 reproduce it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,9 +17,6 @@ from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
-
-DECIDING_OUTCOME = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
-"""For each conclusion, the outcome of the rules that lead to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +84,6 @@ STORED = Decision.__slots__[:-4]
 def _ordinal(number: int) -> str:
     last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{last}"
-
-
-def sentence_of(conclusion: str, rules: Sequence[Mapping[str, Any]]) -> str:
-    """Summarize a decision by the texts of the rules that led to it."""
-    return "; ".join(rule["text"] for rule in rules if rule["outcome"] == DECIDING_OUTCOME[conclusion])
 
 
 def decisions_of(store: Store, experiments: Sequence[str]) -> list[Decision]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from evalflows.reports.formats import figure
+from evalflows.analysis.figures import figure
 from evalflows.specs.errors import MEASURES, NotFoundError
 from evalflows.store.sql import ask
 from evalflows.store.store import Store

@@ -5,16 +5,16 @@ The mart `metric_history` says the same, but it counts the scores of all runs, w
 experiments that takes seconds, and `small_tables` milliseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.reports.formats import figure
+from evalflows.analysis.figures import figure
 from evalflows.reports.results import conclusion_text, when
 from evalflows.specs.errors import MEASURES, InputError
 from evalflows.store.queries.progress import answer_counts, spooled_if_running
-from evalflows.store.records import Conclusion, ExperimentRow, ReasonCode, VerdictRow
+from evalflows.store.records import Conclusion, ReasonCode
 from evalflows.store.small_tables import Ask, small_tables
 from evalflows.store.store import Store
 
@@ -410,27 +410,31 @@ class PreviousRun:
         return {**asdict(self), "sentence": self.sentence(), "command": self.command}
 
 
-def previous_run(row: ExperimentRow, previous: ExperimentRow, verdicts: Sequence[VerdictRow]) -> PreviousRun:
-    """Return the previous run with the verdicts on the difference from it, without those on built-in measures."""
-    return PreviousRun(
-        experiment_id=row.experiment_id,
-        previous_experiment_id=previous.experiment_id,
-        previous_name=previous.name,
-        previous_started_at=previous.started_at,
-        metrics=[
-            MetricSince(
-                metric=one.metric,
-                previous_mean=one.baseline_mean,
-                mean=one.candidate_mean,
-                difference=one.difference,
-                ci_low=one.ci_low,
-                ci_high=one.ci_high,
-                p_adjusted=one.p_adjusted,
-                margin=one.margin,
-                conclusion=one.conclusion,
-                reason_code=one.reason_code,
-            )
-            for one in verdicts
-            if one.metric not in MEASURES
-        ],
-    )
+def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[PreviousRun]:
+    """Return how each experiment did against the earlier run beside it, if they share examples; both are ids.
+
+    Verdicts on built-in measures are left out.
+    """
+    from evalflows.analysis.diff import verdicts_since  # late: specs are slow to import
+
+    return [
+        PreviousRun(
+            experiment_id=row.experiment_id,
+            previous_experiment_id=previous.experiment_id,
+            previous_name=previous.name,
+            previous_started_at=previous.started_at,
+            metrics=[
+                MetricSince(
+                    previous_mean=one.baseline_mean,
+                    mean=one.candidate_mean,
+                    **{name: getattr(one, name) for name in _OF_VERDICT},
+                )
+                for one in verdicts
+                if one.metric not in MEASURES
+            ],
+        )
+        for row, previous, verdicts in verdicts_since(store, earlier)
+    ]
+
+
+_OF_VERDICT = ("metric", "difference", "ci_low", "ci_high", "p_adjusted", "margin", "conclusion", "reason_code")

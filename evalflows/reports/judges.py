@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
-from evalflows.reports.formats import estimate, figure, percent, percent_estimate
-from evalflows.store.records import DataType
+from evalflows.analysis.figures import estimate, figure, percent, percent_estimate
+from evalflows.store.records import DataType, from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -161,24 +161,6 @@ def judge_reports(store: Store, batch: str) -> list[JudgeReport]:
     return [JudgeReport(metric=metric, passed=passed, observed=json.loads(figures)) for metric, passed, figures in rows]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedJudge:
-    """One judge's agreement with human labels, over all experiments; several labels of an item count once."""
-
-    evaluator: str
-    evaluator_version: str
-    judge_model: str
-    metric: str
-    people_metric: str
-    n_items: int  # without those on which people are evenly split, unless they gave numbers
-    n_labels: int
-    agreement: float | None  # the share of items; None of numbers
-    kappa: float | None
-    bias: float | None
-    correlation: float | None
-    from_feedback: bool
-
-
 def _share(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
@@ -313,6 +295,20 @@ def judge_record(store: Store, evaluator: str) -> tuple[list[ControlCheck], list
         [_row(FoundBias, row) for row in biases],
         [_row(LabelledSubject, row) for row in subjects],
     )
+
+
+def current_report(store: Store, labelled: LabelledSubject, confidence_level: float = 0.95) -> JudgeReport:
+    """Return the report of one version of a judge in one experiment or comparison, from the labels of now.
+
+    Raise InputError if one side has numbers and the other labels.
+    """
+    from evalflows.analysis.labels import label_check, people_batch  # late: pandas is slow to import
+    from evalflows.store.queries.labels import judged_in
+
+    names = labelled.subject_id, labelled.metric, labelled.people_metric
+    judged = judged_in(store, names[0], labelled.kind == "pair", *names[1:])
+    check = label_check(people_batch(*names), judged, labelled.evaluator_version, confidence_level)
+    return JudgeReport(metric=check.subject_id, passed=check.passed, observed=from_json(check.observed))
 
 
 def disagreements(store: Store, subject: LabelledSubject, *, page: int, in_page: int) -> list[Disagreement]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.reports.formats import estimate, figure, p_text
+from evalflows.analysis.changes import ChosenExamples
+from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import JUDGE_FAILED, EstimateRow
@@ -283,15 +284,6 @@ select metric, difference, standard_error, ci_low, ci_high, method, p_value, p_a
 from verdicts where is_one_of(decision_id, $1) and candidate_experiment_id = $2 and slice is null
 order by recorded_at desc
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenExamples:
-    """Which examples of each experiment count, by experiment id, and the means on these."""
-
-    where: str  # the condition that chose them
-    examples: Mapping[str, Sequence[str]]
-    estimates: Sequence[EstimateRow]
 
 
 def on_chosen(store: Store, results: Sequence[Result], chosen: ChosenExamples) -> list[Result]:

@@ -1,11 +1,30 @@
 """Compared examples with what each of several systems answered, side by side."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
 from typing import Any, Literal
 
-from evalflows.reports.diff import WITHOUT_TEXTS, Change, ComparedExperiments, ExampleChange
-from evalflows.specs.errors import json_text
+from evalflows.analysis.changes import (
+    CHANGES,
+    Change,
+    ComparedExperiments,
+    ComparedFigures,
+    ExampleChange,
+    SharedExample,
+    changes_of,
+    shared_examples,
+)
+from evalflows.analysis.diff import figures_between
+from evalflows.analysis.differences import MetricReader
+from evalflows.reports.diff import ExperimentsDiff, diff_without_lists
+from evalflows.specs.errors import MEASURES, json_text
+from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.progress import owner_states
+from evalflows.store.records import controls_batch
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -21,20 +40,6 @@ def _cut(column: str) -> str:
     text = f"{column}::varchar"
     return f"""case when length({text}) > {LONGEST} then to_json(left({text}, {BEGINNING}))::varchar else {text} end,
        case when length({text}) > {LONGEST} then length({text}) - {BEGINNING} else 0 end"""
-
-
-PLACES = """
-select example_id, position, split from experiments join examples using (snapshot_id)
-where experiment_id = $1 order by position, example_id
-"""
-
-
-def metrics_query(changes: str) -> str:
-    """Return the query of the changes in some metrics, of a query of changes. $4: the metrics."""
-    return f"""
-select {", ".join(WITHOUT_TEXTS)} from ({changes}) where list_contains($4, metric)
-order by list_position($4, metric), list_position($1, candidate_experiment_id)
-"""
 
 
 FOUND = """
@@ -88,16 +93,6 @@ qualify row_number() over (partition by example_id order by list_position($1, ex
 
 
 RowSort = Literal["worst", "best", "position", "example"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedExample:
-    """An example that the baseline shares with one candidate at least."""
-
-    example_id: str
-    position: int
-    split: str | None
-    candidates: Sequence[str]  # experiment ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,32 +156,6 @@ class ComparedRow:
     reference: str | None
     reference_left_out: int
     sides: Mapping[str, Side] = field(default_factory=dict)  # by experiment
-
-
-def shared_examples(store: Store, baseline: str, shared: Mapping[str, Sequence[str]]) -> list[SharedExample]:
-    """Return the examples that a baseline shares with candidates, given by id, in the baseline's order."""
-    candidates: dict[str, list[str]] = {}
-    for candidate, examples in shared.items():
-        for example in examples:
-            candidates.setdefault(example, []).append(candidate)
-    (rows,) = ask(store, (PLACES, [baseline]))
-    return [
-        SharedExample(example_id=example, position=position, split=split, candidates=candidates[example])
-        for example, position, split in rows
-        if example in candidates
-    ]
-
-
-def changes_of(
-    store: Store, compared: ComparedExperiments, metrics: Sequence[str]
-) -> dict[str, dict[str, list[ExampleChange]]]:
-    """Return the changes in these metrics, without texts: by metric and example, in the candidates' order."""
-    (rows,) = ask(store, (metrics_query(compared.query), [*compared.parameters, list(metrics)]))
-    changes: dict[str, dict[str, list[ExampleChange]]] = {metric: {} for metric in metrics}
-    for row in rows:
-        one = ExampleChange(**dict(zip(WITHOUT_TEXTS, row, strict=True)))
-        changes[one.metric].setdefault(one.example_id, []).append(one)
-    return changes
 
 
 def wanted_examples(
@@ -309,3 +278,98 @@ _OF_BASELINE = {name: f"baseline_{name}" for name in ("value", "label", "missing
 
 def _named(record: type, row: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(record.__slots__, row, strict=False))  # type: ignore[attr-defined]  # sides come last
+
+
+MOST_CHANGES = 500_000
+"""Changes that are kept, of all comparisons together: about 200 MB."""
+
+
+class KeptComparison:
+    """A diff without lists of examples, and the changes of each metric, which are read when they are asked for."""
+
+    def __init__(self, store: Store, figures: ComparedFigures) -> None:
+        self.compared: ComparedExperiments = figures.compared
+        self.diff: ExperimentsDiff = diff_without_lists(store, figures)
+        self._store, self._lock = store, threading.Lock()
+        self._changes: dict[str, Mapping[str, Sequence[ExampleChange]]] = {}
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics of which examples have changes: those of evaluators first."""
+        counts = (one for one in self.diff.counts if any(getattr(one, change) for change in _WITH_VALUES))
+        names = list(dict.fromkeys(one.metric for one in counts))
+        return sorted(names, key=lambda name: (name in MEASURES, name))
+
+    @property
+    def repetitions(self) -> int:
+        """The most repetitions that an experiment has."""
+        return max(one.repetitions for one in (self.diff.baseline, *self.diff.candidates))
+
+    @property
+    def is_running(self) -> bool:
+        return any(one.state == "running" for one in (self.diff.baseline, *self.diff.candidates))
+
+    @property
+    def size(self) -> int:
+        """The changes that are held."""
+        return sum(len(some) for metric in self._changes.values() for some in metric.values())
+
+    @cached_property
+    def examples(self) -> Sequence[SharedExample]:
+        """The compared examples, in the baseline's order."""
+        reader, ids = MetricReader(self._store), self.compared.experiment_ids
+        baseline, *candidates = (self._store.read("experiments", identity)[0] for identity in ids)
+        shared = {row.experiment_id: reader.matched(row, baseline).example_ids for row in candidates}
+        return shared_examples(self._store, ids[0], shared)
+
+    def changes(self, metrics: Sequence[str]) -> list[Mapping[str, Sequence[ExampleChange]]]:
+        """Return the changes in each of these metrics, by example, in the candidates' order."""
+        with self._lock:
+            if unread := [metric for metric in metrics if metric not in self._changes]:
+                self._changes |= changes_of(self._store, self.compared, unread)
+            return [self._changes[metric] for metric in metrics]
+
+
+class KeptComparisons:
+    """The comparisons that were asked for last."""
+
+    def __init__(self, most_changes: int = MOST_CHANGES) -> None:
+        self._most, self._lock = most_changes, threading.Lock()
+        self._kept: OrderedDict[tuple[object, ...], KeptComparison] = OrderedDict()
+
+    def get(self, store: Store, baseline: str, candidates: Sequence[str], today: date) -> KeptComparison:
+        """Return the comparison of experiments, given by id; names may say how long ago something was, as of `today`.
+
+        It is made anew if a row of the experiments, of their judges' validations, or an approval was added, and as long
+        as an experiment is running: whether it still runs is in no row. Raise InputError as `figures_between` does.
+        """
+        key = (store.layout.root, baseline, *candidates, today, _state(store, [baseline, *candidates]))
+        with self._lock:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+        if kept is None:
+            kept = KeptComparison(store, store.steady(lambda: figures_between(store, baseline, candidates)))
+            if not kept.is_running:
+                self._keep(key, kept)
+        return kept
+
+    def _keep(self, key: tuple[object, ...], one: KeptComparison) -> None:
+        """Keep a comparison, and as many of the others as fit beside it."""
+        with self._lock:
+            self._kept[key] = one
+            while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
+                self._kept.popitem(last=False)
+
+
+_WITH_VALUES = [change for change in CHANGES if change != "not_applicable"]
+
+
+kept_comparisons = KeptComparisons()
+"""Those of this process."""
+
+
+def _state(store: Store, experiments: Sequence[str]) -> tuple[object, ...]:
+    """What the rows are known by."""
+    groups = run_groups(store, experiments)
+    owners = [*experiments, *groups, *map(controls_batch, groups)]
+    return store.damage_version, owner_states(store, owners, ["baselines"])

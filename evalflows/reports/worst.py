@@ -8,8 +8,8 @@ from itertools import chain, islice, zip_longest
 from textwrap import wrap
 from typing import Any
 
+from evalflows.analysis.figures import figure
 from evalflows.reports.decisions import Decision
-from evalflows.reports.formats import figure
 from evalflows.reports.results import Result, names_apart, results_of
 from evalflows.specs.errors import MEASURES, InputError, base_metric, metric_of, one_line, sliced_metric
 from evalflows.store.queries.lookup import run_groups

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from evalflows.analysis.robustness import robustness_report
 from evalflows.cli.robustness import robustness
-from evalflows.reports.checks import robustness_report
 from evalflows.store import Store
 
 MODULE = """

@@ -7,8 +7,7 @@ from past import FAILED, Past, guard
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
-from evalflows.analysis.gates import stored_rules
-from evalflows.dashboard.decisions import decision_page, decisions_page
+from evalflows.dashboard.decisions import decision_page, decisions_page, stored_rules
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.dashboard.rendering import Query, Site
 from evalflows.reports.decisions import find_decision

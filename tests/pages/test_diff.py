@@ -3,10 +3,10 @@
 from answered import answered
 from page_text import seen
 
-from evalflows.analysis.diff import diff_of
 from evalflows.dashboard.compare import diff_page
 from evalflows.dashboard.links import NoLinks
 from evalflows.dashboard.rendering import Site
+from evalflows.reports.diff import diff_of
 from evalflows.store.store import Store
 
 EXAMPLES = ["q0", "q1", "q2"]

@@ -10,11 +10,11 @@ from matched import compared, experiment
 from page_tables import shown_text, table_rows
 from store_rows import make_row
 
-from evalflows.analysis.labels import current_report, judge_standings
+from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.decisions import judge_page, judges_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Query, Site
-from evalflows.reports.judges import judge_record
+from evalflows.reports.judges import current_report, judge_record
 from evalflows.specs.errors import InputError
 from evalflows.store.labels import import_labels
 from evalflows.store.store import Store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflows.reports.formats import estimate, figure, percent
+from evalflows.analysis.figures import estimate, figure, percent
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.reports.diff import Change, ExampleChange
-from evalflows.reports.side_by_side import RowFilter, SharedExample, wanted_examples
+from evalflows.analysis.changes import Change, ExampleChange, SharedExample
+from evalflows.reports.side_by_side import RowFilter, wanted_examples
 
 GAINS: dict[str, tuple[float | None, float | None]] = {
     "d": (-0.5, 0.0),

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from past import FAILED, START, Past, guard, passes
 
-from evalflows.analysis.backtest import backtest
+from evalflows.analysis.backtest import Backtest, backtest
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation
-from evalflows.reports.checks import Backtest
 from evalflows.specs.gate import GateSpec
 
 N = 200

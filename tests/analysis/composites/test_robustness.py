@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from past import ABSTAINED, FAILED, Past
 
-from evalflows.analysis.robustness import composite_runs
-from evalflows.reports.checks import robustness_batch, robustness_report
+from evalflows.analysis.robustness import composite_runs, robustness_batch, robustness_report
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.records import CheckRow, from_json

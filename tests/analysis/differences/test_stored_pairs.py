@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from past import ABSTAINED, FAILED, Past
 
-from evalflows.analysis.diff import diff_of, figures_between, verdicts_between
+from evalflows.analysis.diff import figures_between, verdicts_between
 from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_on
+from evalflows.reports.diff import diff_of
 from evalflows.specs.errors import InputError
 from evalflows.store.records import ExperimentRow, VerdictRow
 from evalflows.store.sql import connect

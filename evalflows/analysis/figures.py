@@ -1,0 +1,75 @@
+"""Numbers, p-values, shares and intervals as text, with as many digits as they bear."""
+
+from collections.abc import Sequence
+
+MOST_DIGITS = {"cost": 6, "tokens": 1, "length": 1}
+"""Digits after the point, at most. Other metrics have 3."""
+
+
+def figure(value: float | None, metric: str, *, signed: bool = False, digits: int | None = None) -> str:
+    """Format a number with the given digits after the point, by default as many as suit its metric; None as `-`."""
+    if value is None:
+        return "-"
+    text = f"{value:{'+' if signed else ''}.{_most(metric) if digits is None else digits}f}"
+    return text.replace("-", "+" if signed else "") if float(text) == 0 else text
+
+
+def p_text(value: float | None) -> str:
+    """Format a p-value; None as an empty text."""
+    return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def estimate(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    metric: str,
+    *,
+    signed: bool = False,
+    marks: Sequence[float] = (),
+) -> tuple[str, str]:
+    """Format a value and its interval with as many digits as the interval bears; without one it is empty.
+
+    `marks` are numbers that decide something, such as a threshold: see `digits_of`.
+    """
+    if low is None or high is None:
+        return figure(value, metric, signed=signed), ""
+    digits = digits_of(low, high, _most(metric), marks)
+    ends = [figure(end, metric, signed=signed, digits=digits) for end in (low, high)]
+    return figure(value, metric, signed=signed, digits=digits), f"[{', '.join(ends)}]"
+
+
+def percent(share: float | None, low: float | None, high: float | None) -> str:
+    """Format a share with its interval, if it has one; None as `-`."""
+    return " ".join(filter(None, percent_estimate(share, low, high)))
+
+
+def percent_estimate(share: float | None, low: float | None, high: float | None) -> tuple[str, str]:
+    """Format a share and its interval in percent, with at most one digit after the point; 50 % is a mark."""
+    if share is None:
+        return "-", ""
+    if low is None or high is None:
+        return f"{share:.1%}", ""
+    digits = digits_of(100 * low, 100 * high, 1, marks=(50,))
+    return f"{share:.{digits}%}", f"[{low:.{digits}%}, {high:.{digits}%}]"
+
+
+def digits_of(low: float, high: float, most: int, marks: Sequence[float] = ()) -> int:
+    """Return the digits after the point with which half the interval's width has two significant digits.
+
+    At most `most`, and more than two significant digits if rounding moved an end onto a mark: the text would then hide
+    on which side of it the end lies.
+    """
+    half = abs(high - low) / 2
+    digits = most if half == 0 else min(most, max(0, 1 - int(f"{half:.1e}".partition("e")[2])))
+    while digits < most and any(_is_hidden(end, mark, digits) for end in (low, high) for mark in marks):
+        digits += 1
+    return digits
+
+
+def _is_hidden(end: float, mark: float, digits: int) -> bool:
+    return end != mark and round(end, digits) == round(mark, digits)
+
+
+def _most(metric: str) -> int:
+    return MOST_DIGITS.get(metric, 3)

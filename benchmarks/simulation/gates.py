@@ -155,13 +155,20 @@ def _by_t(draw: Draw, world: World, error: float) -> IntervalAt:
     differences = draw.candidate - draw.baseline
     clustering = clustering_of(draw.clusters, differences.size)
     if world.binary:
-        counts = effective_counts(differences, clustering)
+        (counts,) = effective_counts(differences[None], clustering)
         return lambda confidence_level: clipped(counts.interval(confidence_level), low - high, high - low)
-    centre, df = float(differences.mean()), degrees_of_freedom(differences, clustering)
-    skewness = skewness_of_mean(differences, clustering, error)
-    return lambda confidence_level: clipped(
-        skewed_t_interval(centre, error, skewness, df=df, confidence_level=confidence_level), low - high, high - low
+    df, skewness = (
+        degrees_of_freedom(differences, clustering),
+        skewness_of_mean(differences, clustering, np.array(error)),
     )
+
+    def interval_at(confidence_level: float) -> Interval:
+        ends = skewed_t_interval(
+            differences.mean(), np.array(error), skewness, df=df, confidence_level=confidence_level
+        )
+        return clipped((float(ends[0]), float(ends[1])), low - high, high - low)
+
+    return interval_at
 
 
 def share_with_bounds(values: FloatArray) -> BoundedEstimate:

@@ -6,8 +6,8 @@ examples (of whole clusters, if any) turns any pair into one without a differenc
 and missing values.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -17,17 +17,24 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import COMPARED, GateEvaluation
-from evalflows.analysis.gates import BoundedEstimate, Rule
-from evalflows.analysis.pairing import PairedMetric, drop_ambiguous, is_same_target, too_few_drawn
+from evalflows.analysis.gates import (
+    Outcomes,
+    ReplicatedDifferences,
+    ReplicatedRule,
+    Rule,
+    outcomes,
+    replicated_differences,
+    replicated_rule,
+)
+from evalflows.analysis.pairing import PairedMetric, PairedRows, drop_ambiguous, is_same_target
 from evalflows.specs.errors import MEASURES, base_metric, metric_of
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
-from evalflows.specs.gate import Adjustment, GateSpec
+from evalflows.specs.gate import GateSpec
 from evalflows.stats.clusters import clustering_of
 from evalflows.stats.means import share_estimate
-from evalflows.stats.paired_many import PairedDifferences, paired_differences
 from evalflows.stats.ratings import pair_share
 from evalflows.store.queries.lookup import Approval, approvals
-from evalflows.store.queries.values import MetricValues, RepetitionValues, Values, has_two_values, repetition_values
+from evalflows.store.queries.values import MetricValues, RepetitionValues, has_two_values, repetition_values
 from evalflows.store.records import DecisionConclusion, ExperimentRow, Reason
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
@@ -221,6 +228,7 @@ def _pairs(count: int, noun: str) -> str:
 
 
 Repetitions = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,155 +378,6 @@ group by all
 """
 
 
-Codes = npt.NDArray[np.int8]
-OPEN, MET, BROKEN = 0, 1, 2
-Ends = tuple[Values, Values]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicateEstimates:
-    """The estimates that a rule tests in each of R replicates, negated if less is better."""
-
-    worst_case_interval_at: Callable[[float], Ends]  # by confidence level; infinite without an interval
-    is_known: npt.NDArray[np.bool_]  # whether there is an interval
-    p_value: Values
-    n: int
-    higher_is_better: bool
-
-    def lies_below(self, rule: Rule, confidence_level: float) -> npt.NDArray[np.bool_]:
-        return np.asarray(
-            self.worst_case_interval_at(confidence_level)[1] < rule.threshold(higher_is_better=self.higher_is_better)
-        )
-
-
-def replicate_differences(
-    differences: PairedDifferences,
-    worst_cases: tuple[PairedDifferences, PairedDifferences] | None,
-    *,
-    higher_is_better: bool,
-) -> ReplicateEstimates:
-    """Estimates of differences; `worst_cases` are those with missing values at either extreme, None if unbounded."""
-    lowest, highest = worst_cases or (differences, differences)
-    is_known = lowest.has_interval & highest.has_interval & (worst_cases is not None)
-
-    def worst_case_interval_at(confidence_level: float) -> Ends:
-        low, high = lowest.interval_at(confidence_level)[0], highest.interval_at(confidence_level)[1]
-        low, high = np.where(is_known, low, -np.inf), np.where(is_known, high, np.inf)
-        return (low, high) if higher_is_better else (-high, -low)
-
-    no_p_value = np.zeros_like(differences.p_value)  # 0 never disagrees with the interval
-    return ReplicateEstimates(
-        worst_case_interval_at=worst_case_interval_at,
-        is_known=is_known,
-        p_value=differences.p_value if differences.units > 1 else no_p_value,
-        n=differences.n_pairs if differences.n_clusters is None else differences.n_clusters,
-        higher_is_better=higher_is_better,
-    )
-
-
-def without_inference(differences: PairedDifferences) -> PairedDifferences:
-    """The differences without intervals or p-values."""
-    return replace(differences, has_interval=np.zeros_like(differences.has_interval), units=0)
-
-
-def repeated_estimate(estimate: BoundedEstimate, count: int) -> ReplicateEstimates:
-    """The same estimate in all replicates."""
-
-    def worst_case_interval_at(confidence_level: float) -> Ends:
-        low, high = estimate.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
-        return np.full(count, low), np.full(count, high)
-
-    return ReplicateEstimates(
-        worst_case_interval_at=worst_case_interval_at,
-        is_known=np.full(count, estimate.worst_case_interval_at(0.5) is not None),
-        p_value=np.ones(count) if estimate.p_value is None else np.full(count, estimate.p_value),
-        n=estimate.n,
-        higher_is_better=estimate.higher_is_better,
-    )
-
-
-def outcomes(
-    estimates: Sequence[tuple[Rule, ReplicateEstimates]],
-    *,
-    confidence_level: float,
-    min_examples: int,
-    adjustment: Adjustment,
-) -> list[Codes]:
-    """OPEN, MET or BROKEN for each rule in each replicate; no rule may be a plain threshold.
-
-    Equal to `rule_results.evaluate_rules`: an adjusted p is at most alpha exactly where the interval at the matching
-    level lies below the threshold. That level is alpha / (m - r) for Holm, with r others rejected, and alpha k / m for
-    Benjamini and Hochberg.
-    """
-    if not estimates:
-        return []
-    alpha, n_rules = (1 - confidence_level) / 2, len(estimates)
-    tested = np.array([estimate.is_known & (estimate.n >= min_examples) for _, estimate in estimates])
-    rejected = _REJECTED[adjustment](lambda part: _below(estimates, alpha * part) & tested, tested.sum(axis=0), n_rules)
-    return [
-        _codes(rule, estimate, rejected[number], confidence_level=confidence_level)
-        if estimate.n >= min_examples
-        else np.full(tested.shape[1], OPEN, dtype=np.int8)
-        for number, (rule, estimate) in enumerate(estimates)
-    ]
-
-
-Rejected = npt.NDArray[np.bool_]  # rules by replicates
-BelowAt = Callable[[float], Rejected]
-
-
-def _below(estimates: Sequence[tuple[Rule, ReplicateEstimates]], alpha: float) -> Rejected:
-    return np.array([estimate.lies_below(rule, 1 - 2 * alpha) for rule, estimate in estimates])
-
-
-def _by_holm(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
-    by_level = [below(1 / max(1, n_left)) for n_left in range(n_rules + 1)]
-    count = np.zeros_like(tests)
-    for _ in range(n_rules + 1):
-        chosen = _at_own_level(by_level, np.maximum(tests - count, 0))
-        count = np.maximum(count, chosen.sum(axis=0))
-    return chosen
-
-
-def _by_benjamini_hochberg(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
-    chosen = np.zeros((n_rules, len(tests)), dtype=bool)
-    for n_tests in range(1, n_rules + 1):
-        for rank in range(1, n_tests + 1):
-            rejected_at_rank = below(rank / n_tests)
-            chosen |= rejected_at_rank & (tests == n_tests) & (rejected_at_rank.sum(axis=0) >= rank)
-    return chosen
-
-
-def _unadjusted(below: BelowAt, tests: npt.NDArray[np.int_], n_rules: int) -> Rejected:
-    return below(1.0)
-
-
-def _at_own_level(parts: Sequence[Rejected], which: npt.NDArray[np.int_]) -> Rejected:
-    """Select the rejected rules of each replicate at its own significance level."""
-    return np.asarray(np.array(parts)[which, :, np.arange(len(which))].T)
-
-
-_REJECTED: Mapping[Adjustment, Callable[[BelowAt, npt.NDArray[np.int_], int], Rejected]] = {
-    "holm": _by_holm,
-    "benjamini_hochberg": _by_benjamini_hochberg,
-    "none": _unadjusted,
-}
-
-
-def _codes(
-    rule: Rule, estimate: ReplicateEstimates, rejected: npt.NDArray[np.bool_], *, confidence_level: float
-) -> Codes:
-    met = estimate.worst_case_interval_at(confidence_level)[0] > rule.threshold(
-        higher_is_better=estimate.higher_is_better
-    )
-    if rule.kind == "superiority" and rule.bound == 0:
-        met = met & (estimate.p_value <= 1 - confidence_level)
-    return np.where(rejected, BROKEN, np.where(met, MET, OPEN)).astype(np.int8)
-
-
-Mask = npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateDecisions:
     """A gate's decisions on the replicates, without thresholds, which concern one side only."""
@@ -539,45 +398,58 @@ class Replicates:
     def decisions(self, planted: Mapping[str, float] | None = None) -> ReplicateDecisions:
         """The decisions; `planted` has the regression planted in the candidate, by metric."""
         regressions = planted or {}
-        codes_by_rule = [(rule, codes) for rule, codes in self.outcomes(regressions) if rule.kind in COMPARED]
-        of_regressed = [codes == BROKEN for rule, codes in codes_by_rule if rule.metric in regressions]
+        by_rule = [(rule, outcomes) for rule, outcomes in self.outcomes(regressions) if rule.kind in COMPARED]
+        of_regressed = [outcomes == "broken" for rule, outcomes in by_rule if rule.metric in regressions]
         return ReplicateDecisions(
-            failed=np.any([codes == BROKEN for _, codes in codes_by_rule], axis=0),
-            passed=np.all([codes == MET for _, codes in codes_by_rule], axis=0),
+            failed=np.any([outcomes == "broken" for _, outcomes in by_rule], axis=0),
+            passed=np.all([outcomes == "met" for _, outcomes in by_rule], axis=0),
             caught=np.any(of_regressed, axis=0) if of_regressed else np.zeros(self.count, dtype=bool),
         )
 
-    def outcomes(self, planted: Mapping[str, float]) -> list[tuple[Rule, Codes]]:
+    def outcomes(self, planted: Mapping[str, float]) -> list[tuple[Rule, Outcomes]]:
         """The outcomes, shape (replicates,), of each rule that has an estimate, except plain thresholds."""
         testable = [
-            (rule, self._estimate(rule.metric, planted.get(rule.metric)))
+            self._compared(rule, planted.get(rule.metric))
             if rule.kind in COMPARED
-            else (rule, repeated_estimate(estimate, self.count))
+            else replicated_rule(rule, estimate, self.count)
             for rule, estimate in self.evaluation.estimates
             if not isinstance(estimate, Reason) and rule.kind != "threshold"
         ]
         gate, confidence_level = self.evaluation.gate, self.evaluation.pair.spec.confidence_level
-        codes = outcomes(
+        found = outcomes(
             testable, confidence_level=confidence_level, min_examples=gate.min_examples, adjustment=gate.adjustment
         )
-        return [(rule, of_rule) for (rule, _), of_rule in zip(testable, codes, strict=True)]
+        return [(tested.rule, of_rule) for tested, of_rule in zip(testable, found, strict=True)]
 
     def feasible_regression(self, metric: str, regression: float) -> float:
         """The largest regression up to `regression` that can be planted: values have a worst possible one."""
         return min(regression, _distance_to_worst(self.evaluation.compared[metric]))
 
-    def _estimate(self, metric: str, regression: float | None) -> ReplicateEstimates:
+    def _compared(self, rule: Rule, regression: float | None) -> ReplicatedRule:
+        paired = self.evaluation.compared[rule.metric]
         if regression is None:
-            return self._without_difference[metric]
-        return self._swapped(metric).with_regression(regression, self.seed).estimates()
+            tested = self._without_difference[rule.metric]
+        else:
+            tested = replicated_differences(paired, self._regressed(rule.metric, regression))
+        return ReplicatedRule(
+            rule=rule,
+            worst_case_interval_at=tested.worst_case_interval_at,
+            p_value=tested.known.p_value if rule.kind == "superiority" else np.full(self.count, np.nan),
+            n=tested.known.n,
+            higher_is_better=tested.higher_is_better,
+        )
 
-    def _swapped(self, metric: str) -> "ReplicateValues":
+    def _swapped(self, metric: str) -> PairedRows:
         swaps = self.swaps[:, self.evaluation.pair.shared_places(metric)]
         return swap_sides(self.evaluation.compared[metric], swaps)
 
+    def _regressed(self, metric: str, regression: float) -> PairedRows:
+        return with_regression(self.evaluation.compared[metric], self._swapped(metric), regression, self.seed)
+
     @cached_property
-    def _without_difference(self) -> Mapping[str, ReplicateEstimates]:
-        return {metric: self._swapped(metric).estimates() for metric in self.evaluation.compared}
+    def _without_difference(self) -> Mapping[str, ReplicatedDifferences]:
+        compared = self.evaluation.compared
+        return {metric: replicated_differences(paired, self._swapped(metric)) for metric, paired in compared.items()}
 
     @cached_property
     def swaps(self) -> Mask:
@@ -589,96 +461,30 @@ class Replicates:
         return np.asarray(drawn[:, clustering.numbers])
 
 
-def swap_sides(paired: PairedMetric, swaps: Mask) -> "ReplicateValues":
+def swap_sides(paired: PairedMetric, swaps: Mask) -> PairedRows:
     """Swap candidate and baseline where `swaps`, of shape (replicates, examples), is true."""
     ours, theirs = paired.candidate, paired.baseline
-    return ReplicateValues(
-        paired=paired,
-        candidate=np.where(swaps, theirs.values, ours.values),
-        baseline=np.where(swaps, ours.values, theirs.values),
-        candidate_missing=np.where(swaps, theirs.missing, ours.missing),
-        baseline_missing=np.where(swaps, ours.missing, theirs.missing),
+    return PairedRows(
+        np.where(swaps, theirs.values, ours.values),
+        np.where(swaps, ours.values, theirs.values),
+        np.where(swaps, theirs.missing, ours.missing),
+        np.where(swaps, ours.missing, theirs.missing),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicateValues:
-    """One metric of a pair in each replicate, arrays of shape (replicates, examples).
-
-    Which examples have values on both sides, or a missing value, is the same in all replicates.
-    """
-
-    paired: PairedMetric
-    candidate: Values
-    baseline: Values
-    candidate_missing: Mask
-    baseline_missing: Mask
-
-    def with_regression(self, regression: float, seed: int) -> "ReplicateValues":
-        """Make the candidate's mean worse by `regression`: random passes become fails; bounded values move the same
-        fraction of their distance to the worst value; unbounded values all move by the same amount."""
-        worst, distance = _worst(self.paired), _distance_to_worst(self.paired)
-        if not np.isfinite(worst):
-            regressed = self.candidate + (-regression if self.paired.scale.higher_is_better else regression)
-        elif self.paired.is_binary:
-            drawn = np.random.default_rng([seed, 1]).random(self.candidate.shape)
-            fails = drawn < min(regression / distance, 1.0) if distance else False
-            regressed = np.where(fails & ~np.isnan(self.candidate), worst, self.candidate)
-        else:
-            regressed = self.candidate + (min(regression / distance, 1.0) if distance else 0.0) * (
-                worst - self.candidate
-            )
-        return replace(self, candidate=regressed)
-
-    def estimates(self) -> ReplicateEstimates:
-        differences, worst_cases = self._known_differences(), None
-        if not self.paired.n_missing:
-            worst_cases = differences, differences
-        elif self.paired.scale.is_bounded:
-            worst_cases = self._worst_case_differences("smallest"), self._worst_case_differences("largest")
-        return replicate_differences(differences, worst_cases, higher_is_better=self.paired.scale.higher_is_better)
-
-    def _known_differences(self) -> PairedDifferences:
-        both = ~np.isnan(self.paired.candidate.values) & ~np.isnan(self.paired.baseline.values)
-        return self._difference(self.candidate, self.baseline, both)
-
-    def _worst_case_differences(self, extreme: Literal["smallest", "largest"]) -> PairedDifferences:
-        counted = np.ones(self.candidate.shape[1], dtype=bool)
-        for side in (self.paired.candidate, self.paired.baseline):
-            counted &= ~np.isnan(side.values) | side.missing
-        low, high = self.paired.scale.bounds
-        of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
-        candidate, baseline = (
-            np.where(missing, replacement, values)
-            for values, missing, replacement in (
-                (self.candidate, self.candidate_missing, of_candidate),
-                (self.baseline, self.baseline_missing, of_baseline),
-            )
-        )
-        return self._difference(candidate, baseline, counted)
-
-    def _difference(self, candidate: Values, baseline: Values, chosen: Mask) -> PairedDifferences:
-        """The vectorised form of `analysis.differences.metric_pairs.PairedMetric`."""
-        all_weights = np.maximum(self.paired.candidate.weights, self.paired.baseline.weights)
-        weights = all_weights[chosen]
-        is_weighted = bool(weights.size and np.ptp(weights))
-        clusters, support = self.paired.clusters, self.paired.scale.support
-        clipped_candidate, clipped_baseline = (np.clip(side[:, chosen], *support) for side in (candidate, baseline))
-        sides = clipped_candidate, clipped_baseline
-        chosen_clusters = None if clusters is None else [clusters[place] for place in np.flatnonzero(chosen).tolist()]
-        ends = None if is_weighted else self.paired.yes_no_ends
-        if ends is not None and all(np.isin(side, ends).all() for side in sides):
-            ours, theirs = (side == ends[1] for side in sides)
-            differences = paired_differences(ours, theirs, chosen_clusters, binary=True).rescaled(ends[1] - ends[0])
-        else:
-            differences = paired_differences(
-                *sides,
-                chosen_clusters,
-                weights=weights if is_weighted else None,
-                bounds=None if is_weighted or not np.isfinite(support).all() else support,
-            )
-        differences = replace(differences, widest=min(differences.widest, self.paired.widest))
-        return without_inference(differences) if too_few_drawn(all_weights, chosen) else differences
+def with_regression(paired: PairedMetric, rows: PairedRows, regression: float, seed: int) -> PairedRows:
+    """Make the candidate's mean worse by `regression`: random passes become fails; bounded values move the same
+    fraction of their distance to the worst value; unbounded values all move by the same amount."""
+    worst, distance = _worst(paired), _distance_to_worst(paired)
+    part = min(regression / distance, 1.0) if distance else 0.0
+    if not np.isfinite(worst):
+        regressed = rows.candidate + (-regression if paired.scale.higher_is_better else regression)
+    elif paired.is_binary:
+        fails = np.random.default_rng([seed, 1]).random(rows.candidate.shape) < part
+        regressed = np.where(fails & ~np.isnan(rows.candidate), worst, rows.candidate)
+    else:
+        regressed = rows.candidate + part * (worst - rows.candidate)
+    return rows._replace(candidate=regressed)
 
 
 def _worst(paired: PairedMetric) -> float:

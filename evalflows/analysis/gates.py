@@ -1,27 +1,30 @@
 """Release gates: their rules and bounds, the baselines that a person approved, the differences and means that are
 tested, the rule results and their texts.
 
-A new rule is a field of `GateSpec`, and here a kind, its outcome and its texts; its vectorised form is in
-`analysis.backtest`.
+A new rule is a field of `GateSpec`, and here a kind, its outcome and its texts. Rules are evaluated on R replicates at
+once: the pair itself is one, and a backtest draws many.
 """
 
 import getpass
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from evalflows.analysis.figures import estimate as estimate_text
-from evalflows.analysis.pairing import MetricSample, PairedMetric
+from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows
 from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats import MeanEstimate, PairedDifference, adjusted, one_sided_p
 from evalflows.stats.means import sample_skewness
+from evalflows.stats.paired import PairedDifferences
 from evalflows.store.queries.lookup import approved
+from evalflows.store.queries.values import Values
 from evalflows.store.records import (
     BaselineRow,
     DecisionConclusion,
@@ -103,6 +106,14 @@ Kind = Literal["non_inferiority", "superiority", "threshold", "confident_thresho
 Outcome = Literal["met", "broken", "open"]
 
 Interval = tuple[float, float]
+
+Ends = tuple[Values, Values]
+"""The ends of intervals, each of shape (R,); infinite where there is none."""
+
+Mask = npt.NDArray[np.bool_]
+
+Outcomes = npt.NDArray[np.str_]
+"""An Outcome for each replicate, shape (R,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,21 +221,100 @@ def p_below_threshold(rule: Rule, estimate: BoundedEstimate | Reason, min_exampl
     return one_sided_p(interval_at, rule.threshold(higher_is_better=estimate.higher_is_better)).p_below
 
 
-def is_sequence_below(rule: Rule, estimate: BoundedEstimate | Reason, confidence_level: float) -> bool:
-    """Whether a confidence sequence lies below the threshold; the caller adjusts the level (Bonferroni)."""
-    if isinstance(estimate, Reason) or rule.kind == "threshold" or not estimate.is_sequence:
-        return False
-    interval = estimate.worst_case_interval_at(confidence_level)
-    return interval is not None and interval[1] < rule.threshold(higher_is_better=estimate.higher_is_better)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicatedRule:
+    """A rule, but a plain threshold, and what it tests in each of R replicates; arrays of shape (R,)."""
+
+    rule: Rule
+    worst_case_interval_at: Callable[[float], Ends]  # by confidence level, negated if less is better; see `Ends`
+    p_value: Values  # two-sided, of no difference; nan without a test
+    n: int
+    higher_is_better: bool
+
+    @property
+    def is_known(self) -> Mask:
+        """Whether there is an interval."""
+        low, high = self.worst_case_interval_at(0.5)
+        return np.isfinite(low) | np.isfinite(high)
+
+    def lies_below(self, confidence_level: float) -> Mask:
+        threshold = self.rule.threshold(higher_is_better=self.higher_is_better)
+        return np.asarray(self.worst_case_interval_at(confidence_level)[1] < threshold)
+
+    def outcomes(self, broken: Mask, confidence_level: float) -> Outcomes:
+        """`met` where the worst-case interval lies above the threshold; superiority without a margin also needs the
+        test."""
+        threshold = self.rule.threshold(higher_is_better=self.higher_is_better)
+        met = self.worst_case_interval_at(confidence_level)[0] > threshold
+        if self.rule.kind == "superiority" and self.rule.bound == 0:
+            met &= ~(self.p_value > 1 - confidence_level)
+        return np.where(broken, "broken", np.where(met, "met", "open"))
 
 
-def is_significantly_above(rule: Rule, estimate: BoundedEstimate, confidence_level: float, threshold: float) -> bool:
-    """Whether the worst-case interval lies above the threshold; superiority without a margin also needs the test."""
-    interval = estimate.worst_case_interval_at(confidence_level)
-    if interval is None or interval[0] <= threshold:
-        return False
-    is_significant = estimate.p_value is None or estimate.p_value <= 1 - confidence_level
-    return is_significant if rule.kind == "superiority" and rule.bound == 0 else True
+def replicated_rule(rule: Rule, estimate: BoundedEstimate, count: int = 1) -> ReplicatedRule:
+    """A rule on the same estimate in all of `count` replicates."""
+
+    def worst_case_interval_at(confidence_level: float) -> Ends:
+        low, high = estimate.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
+        return np.full(count, low), np.full(count, high)
+
+    return ReplicatedRule(
+        rule=rule,
+        worst_case_interval_at=worst_case_interval_at,
+        p_value=np.full(count, np.nan if estimate.p_value is None else estimate.p_value),
+        n=estimate.n,
+        higher_is_better=estimate.higher_is_better,
+    )
+
+
+def outcomes(
+    tested: Sequence[ReplicatedRule], *, confidence_level: float, min_examples: int, adjustment: Adjustment
+) -> list[Outcomes]:
+    """The outcome of each rule in each replicate, in samples of fixed size.
+
+    To pass, every rule must hold at the confidence level: no adjustment is needed (Berger 1982, intersection-union).
+    To fail, one broken rule is enough, so the one-sided tests of the rules that could fail are adjusted: an adjusted p
+    is at most alpha exactly where the interval at the matching level lies below the threshold. That level is
+    alpha / (m - r) for Holm, with r others rejected, and alpha k / m for Benjamini and Hochberg.
+    """
+    if not tested:
+        return []
+    alpha = (1 - confidence_level) / 2
+    counted = np.array([one.is_known & (one.n >= min_examples) for one in tested])
+
+    def below(part: float) -> Mask:
+        return np.asarray(np.array([one.lies_below(1 - 2 * alpha * part) for one in tested]) & counted)
+
+    rejected = _REJECTED[adjustment](below, counted.sum(axis=0), len(tested))
+    return [
+        one.outcomes(broken, confidence_level) if one.n >= min_examples else np.full(broken.shape, "open")
+        for one, broken in zip(tested, rejected, strict=True)
+    ]
+
+
+def _by_holm(below: Callable[[float], Mask], tests: npt.NDArray[np.int_], n_rules: int) -> Mask:
+    by_level = np.array([below(1 / max(1, n_left)) for n_left in range(n_rules + 1)])
+    count = np.zeros_like(tests)
+    for _ in range(n_rules + 1):
+        chosen = by_level[np.maximum(tests - count, 0), :, np.arange(len(tests))].T  # each replicate at its own level
+        count = np.maximum(count, chosen.sum(axis=0))
+    return np.asarray(chosen)
+
+
+def _by_benjamini_hochberg(below: Callable[[float], Mask], tests: npt.NDArray[np.int_], n_rules: int) -> Mask:
+    chosen = np.zeros((n_rules, len(tests)), dtype=bool)
+    for n_tests in range(1, n_rules + 1):
+        for rank in range(1, n_tests + 1):
+            rejected_at_rank = below(rank / n_tests)
+            chosen |= rejected_at_rank & (tests == n_tests) & (rejected_at_rank.sum(axis=0) >= rank)
+    return chosen
+
+
+_REJECTED: Mapping[Adjustment, Callable[[Callable[[float], Mask], npt.NDArray[np.int_], int], Mask]] = {
+    "holm": _by_holm,
+    "benjamini_hochberg": _by_benjamini_hochberg,
+    "none": lambda below, tests, n_rules: below(1.0),
+}
 
 
 def threshold_outcome(estimate: BoundedEstimate, threshold: float, confidence_level: float) -> Outcome:
@@ -251,22 +341,52 @@ ENOUGH_FOR_TAILS = 300
 """Pairs, or clusters, from which it does not warn: such a loss then passes in 2.7 %."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicatedDifferences:
+    """The differences that a rule tests in each of R replicates of a pair, negated if less is better."""
+
+    known: PairedDifferences
+    worst_cases: tuple[PairedDifferences, PairedDifferences] | None  # smallest and largest; None if unbounded
+    higher_is_better: bool
+
+    def interval_at(self, confidence_level: float) -> Ends:
+        """The intervals without missing values; infinite where there is none."""
+        return self._oriented(*self.known.interval_at(confidence_level))
+
+    def worst_case_interval_at(self, confidence_level: float) -> Ends:
+        """The same with missing values at either extreme."""
+        lowest, highest = self.worst_cases or (self.known, self.known)
+        if self.worst_cases is None:
+            return np.full(len(self.known.error), -np.inf), np.full(len(self.known.error), np.inf)
+        low, high = lowest.interval_at(confidence_level)[0], highest.interval_at(confidence_level)[1]
+        known = lowest.has_interval & highest.has_interval
+        return self._oriented(np.where(known, low, -np.inf), np.where(known, high, np.inf))
+
+    def _oriented(self, low: Values, high: Values) -> Ends:
+        return (low, high) if self.higher_is_better else (-high, -low)
+
+
+def replicated_differences(paired: PairedMetric, rows: PairedRows) -> ReplicatedDifferences:
+    """The differences that are tested in replicates of a pair; the pair itself is one."""
+    known = paired.differences_of(rows)
+    smallest, largest = (paired.worst_cases_of(rows, one) if paired.n_missing else known for one in EXTREMES)
+    worst_cases = None if smallest is None or largest is None else (smallest, largest)
+    return ReplicatedDifferences(known=known, worst_cases=worst_cases, higher_is_better=paired.scale.higher_is_better)
+
+
 def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
     """How much better the candidate is than the baseline."""
-    intervals, level = _DifferenceIntervals(paired), paired.confidence_level
-    estimate, higher = paired.difference(level), paired.scale.higher_is_better
-    smallest, largest = (paired.worst_case_difference(extreme, level) for extreme in ("smallest", "largest"))
+    estimate, tested = paired.difference(paired.confidence_level), replicated_differences(paired, paired.rows)
+    higher = tested.higher_is_better
+    worst = [paired.worst_case_difference(extreme, paired.confidence_level) for extreme in EXTREMES]
+    values = (None if one is None else one.difference for one in worst)
     return BoundedEstimate(
         value=_sign(estimate.difference, higher),
-        interval_at=intervals.at,
-        worst_case_interval_at=intervals.worst_case_at,
-        worst_case_values=oriented(
-            None if smallest is None else smallest.difference,
-            None if largest is None else largest.difference,
-            higher_is_better=higher,
-        ),
-        n=estimate.n_pairs if estimate.n_clusters is None else estimate.n_clusters,
-        noun="pairs" if estimate.n_clusters is None else "clusters",
+        interval_at=lambda confidence_level: _single(tested.interval_at(confidence_level)),
+        worst_case_interval_at=lambda confidence_level: _single(tested.worst_case_interval_at(confidence_level)),
+        worst_case_values=oriented(*values, higher_is_better=higher),
+        n=tested.known.n,
+        noun="clusters" if tested.known.is_clustered else "pairs",
         n_missing=paired.n_missing,
         n_left_out=paired.n_left_out,
         higher_is_better=higher,
@@ -275,6 +395,12 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
         reason_code=estimate.reason_code,
         caution=_long_tail(paired, estimate),
     )
+
+
+def _single(ends: Ends) -> Interval | None:
+    """The interval of a single replicate, if it has one."""
+    (low,), (high,) = (end.tolist() for end in ends)
+    return None if math.isinf(low) and math.isinf(high) else (low, high)
 
 
 def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstimate:
@@ -311,23 +437,6 @@ def _long_tail(paired: PairedMetric, estimate: PairedDifference) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _DifferenceIntervals:
-    """Intervals of a paired difference by confidence level."""
-
-    paired: PairedMetric
-
-    def at(self, confidence_level: float) -> Interval | None:
-        estimate, higher = self.paired.difference(confidence_level), self.paired.scale.higher_is_better
-        return oriented(estimate.low, estimate.high, higher_is_better=higher)
-
-    def worst_case_at(self, confidence_level: float) -> Interval | None:
-        if not self.paired.n_missing:
-            return self.at(confidence_level)
-        ends = [self.paired.worst_case_difference(extreme, confidence_level) for extreme in ("smallest", "largest")]
-        return oriented(*_ends(*ends), higher_is_better=self.paired.scale.higher_is_better)
-
-
-@dataclass(frozen=True, slots=True)
 class _MeanIntervals:
     """Intervals of a mean by confidence level."""
 
@@ -343,7 +452,8 @@ class _MeanIntervals:
 
     def worst_case_at(self, confidence_level: float) -> Interval | None:
         ends = self.worst_case_means(confidence_level)
-        return oriented(*_ends(*ends), higher_is_better=self.sample.scale.higher_is_better)
+        low, high = ends[0].low if ends[0] else None, ends[1].high if ends[1] else None
+        return oriented(low, high, higher_is_better=self.sample.scale.higher_is_better)
 
     def worst_case_means(self, confidence_level: float) -> tuple[MeanEstimate | None, MeanEstimate | None]:
         """The means with all missing values at the lower and at the upper bound; None for an unbounded metric."""
@@ -356,12 +466,6 @@ class _MeanIntervals:
         if not self.sample.scale.is_bounded:
             return None
         return self.sample.worst_case_mean(bound, confidence_level, exact=True)
-
-
-def _ends(
-    lowest: PairedDifference | MeanEstimate | None, highest: PairedDifference | MeanEstimate | None
-) -> tuple[float | None, float | None]:
-    return lowest.low if lowest else None, highest.high if highest else None
 
 
 def _sign(value: float | None, higher_is_better: bool) -> float | None:
@@ -519,22 +623,38 @@ def evaluate_rules(
 ) -> list[RuleResult]:
     """Evaluate each rule on its estimate; a Reason instead of an estimate leaves the rule open.
 
-    To pass, every rule must hold at the confidence level: no adjustment is needed (Berger 1982, intersection-union).
-    To fail, one broken rule is enough, so the one-sided p-values of the rules that could fail are adjusted.
+    Rules in batches have confidence sequences, whose levels are adjusted by Bonferroni; for the others, see `outcomes`.
     """
-    alpha, could_fail = (1 - confidence_level) / 2, sum(rule.kind != "threshold" for rule, _ in estimates)
+    could_fail = sum(rule.kind != "threshold" for rule, _ in estimates)
     stricter = confidence_level if adjustment == "none" else 1 - (1 - confidence_level) / max(could_fail, 1)
     p_values = [p_below_threshold(rule, estimate, min_examples) for rule, estimate in estimates]
     known = [p for p in p_values if p is not None]
     all_adjusted = iter(adjusted(np.array(known), adjustment).tolist())
+    fixed = [
+        replicated_rule(rule, estimate)
+        for rule, estimate in estimates
+        if not isinstance(estimate, Reason) and rule.kind != "threshold" and not estimate.is_sequence
+    ]
+    of_fixed = iter(
+        outcomes(fixed, confidence_level=confidence_level, min_examples=min_examples, adjustment=adjustment)
+    )
     results = []
     for (rule, estimate), p in zip(estimates, p_values, strict=True):
-        p_adjusted = None if p is None else next(all_adjusted)
-        broken = (p_adjusted is not None and p_adjusted <= alpha) or is_sequence_below(rule, estimate, stricter)
-        result = _result(rule, estimate, confidence_level, min_examples, broken=broken)
-        result = replace(result, p_below=p, p_adjusted=p_adjusted)
+        if isinstance(estimate, Reason):
+            results.append(_result(rule, "open", f"{rule.metric}: {estimate}", estimate.code))
+            continue
+        if rule.kind == "threshold":
+            threshold = rule.threshold(higher_is_better=estimate.higher_is_better)
+            outcome = threshold_outcome(estimate, threshold, confidence_level)
+        elif estimate.is_sequence:
+            sequence = replicated_rule(rule, estimate)
+            outcome = sequence.outcomes(sequence.lies_below(stricter), confidence_level).tolist()[0]
+        else:
+            outcome = next(of_fixed).tolist()[0]
+        result = _evaluated(rule, estimate, confidence_level, min_examples, outcome)
+        result = replace(result, p_below=p, p_adjusted=None if p is None else next(all_adjusted))
         result = _with_adjustment(result, confidence_level, len(known), adjustment)
-        results.append(result if isinstance(estimate, Reason) else _with_figures(result, estimate, confidence_level))
+        results.append(_with_figures(result, estimate, confidence_level))
     return results
 
 
@@ -567,36 +687,24 @@ def _with_adjustment(result: RuleResult, confidence_level: float, n_tests: int, 
     return replace(result, text=text, reason_code="not_significant_after_adjustment")
 
 
-def _result(
-    rule: Rule, estimate: BoundedEstimate | Reason, confidence_level: float, min_examples: int, *, broken: bool
+def _evaluated(
+    rule: Rule, estimate: BoundedEstimate, confidence_level: float, min_examples: int, outcome: Outcome
 ) -> RuleResult:
-    def result(outcome: Outcome, text: str, code: ReasonCode | None) -> RuleResult:
-        return RuleResult(
-            rule=rule.kind, metric=rule.metric, bound=rule.bound, outcome=outcome, text=text, reason_code=code
-        )
-
-    if isinstance(estimate, Reason):
-        return result("open", f"{rule.metric}: {estimate}", estimate.code)
     figures, higher = figures_text(rule, estimate, confidence_level), estimate.higher_is_better
     if estimate.n < min_examples:
         text = f"{rule.metric}: {estimate.n} {estimate.noun}, wanted at least {min_examples} to decide{figures}"
-        return result("open", text, "below_min_examples")
+        return _result(rule, "open", text, "below_min_examples")
     threshold = rule.threshold(higher_is_better=higher)
-    outcome = _outcome(rule, estimate, threshold, confidence_level, broken=broken)
     why = why_open(rule, estimate, confidence_level, threshold) if outcome == "open" else None
     missing = f"; {estimate.missing_text} could not change that"
     note = why or (missing if estimate.n_missing else "")
     if rule.kind == "non_inferiority" and outcome == "met" and estimate.caution:
         note = f"{note}; {estimate.caution}"
     text = outcome_text(rule, outcome, confidence_level, higher_is_better=higher)
-    return result(outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)
+    return _result(rule, outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)
 
 
-def _outcome(
-    rule: Rule, estimate: BoundedEstimate, threshold: float, confidence_level: float, *, broken: bool
-) -> Outcome:
-    if rule.kind == "threshold":
-        return threshold_outcome(estimate, threshold, confidence_level)
-    if broken:
-        return "broken"
-    return "met" if is_significantly_above(rule, estimate, confidence_level, threshold) else "open"
+def _result(rule: Rule, outcome: Outcome, text: str, code: ReasonCode | None) -> RuleResult:
+    return RuleResult(
+        rule=rule.kind, metric=rule.metric, bound=rule.bound, outcome=outcome, text=text, reason_code=code
+    )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ from evalflows.stats import (
     discrimination,
     linearised,
     mean_estimate,
-    paired_difference,
 )
+from evalflows.stats.paired import PairedDifferences, paired_differences
 from evalflows.store.queries.values import MetricValues, SharedRounds, Values, shared_examples, with_same
 from evalflows.store.records import (
     CheckRow,
@@ -221,6 +221,23 @@ class MetricSample:
         return replace(estimate, reason=why_too_few, reason_code="too_few") if why_too_few else estimate
 
 
+Extreme = Literal["smallest", "largest"]
+
+EXTREMES: tuple[Extreme, Extreme] = ("smallest", "largest")
+
+
+class PairedRows(NamedTuple):
+    """The values of a metric's pairs in R replicates, and which are missing; arrays of shape (R, n).
+
+    Which examples have values on both sides, or a missing value, is the same in all replicates.
+    """
+
+    candidate: Values
+    baseline: Values
+    candidate_missing: Mask
+    baseline_missing: Mask
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedMetric:
     """The same metric of two experiments, their examples matched by position."""
@@ -274,10 +291,9 @@ class PairedMetric:
 
     def difference(self, confidence_level: float) -> PairedDifference:
         """The difference over the examples scored on both sides."""
-        both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
-        difference = self._difference(self.candidate.values, self.baseline.values, both, confidence_level)
+        difference = self._at(self.differences_of(self.rows), confidence_level)
         said = [difference.warning] if difference.warning else []
-        n_pairs = self.n_left_out + self.n_apart + int(both.sum())
+        n_pairs = self.n_left_out + self.n_apart + difference.n_pairs
         if self.n_left_out:
             said.append(f"{self.n_left_out} of {n_pairs} pairs left out for a missing value (missing: leave_out)")
         if self.n_apart:
@@ -296,39 +312,58 @@ class PairedMetric:
             n_apart=int((both & ~rounds.together).sum()),
         )
 
-    def worst_case_difference(self, extreme: str, confidence_level: float) -> PairedDifference | None:
+    def worst_case_difference(self, extreme: Extreme, confidence_level: float) -> PairedDifference | None:
         """The difference with missing values making it the "smallest" or "largest" possible; None for an unbounded
         metric, or without examples."""
+        worst = self.worst_cases_of(self.rows, extreme)
+        return None if worst is None else self._at(worst, confidence_level)
+
+    @property
+    def rows(self) -> PairedRows:
+        """The values as a single replicate."""
+        ours, theirs = self.candidate, self.baseline
+        return PairedRows(ours.values[None], theirs.values[None], ours.missing[None], theirs.missing[None])
+
+    def differences_of(self, rows: PairedRows) -> PairedDifferences:
+        """The differences of replicates of the pairs, over the examples scored on both sides."""
+        both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
+        return self._differences(rows.candidate, rows.baseline, both)
+
+    def worst_cases_of(self, rows: PairedRows, extreme: Extreme) -> PairedDifferences | None:
+        """The same with missing values at an extreme, as in `worst_case_difference`."""
         counted = ~(np.isnan(self.candidate.values) & ~self.candidate.missing)
         counted &= ~(np.isnan(self.baseline.values) & ~self.baseline.missing)
         if not self.scale.is_bounded or not counted.any():
             return None
         low, high = self.scale.bounds
         of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
-        candidate = np.where(self.candidate.missing, of_candidate, self.candidate.values)
-        baseline = np.where(self.baseline.missing, of_baseline, self.baseline.values)
-        return self._difference(candidate, baseline, counted, confidence_level)
+        candidate = np.where(rows.candidate_missing, of_candidate, rows.candidate)
+        baseline = np.where(rows.baseline_missing, of_baseline, rows.baseline)
+        return self._differences(candidate, baseline, counted)
 
-    def _difference(
-        self, candidate: Values, baseline: Values, chosen: Mask, confidence_level: float
-    ) -> PairedDifference:
-        weights = np.maximum(self.candidate.weights, self.baseline.weights)  # the smaller sample is within the larger
+    def _differences(self, candidate: Values, baseline: Values, chosen: Mask) -> PairedDifferences:
+        weights = self._weights
         is_weighted, support = _is_weighted(weights, chosen), self.scale.support
-        clipped = (np.clip(side[chosen], *support) for side in (candidate, baseline))  # the range may have changed
+        clipped = (np.clip(side[:, chosen], *support) for side in (candidate, baseline))  # the range may have changed
         ours, theirs = (linearised(side, weights[chosen]) for side in clipped)
         ends, clusters = None if is_weighted else self.yes_no_ends, _chosen_clusters(self.clusters, chosen)
         if ends is not None and np.isin([ours, theirs], ends).all():
-            sides = ours == ends[1], theirs == ends[1]
-            difference = paired_difference(*sides, clusters, confidence_level=confidence_level, binary=True)
-            difference = difference.rescaled(*ends)
+            ours, theirs = ((side == ends[1]).astype(np.float64) for side in (ours, theirs))
+            differences = replace(paired_differences(ours, theirs, clusters, binary=True), ends=ends)
         else:
             bounds = None if is_weighted or not np.isfinite(support).all() else support
-            difference = paired_difference(ours, theirs, clusters, confidence_level=confidence_level, bounds=bounds)
-        difference = replace(difference, method=_method(difference.method, is_weighted))
-        if few := too_few_drawn(weights, chosen):
-            return replace(difference, low=None, high=None, p_value=None, reason=few, reason_code="too_few")
-        low, high = (_clipped(end, -self.widest, self.widest) for end in (difference.low, difference.high))
-        return replace(difference, low=low, high=high)
+            differences = paired_differences(ours, theirs, clusters, bounds=bounds)
+        few = too_few_drawn(weights, chosen) or differences.too_few
+        return replace(differences, limit=self.widest, too_few=few)
+
+    def _at(self, differences: PairedDifferences, confidence_level: float) -> PairedDifference:
+        difference = differences.at(confidence_level)
+        both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
+        return replace(difference, method=_method(difference.method, _is_weighted(self._weights, both)))
+
+    @property
+    def _weights(self) -> Values:
+        return np.maximum(self.candidate.weights, self.baseline.weights)  # the smaller sample is within the larger
 
 
 def paired_metric(

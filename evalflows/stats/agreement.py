@@ -278,7 +278,7 @@ def _interval(
 def _welch_interval(
     right: FloatArray, wrong: FloatArray, confidence_level: float
 ) -> tuple[tuple[float, float] | None, str | None]:
-    errors = [standard_error(scores, clustering_of(None, scores.size), scale=1.0) for scores in (right, wrong)]
+    errors = [float(standard_error(one, clustering_of(None, one.size), scale=1.0)) for one in (right, wrong)]
     error = math.hypot(*errors)
     if not error:
         return None, "scores are constant over right and over wrong answers: no spread to compute an interval from"

@@ -2,7 +2,6 @@
 that all of stats shares.
 """
 
-import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -68,7 +67,12 @@ def checked_confidence_level(confidence_level: float) -> float:
 
 def mean_of(array: FloatArray) -> float:
     """Return the mean of at least one number, clipped to their range: the mean of equal numbers is exact."""
-    return min(max(float(array.mean()), float(array.min())), float(array.max()))
+    return float(means_of(array))
+
+
+def means_of(rows: FloatArray) -> FloatArray:
+    """Return the same of each row, shape (..., n)."""
+    return np.asarray(rows.mean(axis=-1).clip(rows.min(axis=-1), rows.max(axis=-1)))
 
 
 MAX_BLOCK_SIZE = 2_000_000
@@ -150,27 +154,36 @@ def is_rounding(size: float, scale: float) -> bool:
     return bool(size <= ROUNDING * scale)
 
 
-def standard_error(values: FloatArray, clustering: Clustering, *, scale: float) -> float:
-    """Return the cluster-robust standard error of the mean of `values`, shape (n,), in their unit.
+def cluster_sums(values: FloatArray, clustering: Clustering) -> FloatArray:
+    """Return the sums of `values`, shape (..., n), by cluster, shape (..., G)."""
+    if clustering.all_singletons:
+        return values
+    rows = values.reshape(-1, values.shape[-1])
+    numbers = clustering.numbers + clustering.count * np.arange(len(rows))[:, None]
+    sums = np.bincount(numbers.ravel(), weights=rows.ravel(), minlength=len(rows) * clustering.count)
+    return np.asarray(sums.reshape(*values.shape[:-1], clustering.count), dtype=np.float64)
+
+
+def standard_error(values: FloatArray, clustering: Clustering, *, scale: float | FloatArray) -> FloatArray:
+    """Return the cluster-robust standard errors of the means of `values`, shape (..., n), in their unit.
 
     Needs at least 2 examples and 2 clusters. It is that of a regression on a constant with clustered errors and the
     correction G / (G - 1), which here is all of CR1 (Cameron & Miller 2015, section II; Miller 2024, section 2.2,
-    without the correction). If every example is its own cluster, it is the usual s / sqrt(n). Return 0.0 if the cluster
-    means differ only by rounding; `scale` is the size of the numbers the values were computed from.
+    without the correction). If every example is its own cluster, it is the usual s / sqrt(n). It is 0.0 where the
+    cluster means differ only by rounding; `scale` is the size of the numbers the values were computed from.
     """
-    numbers, count = clustering.numbers, clustering.count
-    sums = np.bincount(numbers, weights=values - values.mean(), minlength=count)
-    deviations = np.abs(sums) / np.bincount(numbers, minlength=count)
-    if is_rounding(deviations.max(), scale):
-        return 0.0
+    count = clustering.count
+    sums = np.abs(cluster_sums(values - values.mean(axis=-1, keepdims=True), clustering))
+    deviations = sums / np.bincount(clustering.numbers, minlength=count)
+    constant = deviations.max(axis=-1) <= ROUNDING * scale
     # Scale by the largest: the squares of very large or very small numbers would overflow or underflow.
-    largest = float(np.abs(sums).max())
-    squares = float(np.sum((sums / largest) ** 2))
-    return largest * math.sqrt(squares * count / (count - 1)) / values.size
+    largest = sums.max(axis=-1)
+    squares = ((sums / np.where(largest == 0, 1.0, largest)[..., None]) ** 2).sum(axis=-1)
+    return np.where(constant, 0.0, largest * np.sqrt(squares * count / (count - 1)) / values.shape[-1])
 
 
-def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> float:
-    """Return the degrees of freedom of Student's t for the mean of `values`, shape (n,), with `standard_error`.
+def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> FloatArray:
+    """Return the degrees of freedom of Student's t for the means of `values`, shape (..., n), with `standard_error`.
 
     Needs at least 2 clusters. Satterthwaite's degrees of freedom (Bell & McCaffrey 2002) for CR1, with the estimated
     intraclass correlation (Imbens & Kolesar 2016, section 3): G - 1 if all clusters have the same size, fewer if some
@@ -180,39 +193,36 @@ def degrees_of_freedom(values: FloatArray, clustering: Clustering) -> float:
     """
     count, sizes = clustering.count, np.bincount(clustering.numbers, minlength=clustering.count)
     if sizes.min() == sizes.max():
-        return float(count - 1)
-    icc = intraclass_correlation(values, clustering)
+        return np.full(values.shape[:-1], count - 1.0)
+    icc = intraclass_correlation(values, clustering)[..., None]
     parts = sizes / sizes.sum()
     # CR1 squares s - parts * sum(s), where s are the cluster sums. The covariance of that is diag(spread) + rest, with
     # rest = total * outer(parts, parts) - outer(spread, parts) - outer(parts, spread), so no G x G matrix is needed.
     spread = parts * (1 - icc + icc * sizes)
-    total, crossed, squared = float(spread.sum()), float(spread @ parts), float(parts @ parts)
-    rest = total * parts**2 - 2 * spread * parts
-    of_rest = (
-        2 * float(spread @ spread) * squared + 2 * crossed**2 + total**2 * squared**2 - 4 * total * crossed * squared
-    )
-    trace = float(np.sum(spread + rest))
-    return trace**2 / (float(spread @ spread) + 2 * float(spread @ rest) + of_rest)
+    total, crossed, squared = spread.sum(axis=-1), (spread * parts).sum(axis=-1), float(parts @ parts)
+    rest, own = total[..., None] * parts**2 - 2 * spread * parts, (spread**2).sum(axis=-1)
+    of_rest = 2 * own * squared + 2 * crossed**2 + total**2 * squared**2 - 4 * total * crossed * squared
+    trace = (spread + rest).sum(axis=-1)
+    return np.asarray(trace**2 / (own + 2 * (spread * rest).sum(axis=-1) + of_rest))
 
 
-def intraclass_correlation(values: FloatArray, clustering: Clustering) -> float:
-    """Return the intraclass correlation, 0 to 1: from the mean squares between and within (Donner 1986, eq. 2.1).
+def intraclass_correlation(values: FloatArray, clustering: Clustering) -> FloatArray:
+    """Return the intraclass correlations, 0 to 1: from the mean squares between and within (Donner 1986, eq. 2.1).
 
-    `values` have shape (n,), with at least 2 clusters, one of them with more than one value. Negative estimates are
+    `values` have shape (..., n), with at least 2 clusters, one of them with more than one value. Negative estimates are
     set to 0.
     """
-    numbers, count, n = clustering.numbers, clustering.count, values.size
-    sizes = np.bincount(numbers, minlength=count)
-    deviations = values - values.mean()
-    largest = float(np.abs(deviations).max())
-    if not largest:
-        return 0.0
-    deviations = deviations / largest  # so that squares do not overflow
-    means = np.bincount(numbers, weights=deviations, minlength=count) / sizes
-    within = float(np.sum((deviations - means[numbers]) ** 2)) / (n - count)
-    between = float(np.sum(sizes * means**2)) / (count - 1)
+    count, n = clustering.count, values.shape[-1]
+    sizes = np.bincount(clustering.numbers, minlength=count)
+    deviations = values - values.mean(axis=-1, keepdims=True)
+    largest = np.abs(deviations).max(axis=-1)
+    deviations = deviations / np.where(largest == 0, 1.0, largest)[..., None]  # so that squares do not overflow
+    means = cluster_sums(deviations, clustering) / sizes
+    within = ((deviations - means[..., clustering.numbers]) ** 2).sum(axis=-1) / (n - count)
+    between = (sizes * means**2).sum(axis=-1) / (count - 1)
     size = (n - float(np.sum(sizes**2)) / n) / (count - 1)
-    return max(0.0, (between - within) / (between + (size - 1) * within))
+    both = between + (size - 1) * within
+    return np.where(largest == 0, 0.0, np.maximum(0.0, (between - within) / np.where(both == 0, 1.0, both)))
 
 
 def few_clusters(clustering: Clustering) -> str | None:

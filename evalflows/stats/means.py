@@ -28,10 +28,12 @@ from evalflows.stats.clusters import (
     FloatArray,
     NoInterval,
     checked_confidence_level,
+    cluster_sums,
     clustering_of,
     degrees_of_freedom,
     finite_vector,
     mean_of,
+    means_of,
     no_spread,
     refuse_where,
     standard_error,
@@ -43,8 +45,9 @@ from evalflows.stats.proportions import (
     clopper_pearson_interval,
     constant_interval,
     score_interval,
-    t_p_value,
+    t_p_values,
     t_quantile,
+    t_quantiles,
     wilson_interval,
 )
 
@@ -88,7 +91,7 @@ def adjusted_means(
     """
     count, n = clustering.count, rows.shape[1]
     sizes = np.bincount(clustering.numbers, minlength=count).astype(np.float64)
-    sums = sums_by_cluster(rows, clustering)
+    sums = cluster_sums(rows, clustering)
     design_effect = np.maximum(_variance_ratio(rows, sums, sizes), count / n)
     largest = caution.largest * float((sizes**2).sum()) / n
     weight = added_weight(np.maximum(design_effect, 1.0), rare, caution.few, largest)
@@ -103,15 +106,6 @@ def added_weight(design_effect: FloatArray, rare: FloatArray, few: float, larges
     """Return how many values each added one weighs, at least the `design_effect`, which is at least 1."""
     effective = np.maximum(rare, 1e-9) / design_effect
     return np.maximum(design_effect, np.minimum(design_effect * (1 + (few / effective) ** 2), largest))
-
-
-def sums_by_cluster(rows: FloatArray, clustering: Clustering) -> FloatArray:
-    """Return the sums of each row, shape (R, n), by cluster, shape (R, G)."""
-    if clustering.all_singletons:
-        return rows
-    order = np.argsort(clustering.numbers, kind="stable")
-    begins = np.searchsorted(clustering.numbers[order], np.arange(clustering.count))
-    return np.asarray(np.add.reduceat(rows[:, order], begins, axis=1))
 
 
 def _variance_ratio(rows: FloatArray, sums: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -129,26 +123,18 @@ CLOSE = 1e-4
 """Below this skewness times ratio, the series of the inverse is exact up to rounding."""
 
 
-def skewness_of_mean(values: FloatArray, clustering: Clustering, error: float) -> float:
-    """Return the skewness of the mean of `values`, shape (n,); `error` is the mean's standard error, above 0.
+def skewness_of_mean(values: FloatArray, clustering: Clustering, error: FloatArray) -> FloatArray:
+    """Return the skewness of the means of `values`, shape (..., n), whose standard errors, above 0, are `error`.
 
     It is G1 / sqrt(n), where G1 is the adjusted sample skewness (Joanes & Gill 1998). With clusters, it is that
     of the clusters' sums of deviations from the mean. 0.0 for fewer than three values or clusters.
     """
-    sums = np.bincount(clustering.numbers, weights=values - values.mean(), minlength=clustering.count)
-    return float(skewnesses_of_mean(sums[None].astype(np.float64), values.size, np.array([error]))[0])
-
-
-def skewnesses_of_mean(sums: FloatArray, n: int, errors: FloatArray) -> FloatArray:
-    """Return the skewness of R means of n values each, shape (R,).
-
-    `sums`, shape (R, G), are the clusters' sums of deviations from the mean; `errors`, shape (R,), the standard errors.
-    """
-    count = sums.shape[1]
+    count = clustering.count
     if count < 3:
-        return np.zeros(len(sums))
-    parts = sums / (n * errors)[:, None]
-    return np.asarray((parts**3).sum(axis=1) * count**2 / ((count - 1) * (count - 2)))
+        return np.zeros(values.shape[:-1])
+    sums = cluster_sums(values - values.mean(axis=-1, keepdims=True), clustering)
+    parts = sums / (values.shape[-1] * error)[..., None]
+    return np.asarray((parts**3).sum(axis=-1) * count**2 / ((count - 1) * (count - 2)))
 
 
 def sample_skewness(values: FloatArray) -> float:
@@ -188,20 +174,22 @@ def unskewed_quantile(ratio: FloatArray, skewness: FloatArray) -> FloatArray:
 
 
 def skewed_t_interval(
-    centre: float, error: float, skewness: float, *, df: float, confidence_level: float
-) -> tuple[float, float]:
-    """Return the two-sided interval of a mean, or of a difference of two means (Zhou & Dinh 2005), in their unit.
+    centre: FloatArray, error: FloatArray, skewness: FloatArray, *, df: FloatArray, confidence_level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the two-sided intervals of means, or of differences of two means (Zhou & Dinh 2005), in their unit.
 
-    `centre` is the estimate, `error` its standard error, `skewness` that of `skewness_of_mean`.
+    `centre` are the estimates, `error` their standard errors, `skewness` those of `skewness_of_mean`; all have one
+    shape.
     """
-    below, above = skewed_quantile(np.array(t_quantile(confidence_level, df)), np.array([-skewness, skewness])).tolist()
+    quantile = t_quantiles(confidence_level, df)
+    below, above = skewed_quantile(quantile, -skewness), skewed_quantile(quantile, skewness)
     return centre - below * error, centre + above * error
 
 
-def skewed_t_p_value(centre: float, error: float, skewness: float, *, df: float) -> float:
-    """Return the two-sided p-value of a true value of 0: 1 minus the level at which `skewed_t_interval` ends at 0."""
-    towards = -skewness if centre > 0 else skewness
-    return t_p_value(float(unskewed_quantile(np.array(abs(centre) / error), np.array(towards))), 1.0, df=df)
+def skewed_t_p_value(centre: FloatArray, error: FloatArray, skewness: FloatArray, *, df: FloatArray) -> FloatArray:
+    """Return the two-sided p-values of a true value of 0: 1 minus the level at which `skewed_t_interval` ends at 0."""
+    towards = np.where(centre > 0, -skewness, skewness)
+    return t_p_values(unskewed_quantile(np.abs(centre) / error, towards), df)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +285,7 @@ def cluster_wilson_interval(
     the cluster means do not vary, the number of clusters. It is also at most the effective size after adding a 0 and a
     1, each with the weight of one independent value (`stats.means`). The quantile is that of t.
     """
-    quantile = t_quantile(confidence_level, degrees_of_freedom(values, clustering))
+    quantile = t_quantile(confidence_level, float(degrees_of_freedom(values, clustering)))
     return score_interval(mean_of(values), effective_size(values, clustering), quantile)
 
 
@@ -314,7 +302,7 @@ def share_standard_error(values: FloatArray, clustering: Clustering) -> float:
 
 def effective_size(values: FloatArray, clustering: Clustering) -> float:
     """Return the number of independent values, above 0 and at most n, that tell as much as these; see above."""
-    share, error = mean_of(values), standard_error(values, clustering, scale=1.0)
+    share, error = mean_of(values), float(standard_error(values, clustering, scale=1.0))
     effective = share * (1 - share) / error**2 if error else float(clustering.count)
     return min(float(values.size), effective, _effective_size_with_two_added_values(values, clustering))
 
@@ -348,10 +336,9 @@ def _inference(
         return _Inference(method, interval, standard_error=share_standard_error(values, clustering))
     scale = float(np.abs(values).max())
     if error := standard_error(values, clustering, scale=scale):
-        df = degrees_of_freedom(values, clustering)
-        skewness = skewness_of_mean(values, clustering, error)
-        interval = skewed_t_interval(mean_of(values), error, skewness, df=df, confidence_level=confidence_level)
-        return _Inference(method, interval, standard_error=error)
+        df, skewness = degrees_of_freedom(values, clustering), skewness_of_mean(values, clustering, error)
+        ends = skewed_t_interval(means_of(values), error, skewness, df=df, confidence_level=confidence_level)
+        return _Inference(method, (float(ends[0]), float(ends[1])), standard_error=float(error))
     constant = constant_interval(mean_of(values), clustering.count, bounds, confidence_level=confidence_level)
     if constant is not None:
         return _Inference("clopper-pearson" if clustering.all_singletons else "clopper-pearson of clusters", constant)
@@ -470,23 +457,22 @@ def _interval(values: FloatArray, clustering: Clustering, confidence_level: floa
 
 
 def linearised(values: ArrayLike, weights: ArrayLike) -> FloatArray:
-    """Return linearised values, shape (n,), whose plain mean and standard error are those of the weighted mean.
+    """Return linearised values, shape (..., n), whose plain means and standard errors are those of the weighted means.
 
-    `weights`, shape (n,), above 0, are the inverse sampling probabilities of `values`, shape (n,). The weighted mean m
-    is the ratio estimator sum(w x) / sum(w) (Hajek 1971); each value becomes m + n w (x - m) / sum(w), its Taylor
-    linearisation (Woodruff 1971), in the unit of the values. So methods for plain means give the weighted mean's
+    `weights`, shape (n,), above 0, are the inverse sampling probabilities of `values`, shape (..., n). The weighted
+    mean m is the ratio estimator sum(w x) / sum(w) (Hajek 1971); each value becomes m + n w (x - m) / sum(w), its
+    Taylor linearisation (Woodruff 1971), in the unit of the values. So methods for plain means give the weighted mean's
     standard error and interval. For two vectors linearised with the same weights, the mean of their differences is the
     weighted mean of differences. Equal weights leave the values unchanged.
 
     Raise ValueError for other shapes, a nan or inf, and a weight that is not above 0.
     """
-    numbers, sampling_weights = finite_vector("values", values), finite_vector("weights", weights)
-    if sampling_weights.size != numbers.size:
-        raise ValueError(f"weights: got {sampling_weights.size}, wanted one for each of {numbers.size} values")
+    numbers, sampling_weights = np.asarray(values, dtype=np.float64), finite_vector("weights", weights)
+    finite_vector("values", numbers.ravel())
+    if sampling_weights.size != numbers.shape[-1]:
+        raise ValueError(f"weights: got {sampling_weights.size}, wanted one for each of {numbers.shape[-1]} values")
     refuse_where("weights", sampling_weights, sampling_weights <= 0, "more than 0")
     if not numbers.size or np.ptp(sampling_weights) == 0:
         return numbers
-    mean = np.average(numbers, weights=sampling_weights)
-    return np.asarray(
-        mean + numbers.size * sampling_weights * (numbers - mean) / sampling_weights.sum(), dtype=np.float64
-    )
+    mean = np.average(numbers, weights=sampling_weights, axis=-1)[..., None]
+    return np.asarray(mean + sampling_weights.size * sampling_weights * (numbers - mean) / sampling_weights.sum())

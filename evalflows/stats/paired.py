@@ -5,13 +5,14 @@ components; unpaired differences; and pass@k and pass^k.
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from evalflows.stats.clusters import (
     LARGEST,
+    ROUNDING,
     Clustering,
     FloatArray,
     NoInterval,
@@ -20,13 +21,14 @@ from evalflows.stats.clusters import (
     degrees_of_freedom,
     few_clusters,
     finite_vector,
-    is_rounding,
     mean_of,
+    means_of,
     no_spread,
     refuse_where,
     same_length,
     standard_error,
     too_few,
+    vector,
 )
 from evalflows.stats.means import (
     CORRECTED,
@@ -40,9 +42,8 @@ from evalflows.stats.means import (
 from evalflows.stats.proportions import (
     bonett_price_standard_error,
     checked_bounds,
-    clipped,
-    constant_interval,
     exact_mcnemar_p,
+    largest_missed_share,
     paired_score_interval,
     paired_share_interval,
     t_interval,
@@ -194,6 +195,24 @@ ADDED = (-1.0, 1.0)
 """The differences that are added to those of yes/no pairs in clusters: one pair lost and one gained."""
 
 
+class Discordant(NamedTuple):
+    """Independent yes/no pairs: how many were gained and lost, of n."""
+
+    gained: int
+    lost: int
+    n: int
+
+    @property
+    def error(self) -> float:
+        return bonett_price_standard_error(*self)
+
+    def interval(self, confidence_level: float) -> tuple[float, float]:
+        return paired_share_interval(*self, confidence_level=confidence_level)
+
+    def p_value(self) -> float:
+        return exact_mcnemar_p(self.gained, self.lost)
+
+
 class EffectiveCounts(NamedTuple):
     """Yes/no pairs in clusters: the adjusted difference with its error, and counts over the design effect."""
 
@@ -205,6 +224,7 @@ class EffectiveCounts(NamedTuple):
     n: float
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
+        """The union of the intervals of Bonett & Price and of Tango for clusters."""
         wald = t_interval(self.centre, self.error, df=self.df, confidence_level=confidence_level)
         score = paired_score_interval(self.gained, self.lost, self.n, t_quantile(confidence_level, self.df))
         return min(wald[0], score[0]), max(wald[1], score[1])
@@ -217,13 +237,13 @@ class EffectiveCounts(NamedTuple):
         return max(wald, score)
 
 
-def effective_counts(differences: FloatArray, clustering: Clustering) -> EffectiveCounts:
-    """Return the counts of yes/no `differences`, shape (n,), in at least 2 clusters."""
-    gained, lost = float(np.sum(differences > 0)), float(np.sum(differences < 0))
-    adjusted = adjusted_means(differences[None], clustering, np.array([gained + lost]), ADDED, OF_DIFFERENCES)
-    centre, error, _, design_effect = (float(part[0]) for part in adjusted)
-    counts = (gained / design_effect, lost / design_effect, differences.size / design_effect)
-    return EffectiveCounts(centre, error, degrees_of_freedom(differences, clustering), *counts)
+def effective_counts(differences: FloatArray, clustering: Clustering) -> list[EffectiveCounts]:
+    """Return the counts of each row of yes/no `differences`, shape (R, n), in at least 2 clusters."""
+    gained, lost = ((differences * sign > 0).sum(axis=1).astype(np.float64) for sign in (1, -1))
+    adjusted = adjusted_means(differences, clustering, gained + lost, ADDED, OF_DIFFERENCES)
+    counts = [part / adjusted.design_effect for part in (gained, lost, np.full(len(gained), differences.shape[1]))]
+    columns = (adjusted.mean, adjusted.error, degrees_of_freedom(differences, clustering), *counts)
+    return [EffectiveCounts(*row) for row in np.column_stack(columns).tolist()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,51 +265,131 @@ class PairedDifference:
     standard_error: float | None = None  # that the interval is based on; None if it uses none
     warning: str | None = None  # why the interval may be less reliable than it seems; None if it is not
 
-    def rescaled(self, low: float, high: float) -> "PairedDifference":
-        """Return the difference of yes/no values for `low` instead of 0 and `high` instead of 1."""
-        width, names = high - low, ("candidate_mean", "baseline_mean", "difference", "low", "high", "standard_error")
-        values = {name: value for name in names if (value := getattr(self, name)) is not None}
-        offset = {"candidate_mean": low, "baseline_mean": low}
-        return replace(self, **{name: offset.get(name, 0.0) + width * value for name, value in values.items()})
-
-
-class _Inference(NamedTuple):
-    method: str
-    interval: tuple[float, float] | None = None
-    p_value: float | None = None
-    reason: str | None = None
-    standard_error: float | None = None
-    warning: str | None = None
-    reason_code: NoInterval | None = None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pairs:
-    """n pairs and the settings of their analysis."""
+class PairedDifferences:
+    """`paired_difference` of R replicates of n pairs each, at any confidence level.
 
-    candidate: FloatArray  # shape (n,)
+    The clusters are the same in all replicates.
+    """
+
+    candidate: FloatArray  # shape (R, n)
     baseline: FloatArray
     clustering: Clustering
-    confidence_level: float
+    is_clustered: bool  # whether clusters were given
     binary: bool
-    bounds: tuple[float, float] | None
+    widest: float  # the largest possible size of a difference
+    too_few: str | None  # why there are too few pairs for an interval and a p-value
+    difference: FloatArray  # shape (R,); nan without pairs
+    error: FloatArray  # shape (R,): the standard error that the interval is based on; 0 without variation
+    df: FloatArray  # shape (R,): of Student's t
+    skewness: FloatArray  # shape (R,): of the mean, for which the interval is corrected
+    counts: (
+        Sequence[Discordant | EffectiveCounts | None] | None
+    )  # of yes/no pairs; None for a replicate that is constant
+    ends: tuple[float, float] | None = None  # the numbers that stand for no and yes, if they are not 0 and 1
+    limit: float = math.inf  # a largest size of a difference that is known beside `widest`
 
     @property
-    def differences(self) -> FloatArray:
-        return self.candidate - self.baseline
+    def n(self) -> int:
+        """Pairs, or clusters if there are any."""
+        return self.clustering.count if self.is_clustered else self.candidate.shape[1]
 
     @property
-    def scale(self) -> float:
-        """The largest size of the numbers that the differences are computed from."""
-        return float(max(np.abs(self.candidate).max(), np.abs(self.baseline).max()))
+    def has_interval(self) -> NDArray[np.bool_]:
+        """Shape (R,)."""
+        known = (self.error > 0) | bool(np.isfinite(self.widest))
+        return np.asarray(known & (self.too_few is None))
 
     @property
-    def widest(self) -> float:
-        """The largest possible size of a difference."""
-        return math.inf if self.bounds is None else self.bounds[1] - self.bounds[0]
+    def p_value(self) -> FloatArray:
+        """The two-sided p-values of no difference, shape (R,); nan if there are too few pairs."""
+        if self.too_few is not None:
+            return np.full(len(self.error), np.nan)
+        difference, constant = self.difference, self.error == 0
+        # Exact sign flips: of 2 ** G sign patterns, only the observed and its reverse are as far from 0.
+        scale, count = _scale(self.candidate, self.baseline), self.clustering.count
+        flipped = np.where(np.abs(difference) <= ROUNDING * scale, 1.0, math.ldexp(1.0, 1 - count))
+        if self.counts is not None:
+            known = {one: one.p_value() for one in {*self.counts} if one is not None}
+            p_values = np.array([known[one] if one is not None else 1.0 for one in self.counts])
+        else:
+            error = np.where(constant, 1.0, self.error)
+            p_values = skewed_t_p_value(difference, error, self.skewness, df=self.df)
+        return np.where(constant, flipped, p_values)
 
-    def of_clusters(self, name: str) -> str:
-        return name if self.clustering.all_singletons else f"{name} of clusters"
+    def interval_at(self, confidence_level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the two-sided intervals, each end of shape (R,); infinite where there is none.
+
+        Raise ValueError for a confidence level not between 0 and 1.
+        """
+        level, has_interval = checked_confidence_level(confidence_level), self.has_interval
+        if not has_interval.any():
+            return np.full(len(self.error), -np.inf), np.full(len(self.error), np.inf)
+        difference = self.difference
+        if self.counts is not None:
+            known = {one: one.interval(level) for one in {*self.counts} if one is not None}
+            ends = np.array([known[one] if one is not None else (0.0, 0.0) for one in self.counts])
+            low, high = ends[:, 0], ends[:, 1]
+        else:
+            low, high = skewed_t_interval(difference, self.error, self.skewness, df=self.df, confidence_level=level)
+        if math.isfinite(self.widest):
+            missed, constant = largest_missed_share(self.clustering.count, confidence_level=level), self.error == 0
+            low = np.where(constant, difference - missed * (difference + self.widest), low)
+            high = np.where(constant, difference + missed * (self.widest - difference), high)
+        low, high = (
+            self._scaled(end.clip(-self.widest, self.widest)).clip(-self.limit, self.limit) for end in (low, high)
+        )
+        return np.where(has_interval, low, -np.inf), np.where(has_interval, high, np.inf)
+
+    def at(self, confidence_level: float) -> PairedDifference:
+        """Return the difference of a single replicate."""
+        (low,), (high,) = (end.tolist() for end in self.interval_at(confidence_level))
+        (p_value,), (error,), (has_interval,) = self.p_value.tolist(), self.error.tolist(), self.has_interval.tolist()
+        n, alone = self.candidate.shape[1], self.clustering.all_singletons
+        is_constant = not error and self.clustering.count > 1
+        reason = self.too_few
+        if reason is None and not has_interval:
+            scale = float(_scale(self.candidate, self.baseline)[0])
+            reason = no_spread((self.candidate - self.baseline)[0], self.clustering, "difference", scale=scale)
+        candidate, baseline = (mean_of(rows[0]) if n else None for rows in (self.candidate, self.baseline))
+        difference = float(self.difference[0]) if n else None
+        if self.ends is not None:
+            first = self.ends[0]
+            candidate, baseline = (
+                None if one is None else first + float(self._scaled(one)) for one in (candidate, baseline)
+            )
+            difference = None if difference is None else float(self._scaled(difference))
+        return PairedDifference(
+            candidate_mean=candidate,
+            baseline_mean=baseline,
+            difference=difference,
+            low=low if has_interval else None,
+            high=high if has_interval else None,
+            p_value=None if self.too_few is not None else p_value,
+            confidence_level=float(confidence_level),
+            method=self._method(is_constant),
+            n_pairs=n,
+            n_clusters=self.clustering.count if self.is_clustered else None,
+            reason=reason,
+            reason_code=None if reason is None else "too_few" if self.too_few is not None else "no_spread",
+            standard_error=float(self._scaled(error)) if error else None,
+            warning=few_clusters(self.clustering) if error and not alone else None,
+        )
+
+    def _scaled(self, value: Any) -> Any:
+        """A size of yes/no values in the unit of the numbers that stand for them."""
+        return value if self.ends is None else 0.0 + (self.ends[1] - self.ends[0]) * value
+
+    def _method(self, is_constant: bool) -> str:
+        alone = self.clustering.all_singletons
+        if is_constant:
+            of = "" if alone else " of clusters"
+            interval = f"clopper-pearson{of}" if math.isfinite(self.widest) else "no interval"
+            return f"{interval}; exact sign-flip{of}"
+        if alone:
+            return "bonett-price and tango; exact mcnemar" if self.binary else CORRECTED
+        return "cluster-robust bonett-price and tango" if self.binary else f"cluster-robust {CORRECTED}"
 
 
 def paired_difference(
@@ -323,102 +423,70 @@ def paired_difference(
     the clusters, a confidence level not between 0 and 1, with `binary` for a value other than 0 and 1, for bounds not
     in order, and for values outside them.
     """
-    candidate_values = finite_vector("candidate", candidate, binary=binary)
-    baseline_values = finite_vector("baseline", baseline, binary=binary)
-    n = same_length(candidate_values, baseline_values)
-    pairs = _Pairs(
-        candidate=candidate_values,
-        baseline=baseline_values,
-        clustering=clustering_of(clusters, n),
-        confidence_level=checked_confidence_level(confidence_level),
+    sides = vector("candidate", candidate), vector("baseline", baseline)
+    same_length(*sides)
+    return paired_differences(sides[0][None], sides[1][None], clusters, binary=binary, bounds=bounds).at(
+        confidence_level
+    )
+
+
+def paired_differences(
+    candidate: FloatArray,
+    baseline: FloatArray,
+    clusters: Sequence[Hashable] | None = None,
+    *,
+    binary: bool = False,
+    bounds: tuple[float, float] | None = None,
+) -> PairedDifferences:
+    """Return `paired_difference` of each row of `candidate` and `baseline`, both of shape (R, n).
+
+    Raise ValueError as it does, except for a confidence level.
+    """
+    for name, side in (("candidate", candidate), ("baseline", baseline)):
+        finite_vector(name, side.ravel(), binary=binary)
+    if binary:
+        bounds = (0.0, 1.0)
+    bounds = checked_bounds(bounds, candidate=candidate.ravel(), baseline=baseline.ravel())
+    count, n = candidate.shape
+    clustering, zeros = clustering_of(clusters, n), np.zeros(count)
+    candidate, baseline = np.ascontiguousarray(candidate), np.ascontiguousarray(baseline)
+    few = too_few(n, clustering, "pair")
+    error, df, skewness = zeros, zeros, zeros
+    counts: Sequence[Discordant | EffectiveCounts | None] | None = None
+    differences = candidate - baseline
+    if few is None and binary and clustering.all_singletons:
+        gained, lost = ((differences * sign > 0).sum(axis=1).tolist() for sign in (1, -1))
+        counts = [Discordant(*pair, n) for pair in zip(gained, lost, strict=True)]
+    elif few is None:
+        error = standard_error(differences, clustering, scale=_scale(candidate, baseline))
+        if binary:
+            varies = (error > 0) | ~differences.any(axis=1)
+            all_counts = zip(effective_counts(differences, clustering), varies.tolist(), strict=True)
+            counts = [one if does_vary else None for one, does_vary in all_counts]
+        else:
+            df = degrees_of_freedom(differences, clustering)
+            skewness = skewness_of_mean(differences, clustering, np.where(error > 0, error, np.inf))
+    if counts is not None:
+        error = np.array([0.0 if one is None else one.error for one in counts])
+    return PairedDifferences(
+        candidate=candidate,
+        baseline=baseline,
+        clustering=clustering,
+        is_clustered=clusters is not None,
         binary=binary,
-        bounds=checked_bounds((0.0, 1.0) if binary else bounds, candidate=candidate_values, baseline=baseline_values),
-    )
-    inference = _inference(pairs)
-    interval = clipped(inference.interval, -pairs.widest, pairs.widest) if inference.interval else None
-    return PairedDifference(
-        candidate_mean=mean_of(candidate_values) if n else None,
-        baseline_mean=mean_of(baseline_values) if n else None,
-        difference=mean_of(pairs.differences) if n else None,
-        low=interval[0] if interval else None,
-        high=interval[1] if interval else None,
-        p_value=inference.p_value,
-        confidence_level=pairs.confidence_level,
-        method=inference.method,
-        n_pairs=n,
-        n_clusters=None if clusters is None else pairs.clustering.count,
-        reason=inference.reason,
-        reason_code=inference.reason_code,
-        standard_error=inference.standard_error,
-        warning=inference.warning,
+        widest=math.inf if bounds is None else bounds[1] - bounds[0],
+        too_few=few,
+        difference=means_of(differences) if n else np.full(count, np.nan),
+        error=error,
+        df=df,
+        skewness=skewness,
+        counts=counts,
     )
 
 
-def _inference(pairs: _Pairs) -> _Inference:
-    if few := too_few(pairs.candidate.size, pairs.clustering, "pair"):
-        return _Inference(_name(pairs), reason=few, reason_code="too_few")
-    if pairs.binary and pairs.clustering.all_singletons:
-        return _mcnemar(pairs)
-    error = standard_error(pairs.differences, pairs.clustering, scale=pairs.scale)
-    if pairs.binary and (error or not pairs.differences.any()):
-        return _by_effective_counts(pairs)
-    return _t(pairs, error) if error else _without_spread(pairs)
-
-
-def _name(pairs: _Pairs) -> str:
-    """Name of the method, also if there is no interval."""
-    if pairs.clustering.all_singletons:
-        return "bonett-price and tango; exact mcnemar" if pairs.binary else CORRECTED
-    return "cluster-robust bonett-price and tango" if pairs.binary else f"cluster-robust {CORRECTED}"
-
-
-def _mcnemar(pairs: _Pairs) -> _Inference:
-    gained, lost = int(np.sum(pairs.differences > 0)), int(np.sum(pairs.differences < 0))
-    return _Inference(
-        _name(pairs),
-        paired_share_interval(gained, lost, pairs.candidate.size, confidence_level=pairs.confidence_level),
-        exact_mcnemar_p(gained, lost),
-        standard_error=bonett_price_standard_error(gained, lost, pairs.candidate.size),
-    )
-
-
-def _t(pairs: _Pairs, error: float) -> _Inference:
-    difference, df = mean_of(pairs.differences), degrees_of_freedom(pairs.differences, pairs.clustering)
-    skewness = skewness_of_mean(pairs.differences, pairs.clustering, error)
-    return _Inference(
-        _name(pairs),
-        skewed_t_interval(difference, error, skewness, df=df, confidence_level=pairs.confidence_level),
-        skewed_t_p_value(difference, error, skewness, df=df),
-        standard_error=error,
-        warning=few_clusters(pairs.clustering),
-    )
-
-
-def _by_effective_counts(pairs: _Pairs) -> _Inference:
-    """The union of the intervals of Bonett & Price and of Tango, and the larger p-value of both, for clusters."""
-    counts = effective_counts(pairs.differences, pairs.clustering)
-    return _Inference(
-        _name(pairs),
-        counts.interval(pairs.confidence_level),
-        counts.p_value(),
-        standard_error=counts.error,
-        warning=few_clusters(pairs.clustering),
-    )
-
-
-def _without_spread(pairs: _Pairs) -> _Inference:
-    """p by exact sign flips: of 2 ** G sign patterns, only the observed and its reverse are as far from 0."""
-    difference, count = mean_of(pairs.differences), pairs.clustering.count
-    p_value = 1.0 if is_rounding(abs(difference), pairs.scale) else math.ldexp(1.0, 1 - count)
-    interval = constant_interval(
-        difference, count, (-pairs.widest, pairs.widest), confidence_level=pairs.confidence_level
-    )
-    name = (
-        f"{pairs.of_clusters('clopper-pearson') if interval else 'no interval'}; {pairs.of_clusters('exact sign-flip')}"
-    )
-    reason = None if interval else no_spread(pairs.differences, pairs.clustering, "difference", scale=pairs.scale)
-    code: NoInterval | None = None if interval else "no_spread"
-    return _Inference(name, interval, p_value, reason, reason_code=code)
+def _scale(candidate: FloatArray, baseline: FloatArray) -> FloatArray:
+    """The largest size of the numbers that each replicate's differences are computed from, shape (R,)."""
+    return np.asarray(np.maximum(np.abs(candidate).max(axis=1), np.abs(baseline).max(axis=1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

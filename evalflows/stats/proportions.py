@@ -22,7 +22,12 @@ def log_normal_cdf(values: FloatArray) -> FloatArray:
 
 def t_quantile(confidence_level: float, df: float) -> float:
     """Return t such that Student's t with `df` degrees of freedom lies within -t to t with that probability."""
-    return -float(_special().stdtrit(df, (1 - confidence_level) / 2))
+    return float(t_quantiles(confidence_level, np.array(df)))
+
+
+def t_quantiles(confidence_level: float, df: FloatArray) -> FloatArray:
+    """Return the same for each of several degrees of freedom."""
+    return -np.asarray(_special().stdtrit(df, (1 - confidence_level) / 2), dtype=np.float64)
 
 
 def t_interval(centre: float, standard_error: float, *, df: float, confidence_level: float) -> tuple[float, float]:
@@ -36,8 +41,8 @@ def t_p_value(centre: float, standard_error: float, *, df: float) -> float:
     return 2 * float(_special().stdtr(df, -abs(centre) / standard_error))
 
 
-def t_p_values(ratios: FloatArray, df: float) -> FloatArray:
-    """Return the two-sided p-values of estimates that are `ratios`, shape (n,), of their standard errors."""
+def t_p_values(ratios: FloatArray, df: float | FloatArray) -> FloatArray:
+    """Return the two-sided p-values of estimates that are `ratios`, of any shape, of their standard errors."""
     return np.asarray(2 * _special().stdtr(df, -np.abs(ratios)), dtype=np.float64)
 
 

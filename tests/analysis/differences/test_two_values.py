@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.backtest import swap_sides
+from evalflows.analysis.backtest import swap_sides, with_regression
 from evalflows.analysis.pairing import UNBOUNDED, MetricSample, PairedMetric, Scale
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.stats import mean_estimate, paired_difference
@@ -109,9 +109,9 @@ def test_replicates_of_a_backtest_are_rescaled_too() -> None:
     candidate, baseline = answers(60)
     pair = paired(100 * candidate, 100 * baseline, HUNDRED, clusters=[str(place // 4) for place in range(60)])
     unchanged = swap_sides(pair, np.zeros((1, 60), dtype=bool))
-    found, expected = unchanged.estimates(), pair.difference(0.95)
-    assert found.p_value[0] == pytest.approx(expected.p_value)
-    ends = found.worst_case_interval_at(0.95)
-    assert [end[0] for end in ends] == pytest.approx([expected.low, expected.high])
-    worse = unchanged.with_regression(20.0, seed=1)
+    found, expected = pair.differences_of(unchanged), pair.difference(0.95)
+    assert (found.p_value[0], *(end[0] for end in found.interval_at(0.95))) == pytest.approx(
+        (expected.p_value, expected.low, expected.high)
+    )
+    worse = with_regression(pair, unchanged, 20.0, seed=1)
     assert np.isin(worse.candidate, HUNDRED).all() and worse.candidate.mean() < 100 * candidate.mean()

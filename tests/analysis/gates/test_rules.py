@@ -1,12 +1,13 @@
 """The rules of a gate: what surely holds, what surely does not, and what cannot be told."""
 
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
 
-from evalflows.analysis.gates import BoundedEstimate, Interval, conclusion_of, evaluate_rules, rules_of
-from evalflows.specs.gate import GateSpec
+from evalflows.analysis.gates import BoundedEstimate, Interval, Rule, conclusion_of, evaluate_rules, rules_of
+from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats import mean_estimate, paired_difference
 from evalflows.store.records import Reason
 
@@ -181,3 +182,33 @@ def test_a_rule_of_an_unbounded_metric_with_a_mean_only() -> None:
     said, (text,) = ruled({"confident_thresholds": {"m": 0.5}}, alone)
     assert said == "NOT ENOUGH EVIDENCE"
     assert text.endswith(f"; {found.reason}")
+
+
+@pytest.mark.parametrize("adjustment", ["holm", "benjamini_hochberg", "none"])
+def test_a_rule_is_broken_where_its_adjusted_p_is_at_most_alpha(adjustment: Adjustment) -> None:
+    """Outcomes follow from intervals at the adjusted levels, p-values from intervals at all levels."""
+    rng, outcomes = np.random.default_rng(0), []
+    for _ in range(60):
+        rules = [
+            Rule(kind="non_inferiority", metric=f"m{place}", bound=0.0) for place in range(int(rng.integers(1, 6)))
+        ]
+        estimates = [
+            _normal(float(mean), n=8 if rng.random() < 0.2 else 20) for mean in rng.normal(-2.2, 0.7, len(rules))
+        ]
+        found = evaluate_rules(
+            list(zip(rules, estimates, strict=True)), confidence_level=0.95, min_examples=10, adjustment=adjustment
+        )
+        for one in found:
+            assert (one.outcome == "broken") == (one.p_adjusted is not None and one.p_adjusted <= 0.025)
+        outcomes += [one.outcome for one in found]
+    assert 0.2 < outcomes.count("broken") / len(outcomes) < 0.8
+
+
+def _normal(mean: float, n: int) -> BoundedEstimate:
+    """An estimate with a standard error of 1."""
+
+    def interval_at(confidence_level: float) -> Interval:
+        half = NormalDist().inv_cdf((1 + confidence_level) / 2)
+        return mean - half, mean + half
+
+    return difference(mean, n, interval_at=interval_at, worst_case_interval_at=interval_at)

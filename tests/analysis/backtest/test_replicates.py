@@ -1,4 +1,4 @@
-"""Rules on many replicates at once say of each what `evalflows.analysis.gates` says of it alone."""
+"""Replicates of a pair: whole clusters are swapped, planted falls are as large as they are called."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from in_memory import in_memory, spec_of, values_of
 
-from evalflows.analysis.backtest import BROKEN, MET, Replicates, outcomes, replicate_differences, swap_sides
+from evalflows.analysis.backtest import Replicates, swap_sides, with_regression
 from evalflows.analysis.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates import rules_of
+from evalflows.analysis.gates import ReplicatedRule, outcomes, rules_of
 from evalflows.specs.gate import GateSpec
-from evalflows.stats.paired_many import paired_differences
+from evalflows.stats.paired import paired_differences
 
 N, COUNT = 60, 25
 CLUSTERS = [f"c{place % 17}" for place in range(N)]
@@ -35,16 +35,18 @@ def test_replicates_err_as_often_as_new_pairs_without_a_difference_do() -> None:
     (rule,) = rules_of(gate)
     ours, theirs = (rng.random((2, 4000, N)) < 0.8).astype(float)
     found = paired_differences(ours, theirs, binary=True)
-    estimates = replicate_differences(found, (found, found), higher_is_better=True)
-    (anew,) = outcomes([(rule, estimates)], confidence_level=0.9, min_examples=10, adjustment="holm")
+    tested = ReplicatedRule(
+        rule=rule, worst_case_interval_at=found.interval_at, p_value=found.p_value, n=N, higher_is_better=True
+    )
+    (anew,) = outcomes([tested], confidence_level=0.9, min_examples=10, adjustment="holm")
     decisions = []
     for place in range(40):
         one, other = ({"right": values_of("right", side[place] == 1)} for side in (ours, theirs))
         held = GateEvaluation(gate=gate, pair=in_memory(one, other, SPEC))
         decisions.append(Replicates(evaluation=held, count=100, seed=place).decisions())
     # Three standard errors of 4,000 are 2 % at most; those of forty pairs, by their noise, some more.
-    assert np.mean([one.passed for one in decisions]) == pytest.approx((anew == MET).mean(), abs=0.05)
-    assert np.mean([one.failed for one in decisions]) == pytest.approx((anew == BROKEN).mean(), abs=0.01)
+    assert np.mean([one.passed for one in decisions]) == pytest.approx((anew == "met").mean(), abs=0.05)
+    assert np.mean([one.failed for one in decisions]) == pytest.approx((anew == "broken").mean(), abs=0.01)
 
 
 def test_of_too_few_nothing_is_decided() -> None:
@@ -59,7 +61,7 @@ def test_a_planted_fall_is_as_large_as_it_is_called(metric: str) -> None:
     drawn = Replicates(evaluation=evaluation(gate, None), count=400, seed=0)
     paired = drawn.evaluation.compared[metric]
     before = swap_sides(paired, drawn.swaps)
-    after = before.with_regression(0.2, 0)
+    after = with_regression(paired, before, 0.2, 0)
     change = float((after.candidate - before.candidate).mean())
     # Of yes and no by chance: a standard error of 0.4 / sqrt(400 x 60).
     assert change == pytest.approx(0.2 if metric == "latency" else -0.2, abs=0.01)
@@ -73,9 +75,9 @@ def test_no_fall_is_larger_than_its_values_allow() -> None:
     drawn = Replicates(evaluation=evaluation(gate, None), count=5, seed=0)
     assert drawn.feasible_regression("tone", 3.0) == pytest.approx(0.8, abs=0.05)
     assert drawn.feasible_regression("tone", 0.5) == 0.5
-    assert swap_sides(drawn.evaluation.compared["tone"], drawn.swaps).with_regression(
-        3.0, 0
-    ).candidate.max() == pytest.approx(0.0)
+    paired = drawn.evaluation.compared["tone"]
+    fallen = with_regression(paired, swap_sides(paired, drawn.swaps), 3.0, 0)
+    assert fallen.candidate.max() == pytest.approx(0.0)
 
 
 def test_whole_clusters_are_swapped() -> None:
@@ -98,5 +100,5 @@ def test_a_rule_on_too_few_examples_does_not_count_among_those_that_could_fail()
         held = GateEvaluation(gate=gate, pair=in_memory(*by_side, SPEC))
         ((_, codes), *_) = Replicates(evaluation=held, count=300, seed=0).outcomes({"right": 0.15})
         decisions.append(codes)
-    assert 0.1 < (decisions[0] == BROKEN).mean() < 0.9
+    assert 0.1 < (decisions[0] == "broken").mean() < 0.9
     assert np.array_equal(*decisions)

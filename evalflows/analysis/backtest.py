@@ -188,7 +188,6 @@ def _same_target(backtest: Backtest) -> list[str]:
 
 
 def _without_difference(what: str, counted: Counted) -> Iterator[str]:
-    """Yield sentences about pairs without a true difference."""
     if counted.fail.n:
         only_false_alarms = counted.failed_non_inferiority == counted.failed
         false_alarms = (

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from evalflows.store.layout import quoted
 from evalflows.store.records import EstimateRow, VerdictRow
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
 Change = Literal["improved", "regressed", "same", "flipped", "changed", "missing", "not_applicable"]
@@ -127,9 +127,6 @@ where is_one_of(e.experiment_id, $1) and list_contains($2, x.example_id)
 """
 
 
-Row = TypeVar("Row")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedExperiments:
     """Which experiments are compared, by id, and on which examples."""
@@ -229,7 +226,7 @@ class ChangeFilter:
 def change_counts(store: Store, compared: ComparedExperiments) -> list[ChangeCounts]:
     """Return the counts of each metric that both sides have, by metric, then in the candidates' order."""
     (rows,) = ask(store, (counts_query(compared.query), compared.parameters))
-    return _rows(ChangeCounts, rows)
+    return records_of(ChangeCounts, rows)
 
 
 def changed_examples(
@@ -291,11 +288,6 @@ def _with_texts(store: Store, baseline: str, page: Sequence[ExampleChange]) -> l
         sides = {**shown.get((place, False), {}), **baselines}
         out.append(replace(one, inputs=inputs, reference_outputs=reference, **sides))
     return out
-
-
-def _rows(record: type[Row], rows: Sequence[Sequence[Any]]) -> list[Row]:
-    names: tuple[str, ...] = record.__slots__  # type: ignore[attr-defined]  # each is a dataclass with slots
-    return [record(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -308,7 +308,6 @@ def _running_clusters(clusters: Clusters, seen: Places, counted: Mask) -> _Runni
 
 
 def _why_not_in_batches(counted: Mask, weights: Numbers, clusters: Clusters) -> Reason | None:
-    """Why interim analyses are not possible; None if they are."""
     if not counted.size:
         return Reason("no_finished_batch", "none of its examples has run yet")
     if counted.any() and np.ptp(weights[counted]):
@@ -456,7 +455,6 @@ class Recalibrated:
         return int((self.paired.candidate.missing | (self.sampled & np.isnan(self.rejudged))).sum())
 
     def _estimate(self, confidence_level: float, extreme: str | None) -> PredictionPowered:
-        """The mean difference, without missing values, or with them making it the "smallest" or "largest" possible."""
         low, high = self.paired.scale.bounds
         candidate, rejudged = self.paired.candidate.values, self.rejudged
         if extreme is not None:
@@ -831,7 +829,6 @@ class GateEvaluation:
 
     @property
     def _differences(self) -> list[Difference]:
-        """The unintended differences between the two sides."""
         of_production = [self._production.note] if self._production and self.gate.compares else []
         return [*self.pair.differences, *of_production]
 
@@ -860,7 +857,6 @@ class GateEvaluation:
         return recalibrated(reader.store, paired, matched.example_ids, rejudged, row)
 
     def _estimate(self, rule: Rule) -> BoundedEstimate | Reason:
-        """The estimate that a rule tests, or why there is none."""
         sample = self.pair.sample(rule.metric)
         if sample is None:
             return self._run_level(rule)

@@ -505,7 +505,6 @@ def run_level_estimate(store: Store, spec: ExperimentSpec, row: ExperimentRow, r
 
 
 def _why_no_values(store: Store, row: ExperimentRow, metric: str) -> Reason:
-    """Explain why a metric has no values per run that could be tested."""
     ((evaluators, labels, numbers),) = store.query(_PER_RUN, [row.experiment_id, metric])
     if labels:
         besides = " besides numbers" if numbers else ""

@@ -21,9 +21,6 @@ from evalflows.store.queries.labels import Judged, JudgeOfLabels, labelled_items
 from evalflows.store.records import CheckRow, derived_id, to_json
 from evalflows.store.store import Store
 
-__all__ = ["LabellingForm", "judge_errors", "next_to_label"]
-
-
 Kind = Literal["yes_no", "pairs", "numbers", "labels"]
 
 MAX_LABELS = 20
@@ -146,7 +143,6 @@ _LABEL_ORDER: dict[Kind, list[Any]] = {"yes_no": [1.0, 0.0], "pairs": ["left", "
 
 
 def _agreement_among_people(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any] | None:
-    """Krippendorff's alpha among the labellers; None if there is only one."""
     return alpha_among_people(joined.labels, joined.judged.together, joined.kind, confidence_level)
 
 
@@ -219,7 +215,6 @@ def sampling_weights(people: pd.DataFrame) -> Any:
 
 
 def _why_no_powered_mean(joined: JudgeAndLabels) -> str | None:
-    """Why there is no prediction-powered mean; None if there is one."""
     if not joined.is_random_sample:
         return "the labels are not a random sample: the labellers or the judge chose what to label"
     if joined.people.chance.notna().any() and joined.people.chance.isna().any():

@@ -537,7 +537,6 @@ def planned_metric(
 
 
 def _n_clusters(current: CurrentDesign, examples: Sequence[ExampleRow]) -> int | None:
-    """Return the number of clusters of some examples; None without clusters."""
     if current.n_clusters is None:
         return None
     return len({example.cluster or ("alone", example.example_id) for example in examples})

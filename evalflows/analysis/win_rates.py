@@ -220,7 +220,6 @@ def _of_metric(
 def _ratings(
     comparison_id: str, preferences: Preferences, spec: ComparisonSpec, name: str | None, excluded: Reason | None
 ) -> Iterator[RatingRow]:
-    """Yield the ratings by one metric, with the reason if its judge is excluded."""
     for rating in ratings_of(comparison_id, preferences, spec, name):
         if excluded and rating.reason is None:
             yield replace(rating, reason=excluded.text, reason_code=excluded.code)

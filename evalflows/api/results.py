@@ -251,7 +251,6 @@ class ComparativeResult:
         return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences])
 
     def _repr_html_(self) -> str:
-        """The table of win rates with verdicts, for notebooks."""
         from evalflows.dashboard.notebook import shown, win_rates_table  # late: only notebooks need templates
 
         return shown(lambda: win_rates_table(self._store, f"{self.name} ({self.comparison_id})", self.report))
@@ -357,7 +356,6 @@ class ExperimentResult:
 
     @cached_property
     def _outputs(self) -> SpilledRows[tuple[int, str], OutputRow]:
-        """The outputs by repetition and example."""
         outputs = SpilledRows[tuple[int, str], OutputRow]()
         for output in self._store.rows("outputs", self.experiment_id):
             outputs[output.repetition, output.example_id] = output
@@ -376,7 +374,6 @@ class ExperimentResult:
         return f"ExperimentResult({self.experiment_name!r}, {self.experiment_id}, {len(self)} runs: {metrics})"
 
     def _repr_html_(self) -> str:
-        """The table of metrics with verdicts, for notebooks."""
         from evalflows.dashboard.notebook import results_table, shown  # late: only notebooks need templates
 
         def made() -> "Markup":
@@ -585,7 +582,6 @@ class DiffResult:
         return "\n".join([*self.report.sentences, *notes_of(self.report)])
 
     def _repr_html_(self) -> str:
-        """The table of metrics with differences and verdicts, for notebooks."""
         from evalflows.dashboard.notebook import results_table, shown  # late: only notebooks need templates
 
         notes = [*self.report.sentences, *notes_of(self.report)]

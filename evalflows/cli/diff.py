@@ -88,12 +88,11 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
 def _html(store: Store, compared: ExperimentsDiff) -> str:
     from evalflows.dashboard.compare import diff_page  # late: the other formats need no templates
     from evalflows.dashboard.links import NoLinks
-    from evalflows.dashboard.rendering import Site
-    from evalflows.dashboard.report_file import report_html
+    from evalflows.dashboard.rendering import Site, one_file
 
     site = Site(store=store, links=NoLinks())
     page = diff_page(site, compared)
-    return report_html(page.title, [page], site)
+    return one_file(page.title, [page], site)
 
 
 def _such_as(store: Store, reference: str) -> str:

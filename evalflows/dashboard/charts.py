@@ -13,8 +13,6 @@ from markupsafe import Markup, escape
 from evalflows.analysis.figures import figure
 from evalflows.specs.errors import escaped
 
-__all__ = ["Point", "domain", "histogram", "line_sample", "share_bar", "sparkline", "timeline", "whisker"]
-
 
 def element(tag: str, *content: str | Markup, **attributes: str | float) -> Markup:
     """Return an element. `class_` is the attribute class, and `_` in names is `-`; numbers have at most two digits."""

@@ -37,7 +37,7 @@ from evalflows.reports.side_by_side import (
 )
 from evalflows.specs.errors import MEASURES, InputError
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
 IN_LIST = 200
@@ -89,8 +89,7 @@ def beside(site: Site, experiment: str) -> list[Comparable]:
 
 def _asked(site: Site, query: str, *values: object) -> list[Comparable]:
     (rows,) = ask(site.store, (query, values))
-    names: Any = Comparable.__slots__
-    return [Comparable(**dict(zip(names, row, strict=True))) for row in rows]
+    return records_of(Comparable, rows)
 
 
 _LISTED = """

@@ -10,7 +10,7 @@ from evalflows.analysis.figures import estimate
 from evalflows.analysis.gates import Kind, Outcome, Rule
 from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.charts import domain
-from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.dashboard.rendering import Page, Query, Site, render, steady
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import (
     Decision,
@@ -44,12 +44,9 @@ COLOURS = {"met": "better", "broken": "worse", "open": ""}
 Scale = tuple[float, float]
 
 
+@steady
 def decision_page(site: Site, query: Query) -> Page:
     """One decision. Its address may also name a gate or a candidate: the newest decision counts."""
-    return site.store.steady(lambda: _decision_page(site, query))  # the store's files are listed once
-
-
-def _decision_page(site: Site, query: Query) -> Page:
     (decision,) = with_limits(site.store, [find_decision(site.store, query.wanted("id"))])
     rules = stored_rules(site.store, decision)
     candidate = decision.candidate_experiment_id
@@ -176,12 +173,9 @@ DECISIONS_IN_PAGE = 50
 CONCLUSIONS: Sequence[DecisionConclusion] = get_args(DecisionConclusion)
 
 
+@steady
 def decisions_page(site: Site, query: Query) -> Page:
     """The list of decisions."""
-    return site.store.steady(lambda: _decisions_page(site, query))  # the store's files are listed once
-
-
-def _decisions_page(site: Site, query: Query) -> Page:
     gates, number = gate_names(site.store), query.number("page")
     conclusion = query.choice("conclusion", CONCLUSIONS, "PASS") if query.text("conclusion") else None
     choice = DecisionChoice(gate=query.text("gate"), conclusion=conclusion, text=query.text("q"))
@@ -210,12 +204,9 @@ Plot = tuple[float | None, float | None, float | None, tuple[float, float], floa
 """A value with the ends of its interval, its scale, and a mark."""
 
 
+@steady
 def judge_page(site: Site, query: Query) -> Page:
     """One judge, and its agreement with people in one experiment or comparison."""
-    return site.store.steady(lambda: _judge_page(site, query))  # the store's files are listed once
-
-
-def _judge_page(site: Site, query: Query) -> Page:
     evaluator, number = query.wanted("evaluator"), query.number("page")
     versions = judges_health(site.store, evaluator)
     controls, biases, subjects = judge_record(site.store, evaluator)
@@ -332,12 +323,9 @@ def _review_address(site: Site, subject: LabelledSubject | None, versions: Seque
     return site.links.page("review", metric=versions[0].metrics[0]) if versions and versions[0].metrics else None
 
 
+@steady
 def judges_page(site: Site, query: Query) -> Page:
     """The list of judges, and their agreement with people."""
-    return site.store.steady(lambda: _judges_page(site, query))  # the store's files are listed once
-
-
-def _judges_page(site: Site, query: Query) -> Page:
     text = query.text("q")
     health = [one for one in judges_health(site.store) if _has(text, one.evaluator, one.judge_model, *one.metrics)]
     standings = [one for one in judge_standings(site.store) if _has(text, one.evaluator, one.judge_model, one.metric)]

@@ -8,7 +8,7 @@ from typing import get_args
 from evalflows.analysis.figures import figure
 from evalflows.dashboard.charts import Point, domain
 from evalflows.dashboard.links import Value
-from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steps_of
+from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady, steps_of
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.examples import (
     ItemFilter,
@@ -168,12 +168,9 @@ def _by_field(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
     return fields
 
 
+@steady
 def example_page(site: Site, query: Query) -> Page:
     """One example (`example_id`, in the address `id`) of an experiment; with `repetition`, that one first."""
-    return site.store.steady(lambda: _example_page(site, query))
-
-
-def _example_page(site: Site, query: Query) -> Page:
     store, example = site.store, query.wanted("id")
     identity = experiments_meant(store, query.wanted("experiment"))[0]
     row: ExperimentRow = store.read("experiments", identity)[0]

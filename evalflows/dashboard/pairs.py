@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evalflows.dashboard.rendering import IN_TABLE, ON_PAGE, Page, Query, Site, clipped, render, shown_text
+from evalflows.dashboard.rendering import IN_TABLE, ON_PAGE, Page, Query, Site, clipped, render, shown_text, steady
 from evalflows.reports.comparison import (
     KINDS,
     ComparisonReport,
@@ -35,12 +35,9 @@ MOST_RATES = 3
 """Win rates that are shown in a comparison's row; of more pairs of systems, its own page tells."""
 
 
+@steady
 def comparisons_page(site: Site, query: Query) -> Page:
     """The list of comparisons."""
-    return site.store.steady(lambda: _comparisons_page(site, query))  # the store's files are listed once
-
-
-def _comparisons_page(site: Site, query: Query) -> Page:
     text, number = query.text("q"), query.number("page")
     state = query.choice("state", STATES, "") if query.text("state") else None
     identities, total = _chosen(site.store, text, state, number)
@@ -95,12 +92,9 @@ KIND_NAMES: Mapping[Kind, str] = {
 """What the outcomes of pairs are called."""
 
 
+@steady
 def pair_page(site: Site, query: Query) -> Page:
     """One pair of a comparison: both answers in full, and everything that is known of the judgement."""
-    return site.store.steady(lambda: _pair_page(site, query))
-
-
-def _pair_page(site: Site, query: Query) -> Page:
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     pair = judged_pair(site.store, row, *(query.wanted(name) for name in ("metric", "left", "right")))
@@ -213,12 +207,9 @@ IN_MATRIX = 30
 """Systems in the matrix of win rates, at most; the highest ranks come first."""
 
 
+@steady
 def comparison_page(site: Site, query: Query) -> Page:
     """A comparison, and one page of its pairs."""
-    return site.store.steady(lambda: _comparison_page(site, query))  # the store's files are listed once
-
-
-def _comparison_page(site: Site, query: Query) -> Page:
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     report = comparison_report(site.store, identity)

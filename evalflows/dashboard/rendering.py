@@ -7,10 +7,10 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -255,6 +255,16 @@ def anchor_of(number: int) -> str:
     return f"part-{number + 1}"
 
 
+def steady(page: Callable[[Site, Query], Page]) -> Callable[[Site, Query], Page]:
+    """Render a page from one state of the store, whose files are listed once."""
+
+    @wraps(page)
+    def rendered(site: Site, query: Query) -> Page:
+        return site.store.steady(lambda: page(site, query))
+
+    return rendered
+
+
 def one_file(title: str, pages: Sequence[Page], site: Site) -> str:
     """Return pages as one HTML file that needs no other: its style is in it, and it has no script."""
     style = (STATIC / "style.css").read_text(encoding="utf-8")
@@ -309,7 +319,6 @@ def _environment() -> Environment:
 
 
 def _interval(value: float | None, low: float | None, high: float | None, metric: str, *, signed: bool = False) -> str:
-    """Return a value and its interval, if it has one."""
     marks = (0,) if signed else ()
     return " ".join(filter(None, estimate(value, low, high, metric, signed=signed, marks=marks)))
 

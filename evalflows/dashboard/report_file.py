@@ -27,21 +27,13 @@ class Part:
     query: Query
 
 
-def report_html(title: str, pages: Sequence[Page], site: Site) -> str:
-    """Return one HTML file with these pages below each other, and a table of contents if there are several.
-
-    The file needs no other and no network. Render the pages with NoLinks, or with the links of `site_in_file`.
-    """
-    return one_file(title, pages, site)
-
-
 def report_on(what: Reported) -> str:
     """Return the report of what `evalflows report` was asked about."""
     parts = _parts(what)
     site = site_in_file(what.store, [part.address for part in parts])
     pages = [part.page(site, part.query) for part in parts]
     title = f"Report on {what.names}" if isinstance(what, ReportedExperiments) and len(pages) > 1 else pages[0].title
-    return report_html(title, pages, site)
+    return one_file(title, pages, site)
 
 
 def _parts(what: Reported) -> list[Part]:

@@ -262,7 +262,6 @@ _NAMES = "select experiment_id, name from experiments where is_one_of(experiment
 
 
 def _alpha(alpha: dict[str, Any] | None) -> tuple[str, str] | None:
-    """Return alpha and its interval, or the reason why it has none."""
     if alpha is None:
         return None
     value, interval = estimate(alpha["alpha"], alpha["low"], alpha["high"], "", marks=(0,))

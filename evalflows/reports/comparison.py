@@ -11,7 +11,7 @@ from evalflows.reports.results import conclusion_text, names_apart
 from evalflows.specs.errors import NotFoundError
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import ComparisonSetRow
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
 
@@ -323,7 +323,7 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
         *((query, [comparison_id]) for query in (_RATINGS, _BIASES, _ERRORS)),
     )
     win_rates = [WinRate(**dict(zip(WinRate.__slots__, row[1:], strict=True))) for row in rates]
-    ranked = [RankedExperiment(**dict(zip(RankedExperiment.__slots__, row, strict=True))) for row in ranking]
+    ranked = records_of(RankedExperiment, ranking)
     names = names_apart(
         store,
         {rate.candidate_experiment_id: rate.candidate for rate in win_rates}
@@ -336,7 +336,7 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
             for rate in win_rates
         ],
         ranking=[replace(row, experiment=names.get(row.experiment_id, row.experiment)) for row in ranked],
-        biases=[JudgeBias(**dict(zip(JudgeBias.__slots__, row, strict=True))) for row in biases],
+        biases=records_of(JudgeBias, biases),
         errors=[(evaluator, error, int(count)) for evaluator, error, count in errors],
     )
 
@@ -355,7 +355,7 @@ def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, lis
 def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> list[Overview]:
     """Return the comparisons for which a condition holds; `where` is SQL from there on, with an order if it matters."""
     (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
-    found = [Overview(**dict(zip(Overview.__slots__, row, strict=True))) for row in rows]
+    found = records_of(Overview, rows)
     more = [spooled_if_running(store, one.state, one.comparison_id, "comparisons") for one in found]
     return [replace(one, judged=one.judged + count) for one, count in zip(found, more, strict=True)]
 

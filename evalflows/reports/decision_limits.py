@@ -55,7 +55,6 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
 
 
 def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
-    """What limits one rule."""
     if _is_untested(rule):
         yield f"not tested: {rule['text']}"
         return
@@ -114,7 +113,6 @@ def _interval(rule: StoredRule, low: float | None, high: float | None) -> str:
 
 
 def _of_pairs(tested: _Tested, n_shared: int | None) -> Iterator[str]:
-    """What is said of the pairs that a test rests on."""
     if tested.warning:
         yield f"{tested.metric}: {tested.warning}"
     if tested.metric == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:

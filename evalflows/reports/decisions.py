@@ -285,7 +285,6 @@ def _queries(store: Store, decision: Decision) -> Iterator[str]:
 
 
 def _kinds(decision: Decision) -> dict[str, set[str]]:
-    """Return the kinds of rules on each metric."""
     kinds: dict[str, set[str]] = {}
     for rule in decision.rules:
         kinds.setdefault(rule["metric"], set()).add(rule["rule"])

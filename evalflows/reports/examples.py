@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from evalflows.analysis.figures import figure
 from evalflows.specs.errors import MEASURES, NotFoundError
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
 
@@ -137,7 +137,7 @@ def past_values(
     (found,) = ask(store, (_BESIDE, [list(experiments), newest]))
     ids = [identity for (identity,) in found]
     (rows,) = ask(store, (_PAST, [ids, example_id, list(metrics), experiments[0]]))
-    return [PastValue(**dict(zip(PastValue.__slots__, row, strict=True))) for row in rows]
+    return records_of(PastValue, rows)
 
 
 _BESIDE = """
@@ -212,13 +212,13 @@ def place_of(store: Store, snapshot: str, example: str) -> Place | None:
 def labels_of(store: Store, experiment: str, runs: Sequence[str]) -> list[PersonsLabel]:
     """Return people's labels of these runs of an experiment, newest first."""
     (rows,) = ask(store, (_PLACE_LABELS, [list(runs), experiment]))
-    return [PersonsLabel(**dict(zip(PersonsLabel.__slots__, row, strict=True))) for row in rows]
+    return records_of(PersonsLabel, rows)
 
 
 def repeats_of(store: Store, experiment: str, example: str) -> dict[tuple[str, str], Repeats]:
     """Return the repeated judgements of an example's runs, by run and metric."""
     (rows,) = ask(store, (_REPEATS, [experiment, example]))
-    found = [Repeats(**dict(zip(Repeats.__slots__, row, strict=True))) for row in rows]
+    found = records_of(Repeats, rows)
     return {(one.run_id, one.metric): one for one in found}
 
 

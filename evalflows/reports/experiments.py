@@ -16,6 +16,7 @@ from evalflows.specs.errors import MEASURES, InputError
 from evalflows.store.queries.progress import answer_counts, spooled_if_running
 from evalflows.store.records import Conclusion, ReasonCode
 from evalflows.store.small_tables import Ask, small_tables
+from evalflows.store.sql import records_of
 from evalflows.store.store import Store
 
 MOST_RUNS = 20
@@ -276,7 +277,7 @@ def metric_lines(
     line has.
     """
     with small_tables(store) as ask:
-        known = [Line(**dict(zip(Line.__slots__, row, strict=True))) for row in ask(_LINES, [])]
+        known = records_of(Line, ask(_LINES, []))
         for name in names:
             _check("name", name, [*(one.name for one in known), *(one.spec for one in known if one.spec)])
         _check("target", target, [one.target for one in known])
@@ -290,10 +291,7 @@ def metric_lines(
         lines = [
             MetricLine(
                 line=one,
-                points=[
-                    LinePoint(**dict(zip(LinePoint.__slots__, row, strict=True)))
-                    for row in ask(_POINTS, [one.name, one.target, chosen, newest])
-                ],
+                points=records_of(LinePoint, ask(_POINTS, [one.name, one.target, chosen, newest])),
             )
             for one in shown
         ]

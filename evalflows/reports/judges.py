@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from evalflows.analysis.figures import estimate, figure, percent, percent_estimate
 from evalflows.store.records import DataType, from_json
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
 NAMES = {1.0: "yes", 0.0: "no"}
@@ -166,7 +166,6 @@ def _share(share: float | None) -> str:
 
 
 def _estimate(estimated: Mapping[str, Any], name: str, *, signed: bool = False) -> tuple[str, str]:
-    """Return a figure, and its interval or why there is none."""
     value, interval = estimate(estimated[name], estimated["low"], estimated["high"], "", signed=signed, marks=(0,))
     return value, interval or f"no interval: {estimated['reason']}"
 
@@ -179,9 +178,6 @@ _REPORTS = """
 select subject_id, passed, observed::varchar from checks
 where batch_id = ? and subject_kind = 'judge' and name = 'people' order by check_id
 """
-
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,16 +280,16 @@ def judges_health(store: Store, evaluator: str | None = None) -> list[JudgeHealt
         "order by last_judged_at desc, evaluator, evaluator_version, judge_model"
     )
     (rows,) = ask(store, (query, [evaluator]))
-    return [_row(JudgeHealth, row) for row in rows]
+    return records_of(JudgeHealth, rows)
 
 
 def judge_record(store: Store, evaluator: str) -> tuple[list[ControlCheck], list[FoundBias], list[LabelledSubject]]:
     """Return a judge's controls and biases, newest first, and what people labelled of it."""
     controls, biases, subjects = ask(store, (_CONTROLS, [evaluator]), (_BIASES, [evaluator]), (_LABELLED, [evaluator]))
     return (
-        [_row(ControlCheck, row) for row in controls],
-        [_row(FoundBias, row) for row in biases],
-        [_row(LabelledSubject, row) for row in subjects],
+        records_of(ControlCheck, controls),
+        records_of(FoundBias, biases),
+        records_of(LabelledSubject, subjects),
     )
 
 
@@ -315,11 +311,7 @@ def disagreements(store: Store, subject: LabelledSubject, *, page: int, in_page:
     """Return a page of the labels that disagree with the judge, the largest errors first; `page` counts from 1."""
     values = [subject.subject_id, subject.metric, subject.people_metric, subject.evaluator_version]
     (rows,) = ask(store, (_DISAGREEMENTS, [*values, in_page, in_page * (page - 1)]))
-    return [_row(Disagreement, row) for row in rows]
-
-
-def _row(kind: type[Row], values: Sequence[object]) -> Row:
-    return kind(**dict(zip(kind.__slots__, values, strict=True)))  # type: ignore[attr-defined]
+    return records_of(Disagreement, rows)
 
 
 _CONTROLS = """

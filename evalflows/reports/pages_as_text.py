@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from evalflows.reports.comparison import ComparisonReport, Overview
 from evalflows.reports.decisions import Decision
@@ -16,10 +16,8 @@ from evalflows.reports.worst import Worst, WorstExamples, WorstItem, worst_of
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import controls_batch, from_json
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,32 +183,27 @@ def experiments_report(
         results=results,
         decisions=decisions,
         worst=worst_of(store, results, decisions) if with_worst else None,
-        failures=_rows(Failure, failures),
-        judge_checks=_rows(JudgeCheck, checks),
-        unpriced=_rows(UnpricedCalls, unpriced),
-        reduced_limits=_rows(ReducedLimit, reduced),
+        failures=records_of(Failure, failures),
+        judge_checks=records_of(JudgeCheck, checks),
+        unpriced=records_of(UnpricedCalls, unpriced),
+        reduced_limits=records_of(ReducedLimit, reduced),
     )
 
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
     """Return the errors of targets and evaluators in these experiments, the most frequent first."""
-    return _rows(Failure, ask(store, (_FAILURES_OF_EACH, [list(experiments)]))[0])
+    return records_of(Failure, ask(store, (_FAILURES_OF_EACH, [list(experiments)]))[0])
 
 
 def overviews(store: Store, where: str, values: Sequence[object]) -> list[ExperimentOverview]:
     """Return the experiments for which a condition holds; `where` is SQL from there on, with an order if it matters."""
     (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
-    return [_counted(store, overview) for overview in _rows(ExperimentOverview, rows)]
+    return [_counted(store, overview) for overview in records_of(ExperimentOverview, rows)]
 
 
 def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
     more = spooled_if_running(store, overview.state, overview.experiment_id, "outputs")
     return replace(overview, answered=overview.answered + more) if more else overview
-
-
-def _rows(record: type[Row], rows: Sequence[Sequence[Any]]) -> list[Row]:
-    names: tuple[str, ...] = record.__slots__  # type: ignore[attr-defined]  # each is a dataclass with slots
-    return [record(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 _THESE = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
@@ -431,7 +424,7 @@ class RelatedExperiment:
 def costs_of(store: Store, experiment: str) -> list[SourceCost]:
     """Return cost and latency of an experiment: of all, of the target, then of each evaluator."""
     (rows,) = ask(store, (_COSTS, [experiment]))
-    return _fact_rows(SourceCost, rows)
+    return records_of(SourceCost, rows)
 
 
 def failure_kinds(store: Store, experiment: str, failures: Sequence[Failure]) -> list[FailureKind]:
@@ -447,14 +440,9 @@ def failure_kinds(store: Store, experiment: str, failures: Sequence[Failure]) ->
 def related_experiments(store: Store, experiment: str, run_group: str) -> list[RelatedExperiment]:
     """Return the baselines of an experiment, the run before it, and those of the same run."""
     baselines, beside = ask(store, (_BASELINES, [experiment]), (_BESIDE, [run_group, experiment]))
-    found = _fact_rows(RelatedExperiment, baselines)
+    found = records_of(RelatedExperiment, baselines)
     known = {one.experiment_id for one in found}
-    return found + [one for one in _fact_rows(RelatedExperiment, beside) if one.experiment_id not in known]
-
-
-def _fact_rows(record: type[Row], rows: Sequence[Sequence[Any]]) -> list[Row]:
-    names: tuple[str, ...] = record.__slots__  # type: ignore[attr-defined]  # each is a dataclass with slots
-    return [record(**dict(zip(names, row, strict=True))) for row in rows]
+    return found + [one for one in records_of(RelatedExperiment, beside) if one.experiment_id not in known]
 
 
 _COSTS = """

@@ -13,7 +13,7 @@ from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import JUDGE_FAILED, EstimateRow
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
 ID_END = 6
@@ -218,7 +218,7 @@ def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     """Return the results of experiments: by metric, built-in measures last, then in the given order."""
     store.verify(run_groups(store, experiments), {"verdicts"})
     (rows,) = ask(store, (_RESULTS, [list(experiments), [*MEASURES]]))
-    return _named_apart(store, [Result(**dict(zip(Result.__slots__, row, strict=True))) for row in rows])
+    return _named_apart(store, records_of(Result, rows))
 
 
 def results_against(store: Store, candidate: str, baseline: str | None, decisions: Sequence[str]) -> list[Result]:

@@ -188,7 +188,6 @@ def gate_report(
 
 
 def _report_on(store: Store, candidate: str, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
-    """The report of a candidate and its baseline, with these decisions on them."""
     results = results_against(store, candidate, baseline, [decision.decision_id for decision in decisions])
     return experiments_report(store, dict.fromkeys(one.experiment_id for one in results), results, decisions)
 

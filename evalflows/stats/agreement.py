@@ -142,7 +142,6 @@ def _share_and_kappa(table: FloatArray) -> tuple[float | None, float | None]:
 
 
 def _standard_error(table: FloatArray, kappa: float) -> float | None:
-    """Return the standard error of kappa; None if it is 0."""
     n, parts = table.sum(), table / table.sum()
     first, second = parts.sum(axis=1), parts.sum(axis=0)
     by_chance = float(first @ second)
@@ -265,7 +264,6 @@ def _all_binary(scores: FloatArray) -> bool:
 def _interval(
     right: FloatArray, wrong: FloatArray, method: str, confidence_level: float
 ) -> tuple[tuple[float, float] | None, str | None]:
-    """Return the interval, or why it is missing."""
     if min(right.size, wrong.size) < 2:
         return None, f"{right.size} right and {wrong.size} wrong answers: an interval needs at least 2 of each"
     if method == NEWCOMBE:

@@ -229,7 +229,6 @@ def _baseline(x: FloatArray, n: FloatArray, u: FloatArray, width: float | None) 
 
 
 def _precision(value_variance: FloatArray | float, n: FloatArray | float, between: FloatArray | float) -> FloatArray:
-    """Return the inverse variance of a window's mean."""
     return np.asarray(1 / (value_variance / n + between), dtype=np.float64)
 
 

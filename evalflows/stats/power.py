@@ -141,7 +141,6 @@ def _needed_ratio(df: float | None, confidence_level: float, power: float) -> fl
 
 
 def _power_at(ratio: float, df: float | None, confidence_level: float) -> float:
-    """Return the power at an effect of `ratio` standard errors, at least 0."""
     if df is None or df >= NORMAL_FROM:
         return float(_special().ndtr(ratio - normal_quantile(confidence_level)))
     missed = float(_special().nctdtr(df, min(ratio, CERTAIN), t_quantile(confidence_level, df)))

@@ -568,7 +568,6 @@ def _refuse_unknown(guard: Guard, order_term: bool | None) -> None:
 
 
 def _no_order(played: Tournament, order_term: bool | None) -> str | None:
-    """Return why the order effect is not in the model; None if it is."""
     if order_term is False:
         return "no order term was requested"
     if played.order.size and not played.order.any():

@@ -157,7 +157,6 @@ def _within(values: FloatArray, lowest: float, highest: float) -> FloatArray:
 def _betting(
     parts: FloatArray, lowest: float, highest: float, counts: NDArray[np.intp], alpha: float
 ) -> list[tuple[float, float] | str]:
-    """The interval at each interim analysis, or why there is none."""
     if not parts.size:
         return ["no differences: an interval needs at least 1" for _ in counts]
     width = highest - lowest
@@ -197,7 +196,6 @@ def _refuted_after(parts: FloatArray, mean: float, enough: float) -> float:
 
 
 def _asymptotic(values: FloatArray, counts: NDArray[np.intp], alpha: float) -> list[tuple[float, float] | str]:
-    """The interval at each interim analysis, or why there is none."""
     means, errors = _running(values)
     t = np.arange(1, values.size + 1)
     halves = np.where(errors > 0, errors * _margins(t, alpha), np.inf)

@@ -7,10 +7,10 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -30,7 +30,9 @@ from evalflows.store.views import (
     views_of,
 )
 
-__all__ = ["ask", "ask_arrow", "connect", "select", "select_from"]
+__all__ = ["ask", "ask_arrow", "connect", "records_of", "select", "select_from"]
+
+Record = TypeVar("Record")
 
 
 def is_store(layout: Layout) -> bool:
@@ -237,6 +239,12 @@ def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, objec
             return [catalog.execute(sql, values).fetchall() for sql, values in queries]
 
     return store.steady(read, tables)
+
+
+def records_of(record: type[Record], rows: Iterable[Sequence[Any]]) -> list[Record]:
+    """Return rows as records of a dataclass with slots, whose fields are the columns in order."""
+    names: tuple[str, ...] = record.__slots__  # type: ignore[attr-defined]
+    return [record(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:

@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from evalflows.cli.main import cli
 from evalflows.dashboard.links import Links, NoLinks
-from evalflows.dashboard.rendering import Page, Site
-from evalflows.dashboard.report_file import report_html, report_on, site_in_file
+from evalflows.dashboard.rendering import Page, Site, one_file
+from evalflows.dashboard.report_file import report_on, site_in_file
 from evalflows.reports.sendable import ReportedComparison, ReportedDecision, ReportedExperiments, reported
 from evalflows.store.files import FORMAT
 from evalflows.store.store import Store
@@ -84,15 +84,15 @@ def check_alone(html: str) -> Html:
 
 def test_pages_stand_below_a_table_of_contents(site: Site) -> None:
     pages = [Page(title=title, body=Markup(f"<p>body {title}</p>")) for title in ("one", "two")]
-    page = check_alone(report_html("both", pages, site))
+    page = check_alone(one_file("both", pages, site))
     assert page.texts["h1"] == ["both"] and page.texts["h2"] == ["one", "two"]
     assert page.values("href") == ["#content", "#part-1", "#part-2"]
     assert page.texts["p"] == ["body one", "body two"]
-    assert "contents" not in check_alone(report_html("one", pages[:1], site)).values("class")
+    assert "contents" not in check_alone(one_file("one", pages[:1], site)).values("class")
 
 
 def test_titles_are_text(site: Site) -> None:
-    page = check_alone(report_html(HOSTILE, [Page(title=HOSTILE, body=Markup(""))] * 2, site))
+    page = check_alone(one_file(HOSTILE, [Page(title=HOSTILE, body=Markup(""))] * 2, site))
     shown = "<script>alert(1)</script> \\u202ered"
     assert page.texts["h1"] == [shown] and page.texts["h2"] == [shown] * 2
 

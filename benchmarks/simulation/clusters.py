@@ -9,7 +9,8 @@ from benchmarks.simulation.cells import APPROXIMATE, POWER, Cell, Figure, covera
 from benchmarks.simulation.cluster_worlds import Clusters, ClusterWorld, Counts, Mechanism, paired_world
 from benchmarks.simulation.differences import significant
 from benchmarks.simulation.references import bootstrap_interval, cr2_interval
-from evalflows.stats import mean_estimate, paired_difference
+from evalflows.stats.means import mean_estimate
+from evalflows.stats.paired import paired_difference
 
 ENOUGH = 24
 """Effective number of rare values from which coverage and width have targets; see `stats.rare_values`."""

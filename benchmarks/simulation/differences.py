@@ -28,7 +28,8 @@ from benchmarks.simulation.worlds import (
     YesNo,
     with_loss,
 )
-from evalflows.stats import mean_estimate, paired_difference
+from evalflows.stats.means import mean_estimate
+from evalflows.stats.paired import paired_difference
 
 YES_NO: tuple[tuple[float, float], ...] = (
     *((0.5, 0.05), (0.5, 0.2), (0.5, 0.4)),

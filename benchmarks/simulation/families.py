@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure
 from evalflows.analysis.verdicts import DifferenceTest, classify
-from evalflows.stats import paired_difference
 from evalflows.stats.clusters import FloatArray
+from evalflows.stats.paired import paired_difference
 
 N = 100
 EFFECT = 0.3

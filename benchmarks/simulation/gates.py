@@ -10,10 +10,9 @@ import numpy as np
 from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Draw, Normal, Setting, Sizes, Skewed, World, YesNo
 from evalflows.analysis.gates import BoundedEstimate, Interval, Kind, Rule, conclusion_of, evaluate_rules
-from evalflows.stats import mean_estimate, paired_difference
 from evalflows.stats.clusters import FloatArray, clustering_of, degrees_of_freedom
-from evalflows.stats.means import skewed_t_interval, skewness_of_mean
-from evalflows.stats.paired import effective_counts
+from evalflows.stats.means import mean_estimate, skewed_t_interval, skewness_of_mean
+from evalflows.stats.paired import effective_counts, paired_difference
 from evalflows.stats.proportions import clipped, clopper_pearson_interval, paired_share_interval
 
 CONFIDENCE_LEVEL, MIN_EXAMPLES = 0.95, 20

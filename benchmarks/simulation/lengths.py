@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.simulation.cells import Cell, Figure
-from evalflows.stats import LengthControlled, length_controlled_rates
 from evalflows.stats.clusters import FloatArray
+from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 
 Shape = Literal["difference", "ratio"]
 """What the judge's preference depends on: tanh of the difference in length, or of the ratio's logarithm."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.simulation.cells import Cell, Figure
-from evalflows.stats import Ratings, bradley_terry
 from evalflows.stats.clusters import FloatArray
+from evalflows.stats.ratings import Ratings, bradley_terry
 
 MET = 0.6
 """The share of pairs of entries that met."""

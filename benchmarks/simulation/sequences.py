@@ -17,9 +17,10 @@ from benchmarks.simulation.cells import (
     difference_text,
 )
 from benchmarks.simulation.worlds import FivePoint, Normal, Setting, Skewed, World, YesNo
-from evalflows.stats import mean_estimate, paired_difference
 from evalflows.stats.clusters import FloatArray
 from evalflows.stats.judge_error import prediction_powered_mean
+from evalflows.stats.means import mean_estimate
+from evalflows.stats.paired import paired_difference
 from evalflows.stats.sequential import confidence_sequence
 
 BATCH, MAX_N = 20, 400

@@ -35,8 +35,10 @@ from evalflows.specs.errors import LATENCY, MEASURES, PassKind, metric_of, pass_
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.stats import PairedDifference, detectable_effect, normal_quantile, pass_at_k, pass_hat_k
 from evalflows.stats.clusters import FloatArray
+from evalflows.stats.paired import PairedDifference, pass_at_k, pass_hat_k
+from evalflows.stats.power import detectable_effect
+from evalflows.stats.proportions import normal_quantile
 from evalflows.store.queries.example_slices import places_of, slice_values
 from evalflows.store.queries.values import (
     MetricValues,

@@ -60,16 +60,9 @@ from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec, ProductionBaseline, RecalibrationSpec
 from evalflows.specs.target import RecordedTarget
-from evalflows.stats import (
-    ConfidenceSequence,
-    PairedDifference,
-    PredictionPowered,
-    UnpairedDifference,
-    cluster_values,
-    confidence_sequence,
-    prediction_powered_mean,
-    unpaired_difference,
-)
+from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
+from evalflows.stats.paired import PairedDifference, UnpairedDifference, unpaired_difference
+from evalflows.stats.sequential import ConfidenceSequence, cluster_values, confidence_sequence
 from evalflows.store.evidence import evidence_on
 from evalflows.store.manifests import Evidence, Written
 from evalflows.store.queries.lookup import approved
@@ -455,6 +448,7 @@ class Recalibrated:
         return int((self.paired.candidate.missing | (self.sampled & np.isnan(self.rejudged))).sum())
 
     def _estimate(self, confidence_level: float, extreme: str | None) -> PredictionPowered:
+        """The mean difference, without missing values, or with them making it the "smallest" or "largest" possible."""
         low, high = self.paired.scale.bounds
         candidate, rejudged = self.paired.candidate.values, self.rejudged
         if extreme is not None:

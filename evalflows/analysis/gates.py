@@ -20,9 +20,10 @@ from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
-from evalflows.stats import MeanEstimate, PairedDifference, adjusted, one_sided_p
-from evalflows.stats.means import sample_skewness
-from evalflows.stats.paired import PairedDifferences
+from evalflows.stats.means import MeanEstimate, sample_skewness
+from evalflows.stats.multiple_tests import adjusted
+from evalflows.stats.paired import PairedDifference, PairedDifferences
+from evalflows.stats.proportions import one_sided_p
 from evalflows.store.queries.lookup import approved
 from evalflows.store.queries.values import Values
 from evalflows.store.records import (

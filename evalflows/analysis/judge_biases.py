@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from evalflows.analysis.preferences import Preferences
-from evalflows.stats import ShareEstimate, agreement, combined_share, mean_estimate, share_estimate
+from evalflows.stats.agreement import agreement
+from evalflows.stats.means import ShareEstimate, combined_share, mean_estimate, share_estimate
 from evalflows.store.records import CheckRow, Reason, ReasonCode, derived_id, to_json
 
 POSITION, FLIPS, LENGTH, CONSISTENCY = "position_preference", "flip_share", "length_preference", "self_consistency"

@@ -15,9 +15,9 @@ from evalflows.analysis.figures import estimate, figure
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.traces import ALL, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize
-from evalflows.stats import normal_quantile
 from evalflows.stats.means import MeanEstimate
 from evalflows.stats.monitoring import ChangeEvidence, WindowSums, change_evidence, difference_interval, window_mean
+from evalflows.stats.proportions import normal_quantile
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import batch_row, condition
 from evalflows.store.queries.windows import (

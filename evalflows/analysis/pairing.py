@@ -16,15 +16,9 @@ from evalflows.specs.code_versions import listed
 from evalflows.specs.errors import MEASURES
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.stats import (
-    Discrimination,
-    MeanEstimate,
-    PairedDifference,
-    discrimination,
-    linearised,
-    mean_estimate,
-)
-from evalflows.stats.paired import PairedDifferences, paired_differences
+from evalflows.stats.agreement import Discrimination, discrimination
+from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
+from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_differences
 from evalflows.store.queries.values import MetricValues, SharedRounds, Values, shared_examples, with_same
 from evalflows.store.records import (
     CheckRow,

@@ -36,9 +36,8 @@ from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k,
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
-from evalflows.stats import detectable_effect, needed_examples, paired_difference
-from evalflows.stats.paired import Components, difference_components
-from evalflows.stats.power import cautious_sd, plan_sizes
+from evalflows.stats.paired import Components, difference_components, paired_difference
+from evalflows.stats.power import cautious_sd, detectable_effect, needed_examples, plan_sizes
 from evalflows.store.ingest import Loaded
 from evalflows.store.queries.example_slices import slice_value
 from evalflows.store.queries.lookup import MeasuredBefore, measured_before, run_values

@@ -14,7 +14,9 @@ import pandas as pd
 
 from evalflows.analysis.verdicts import DifferenceTest, Verdict
 from evalflows.engine.chunks import pairs_of
-from evalflows.stats import LengthControlled, PairedDifference, length_controlled_rates, linearised, paired_difference
+from evalflows.stats.length_control import LengthControlled, length_controlled_rates
+from evalflows.stats.means import linearised
+from evalflows.stats.paired import PairedDifference, paired_difference
 from evalflows.store.queries.example_slices import has_value, value_at
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Reason, ReasonCode
 from evalflows.store.row_specs import comparison_spec

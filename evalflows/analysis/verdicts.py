@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalflows.specs.gate import Adjustment
-from evalflows.stats import PairedDifference, adjusted
+from evalflows.stats.multiple_tests import adjusted
+from evalflows.stats.paired import PairedDifference
 from evalflows.store.records import Conclusion, Reason, ReasonCode
 
 ADJUSTMENT_NAMES: dict[Adjustment, str] = {

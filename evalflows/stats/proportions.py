@@ -51,14 +51,6 @@ def beta_point(first: float, second: float, probability: float) -> float:
     return float(_special().betaincinv(first, second, probability))
 
 
-def even_binomial_p_value(successes: int, n: int) -> float:
-    """Return the two-sided exact p-value of `successes` in n tosses of a fair coin; 1.0 for n of 0.
-
-    It is twice the smaller tail, at most 1. The distribution is symmetric, so other two-sided definitions agree.
-    """
-    return min(1.0, 2 * float(_special().bdtr(min(successes, n - successes), n, 0.5)))
-
-
 def clipped(interval: tuple[float, float], lowest: float, highest: float) -> tuple[float, float]:
     """Clip an interval to the possible values. Its coverage does not change."""
     return max(interval[0], lowest), min(interval[1], highest)
@@ -210,8 +202,12 @@ def bonett_price_standard_error(gained: int, lost: int, n: int) -> float:
 
 
 def exact_mcnemar_p(gained: int, lost: int) -> float:
-    """Return the two-sided p-value of the exact McNemar test (McNemar 1947): discordant pairs go either way equally."""
-    return even_binomial_p_value(gained, gained + lost)
+    """Return the two-sided p-value of the exact McNemar test (McNemar 1947): discordant pairs go either way equally.
+
+    It is twice the smaller binomial tail, at most 1; 1.0 without discordant pairs. The distribution is symmetric, so
+    other two-sided definitions agree.
+    """
+    return min(1.0, 2 * float(_special().bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
 def newcombe_interval(

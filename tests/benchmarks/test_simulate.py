@@ -14,7 +14,7 @@ from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, 
 from evalflows.analysis.gates import bounded_difference
 from evalflows.analysis.pairing import PairedMetric, Scale
 from evalflows.specs.evaluator import MetricSpec
-from evalflows.stats import paired_difference
+from evalflows.stats.paired import paired_difference
 from evalflows.stats.sequential import confidence_sequence
 from evalflows.store.queries.values import MetricValues
 

@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, te
 
 from evalflows import evaluate, run
 from evalflows.specs import DatasetSpec, load_experiment
-from evalflows.stats import agreement
+from evalflows.stats.agreement import agreement
 from evalflows.store import connect
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,8 @@ from planted_difference import N, always, number, spec, targets
 
 from evalflows import run
 from evalflows.specs.reference import refer
-from evalflows.stats import mean_estimate, paired_difference
+from evalflows.stats.means import mean_estimate
+from evalflows.stats.paired import paired_difference
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 

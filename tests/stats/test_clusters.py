@@ -7,6 +7,7 @@ from evalflows.stats.clusters import (
     clustering_of,
     degrees_of_freedom,
     intraclass_correlation,
+    mean_of,
     no_spread,
     standard_error,
     too_few,
@@ -100,3 +101,8 @@ def test_too_few_names_the_noun() -> None:
 def test_a_nan_cluster_is_refused() -> None:
     with pytest.raises(ValueError, match=r"clusters\[1\]: got nan, wanted None"):
         clustering_of(["a", float("nan"), "a"], 3)
+
+
+def test_the_mean_of_equal_numbers_is_exact() -> None:
+    assert np.full(3, 0.1).mean() != 0.1  # because of rounding
+    assert mean_of(np.full(3, 0.1)) == 0.1

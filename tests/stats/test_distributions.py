@@ -3,8 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from fractions import Fraction
-from math import comb
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats.proportions import even_binomial_p_value, normal_quantile, t_interval, t_p_value, t_quantile
+from evalflows.stats.proportions import normal_quantile, t_interval, t_p_value, t_quantile
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -49,11 +47,3 @@ def test_the_t_p_value_is_the_probability_outside(t_probability: Callable[[Any, 
 def test_an_interval_ends_where_p_is_one_minus_the_level() -> None:
     low, high = t_interval(3.0, 2.0, df=7, confidence_level=0.9)
     assert [t_p_value(3.0 - end, 2.0, df=7) for end in (low, high)] == pytest.approx([0.1, 0.1])
-
-
-def test_the_binomial_p_value_matches_enumeration() -> None:
-    for n in (1, 2, 7, 10, 31):
-        weights = [Fraction(comb(n, k), 2**n) for k in range(n + 1)]
-        for k in range(n + 1):
-            no_likelier = sum(weight for weight in weights if weight <= weights[k])
-            assert even_binomial_p_value(k, n) == pytest.approx(float(no_likelier), abs=1e-12)

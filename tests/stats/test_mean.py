@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats import mean_estimate
 from evalflows.stats.clusters import clustering_of, degrees_of_freedom
-from evalflows.stats.means import CORRECTED
+from evalflows.stats.means import CORRECTED, mean_estimate
 from evalflows.stats.proportions import clopper_pearson_interval
 
 STEPS = st.integers(-800, 800).map(lambda steps: steps / 8)  # sums of them are exact

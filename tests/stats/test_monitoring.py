@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from evalflows.stats import mean_estimate
 from evalflows.stats.clusters import FloatArray
+from evalflows.stats.means import mean_estimate
 from evalflows.stats.monitoring import EFFECT, WindowSums, change_evidence, difference_interval, window_mean
 from evalflows.stats.proportions import clopper_pearson_interval, newcombe_interval
 

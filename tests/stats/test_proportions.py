@@ -10,7 +10,6 @@ import pytest
 
 from evalflows.stats.proportions import (
     bonett_price_interval,
-    bonett_price_standard_error,
     clopper_pearson_interval,
     constant_interval,
     exact_mcnemar_p,
@@ -159,12 +158,6 @@ def test_mcnemar_matches_enumeration() -> None:
 def test_newcombe_is_as_published(counts: tuple[int, int, int, int], published: tuple[float, float]) -> None:
     # Newcombe 1998, Interval estimation for the difference between independent proportions, table II, method 10
     assert newcombe_interval(*counts, confidence_level=0.95) == pytest.approx(published, abs=5.1e-5)
-
-
-def test_the_bonett_price_standard_error_gives_its_interval() -> None:
-    low, high = bonett_price_interval(6, 3, 40, confidence_level=0.95)
-    assert high - low == pytest.approx(2 * z_of(0.95) * bonett_price_standard_error(6, 3, 40))
-    assert bonett_price_standard_error(0, 0, 40) > 0
 
 
 def test_a_constant_with_bounds_has_the_worst_case_interval() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats import combined_share, share_estimate
 from evalflows.stats.clusters import clustering_of, degrees_of_freedom
+from evalflows.stats.means import combined_share, share_estimate
 
 ANSWERS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["a", "b", "c", None])), max_size=30)
 

@@ -10,7 +10,8 @@ from matched import asked
 from evalflows.reports.comparison import comparison_report
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
-from evalflows.stats import linearised, paired_difference
+from evalflows.stats.means import linearised
+from evalflows.stats.paired import paired_difference
 from evalflows.store.records import ComparisonSetRow
 from evalflows.store.store import Store
 from evalflows.tasks.compare import (

@@ -10,7 +10,7 @@ from past import FAILED, Past
 
 from evalflows.analysis.differences import trial_values
 from evalflows.specs.evaluator import MetricSpec
-from evalflows.stats import mean_estimate
+from evalflows.stats.means import mean_estimate
 from evalflows.store.queries.values import MetricValues, metric_values
 
 NAN = float("nan")

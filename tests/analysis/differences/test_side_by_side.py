@@ -7,7 +7,7 @@ import numpy as np
 from in_memory import in_memory, spec_of, values_of
 
 from evalflows.engine.chunks import in_drawn_order
-from evalflows.stats import paired_difference
+from evalflows.stats.paired import paired_difference
 from evalflows.store.queries.values import SharedRounds
 
 RUNS, N = 300, 30

@@ -9,7 +9,8 @@ import pytest
 from evalflows.analysis.backtest import swap_sides, with_regression
 from evalflows.analysis.pairing import UNBOUNDED, MetricSample, PairedMetric, Scale
 from evalflows.specs.evaluator import MetricSpec
-from evalflows.stats import mean_estimate, paired_difference
+from evalflows.stats.means import mean_estimate
+from evalflows.stats.paired import paired_difference
 from evalflows.store.queries.values import MEASURED, MetricValues, has_two_values
 
 HUNDRED = (0.0, 100.0)

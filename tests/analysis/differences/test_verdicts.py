@@ -7,7 +7,7 @@ import pytest
 
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.gate import Adjustment
-from evalflows.stats import PairedDifference, paired_difference
+from evalflows.stats.paired import PairedDifference, paired_difference
 from evalflows.store.records import Reason
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from evalflows.analysis.gates import BoundedEstimate, Interval, Rule, conclusion_of, evaluate_rules, rules_of
 from evalflows.specs.gate import Adjustment, GateSpec
-from evalflows.stats import mean_estimate, paired_difference
+from evalflows.stats.means import mean_estimate
+from evalflows.stats.paired import paired_difference
 from evalflows.store.records import Reason
 
 RNG = np.random.default_rng(5)

@@ -16,7 +16,7 @@ from evalflows.analysis.judge_biases import (
     biases_of,
     exclusion,
 )
-from evalflows.stats import mean_estimate, share_estimate
+from evalflows.stats.means import mean_estimate, share_estimate
 from evalflows.store.records import Reason, from_json
 
 N = 40

@@ -10,7 +10,7 @@ from preferred import Pair, agreed, preferences
 from evalflows.analysis.preferences import Preferences
 from evalflows.analysis.win_rates import AVERAGE, ELO, intransitive_cycles, ratings_of
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.stats import mean_estimate
+from evalflows.stats.means import mean_estimate
 from evalflows.store.records import RatingRow, from_json
 
 N = 30

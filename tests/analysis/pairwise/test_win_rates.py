@@ -7,7 +7,8 @@ from preferred import Pair, agreed, preferences
 
 from evalflows.analysis.win_rates import _Matchup, estimate_win_rates
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.stats import length_controlled_rates, paired_difference
+from evalflows.stats.length_control import length_controlled_rates
+from evalflows.stats.paired import paired_difference
 from evalflows.store.records import Reason
 
 N = 40

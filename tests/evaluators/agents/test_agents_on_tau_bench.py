@@ -13,7 +13,7 @@ import pytest
 from evalflows.evaluators.agents import tool_arguments, tool_order
 from evalflows.evaluators.agents.trajectory import read_trajectory
 from evalflows.evaluators.score import Score
-from evalflows.stats import pass_at_k, pass_hat_k
+from evalflows.stats.paired import pass_at_k, pass_hat_k
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data")) / "tau_bench"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats import PairedDifference, paired_difference
 from evalflows.stats.clusters import clustering_of, degrees_of_freedom
+from evalflows.stats.paired import PairedDifference, paired_difference
 
 
 def pairs(rng: np.random.Generator, sizes: Sequence[int], differ: float) -> tuple[Any, Any, list[int]]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from evalflows.stats import PairedDifference, paired_difference
 from evalflows.stats.clusters import clustering_of, degrees_of_freedom
+from evalflows.stats.paired import PairedDifference, paired_difference
 from evalflows.stats.proportions import t_interval, t_p_value, tango_interval
 
 FIRST_DRUG = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats import paired_difference
+from evalflows.stats.paired import paired_difference
 
 
 def simulate(draw: Callable[[np.random.Generator], tuple[Any, Any, Any]], runs: int, **settings: Any) -> Any:

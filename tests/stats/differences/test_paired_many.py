@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats import paired_difference
-from evalflows.stats.paired import paired_differences
+from evalflows.stats.paired import paired_difference, paired_differences
 
 R, N = 12, 40
 EVEN = [f"c{place // 4}" for place in range(N)]

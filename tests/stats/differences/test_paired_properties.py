@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats import paired_difference
+from evalflows.stats.paired import paired_difference
 
 STEPS = st.integers(-800, 800).map(lambda steps: steps / 8)  # sums of them are exact
 KEYS = st.sampled_from(["a", "b", "c", None])

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats as reference
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from evalflows.stats import mean_estimate, unpaired_difference
+from evalflows.stats.means import mean_estimate
+from evalflows.stats.paired import unpaired_difference
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [((17, 20), (150, 200)), ((0, 12), (3, 400)), ((30, 30), (9, 10))])

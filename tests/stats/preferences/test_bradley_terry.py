@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from scipy.optimize import linprog, minimize  # type: ignore[import-untyped, unused-ignore]
 
-from evalflows.stats import Ratings, bradley_terry
+from evalflows.stats.ratings import Ratings, bradley_terry
 
 JUDGEMENT = st.tuples(
     st.sampled_from([*permutations(range(4), 2)]), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from("abcdef")

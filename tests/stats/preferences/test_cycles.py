@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats import cycles
+from evalflows.stats.ratings import cycles
 
 
 def net_of(entries: int, *beats: tuple[int, int]) -> Any:

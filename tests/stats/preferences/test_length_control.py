@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize  # type: ignore[import-untyped, unused-ignore]
 
-from evalflows.stats import LengthControlled, length_controlled_rates
+from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 
 ROW = st.tuples(
     st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(-50, 50), st.sampled_from("abcdefghijklm"), st.integers(-1, 1)

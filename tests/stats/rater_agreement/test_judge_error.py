@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from evalflows.stats import linearised, mean_estimate, paired_difference
 from evalflows.stats.judge_error import confusion, judge_error
+from evalflows.stats.means import linearised, mean_estimate
+from evalflows.stats.paired import paired_difference
 from evalflows.stats.proportions import wilson_interval
 
 

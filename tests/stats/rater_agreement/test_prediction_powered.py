@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats import linearised, mean_estimate
 from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
+from evalflows.stats.means import linearised, mean_estimate
 from evalflows.stats.proportions import t_interval
 
 

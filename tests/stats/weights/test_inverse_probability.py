@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats import linearised, mean_estimate
+from evalflows.stats.means import linearised, mean_estimate
 
 VALUES = st.floats(-100, 100)
 WEIGHTS = st.floats(0.1, 100)

@@ -406,19 +406,34 @@ def _single(ends: Ends) -> Interval | None:
 
 def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstimate:
     """The candidate's own mean; yes/no metrics get an exact interval, since a threshold decides on one side only."""
-    intervals, higher = _MeanIntervals(sample), sample.scale.higher_is_better
-    estimate = sample.mean(confidence_level, exact=True)
-    lowest, highest = intervals.worst_case_means(confidence_level)
+    higher, n_missing = sample.scale.higher_is_better, int(sample.values.missing.sum())
+
+    def interval_at(level: float) -> Interval | None:
+        mean = sample.mean(level, exact=True)
+        return oriented(mean.low, mean.high, higher_is_better=higher)
+
+    def worst_cases(level: float) -> tuple[MeanEstimate, MeanEstimate] | None:
+        """The means with all missing values at the lower and at the upper bound; None for an unbounded metric."""
+        if not n_missing:
+            return (mean := sample.mean(level, exact=True)), mean
+        if not sample.scale.is_bounded:
+            return None
+        low, high = sample.scale.bounds
+        return sample.worst_case_mean(low, level, exact=True), sample.worst_case_mean(high, level, exact=True)
+
+    def worst_case_interval_at(level: float) -> Interval | None:
+        ends = worst_cases(level)
+        return ends and oriented(ends[0].low, ends[1].high, higher_is_better=higher)
+
+    estimate, worst = sample.mean(confidence_level, exact=True), worst_cases(confidence_level)
     return BoundedEstimate(
         value=_sign(estimate.mean, higher),
-        interval_at=intervals.at,
-        worst_case_interval_at=intervals.worst_case_at,
-        worst_case_values=oriented(
-            None if lowest is None else lowest.mean, None if highest is None else highest.mean, higher_is_better=higher
-        ),
+        interval_at=interval_at,
+        worst_case_interval_at=worst_case_interval_at,
+        worst_case_values=worst and oriented(worst[0].mean, worst[1].mean, higher_is_better=higher),
         n=estimate.n if estimate.n_clusters is None else estimate.n_clusters,
         noun="examples" if estimate.n_clusters is None else "clusters",
-        n_missing=intervals.n_missing,
+        n_missing=n_missing,
         higher_is_better=higher,
         reason=estimate.reason,
         reason_code=estimate.reason_code,
@@ -435,38 +450,6 @@ def _long_tail(paired: PairedMetric, estimate: PairedDifference) -> str | None:
     if abs(skewness) < LONG_TAIL:
         return None
     return f"the values have a long tail (skewness {skewness:.1f}), of which {n} {noun} may miss what would be a loss"
-
-
-@dataclass(frozen=True, slots=True)
-class _MeanIntervals:
-    """Intervals of a mean by confidence level."""
-
-    sample: MetricSample
-
-    @property
-    def n_missing(self) -> int:
-        return int(self.sample.values.missing.sum())
-
-    def at(self, confidence_level: float) -> Interval | None:
-        estimate = self.sample.mean(confidence_level, exact=True)
-        return oriented(estimate.low, estimate.high, higher_is_better=self.sample.scale.higher_is_better)
-
-    def worst_case_at(self, confidence_level: float) -> Interval | None:
-        ends = self.worst_case_means(confidence_level)
-        low, high = ends[0].low if ends[0] else None, ends[1].high if ends[1] else None
-        return oriented(low, high, higher_is_better=self.sample.scale.higher_is_better)
-
-    def worst_case_means(self, confidence_level: float) -> tuple[MeanEstimate | None, MeanEstimate | None]:
-        """The means with all missing values at the lower and at the upper bound; None for an unbounded metric."""
-        low, high = self.sample.scale.bounds
-        return self._with_missing_as(low, confidence_level), self._with_missing_as(high, confidence_level)
-
-    def _with_missing_as(self, bound: float, confidence_level: float) -> MeanEstimate | None:
-        if not self.n_missing:
-            return self.sample.mean(confidence_level, exact=True)
-        if not self.sample.scale.is_bounded:
-            return None
-        return self.sample.worst_case_mean(bound, confidence_level, exact=True)
 
 
 def _sign(value: float | None, higher_is_better: bool) -> float | None:

@@ -237,6 +237,9 @@ class EffectiveCounts(NamedTuple):
         return max(wald, score)
 
 
+Counts = Discordant | EffectiveCounts
+
+
 def effective_counts(differences: FloatArray, clustering: Clustering) -> list[EffectiveCounts]:
     """Return the counts of each row of yes/no `differences`, shape (R, n), in at least 2 clusters."""
     gained, lost = ((differences * sign > 0).sum(axis=1).astype(np.float64) for sign in (1, -1))
@@ -284,11 +287,9 @@ class PairedDifferences:
     error: FloatArray  # shape (R,): the standard error that the interval is based on; 0 without variation
     df: FloatArray  # shape (R,): of Student's t
     skewness: FloatArray  # shape (R,): of the mean, for which the interval is corrected
-    counts: (
-        Sequence[Discordant | EffectiveCounts | None] | None
-    )  # of yes/no pairs; None for a replicate that is constant
+    counts: Sequence[Counts | None] | None  # of yes/no pairs, by replicate; None for one whose clusters do not vary
     ends: tuple[float, float] | None = None  # the numbers that stand for no and yes, if they are not 0 and 1
-    limit: float = math.inf  # a largest size of a difference that is known beside `widest`
+    limit: float = math.inf  # the intervals are clipped to this size, too
 
     @property
     def n(self) -> int:
@@ -425,9 +426,8 @@ def paired_difference(
     """
     sides = vector("candidate", candidate), vector("baseline", baseline)
     same_length(*sides)
-    return paired_differences(sides[0][None], sides[1][None], clusters, binary=binary, bounds=bounds).at(
-        confidence_level
-    )
+    single = paired_differences(sides[0][None], sides[1][None], clusters, binary=binary, bounds=bounds)
+    return single.at(confidence_level)
 
 
 def paired_differences(
@@ -452,7 +452,7 @@ def paired_differences(
     candidate, baseline = np.ascontiguousarray(candidate), np.ascontiguousarray(baseline)
     few = too_few(n, clustering, "pair")
     error, df, skewness = zeros, zeros, zeros
-    counts: Sequence[Discordant | EffectiveCounts | None] | None = None
+    counts: Sequence[Counts | None] | None = None
     differences = candidate - baseline
     if few is None and binary and clustering.all_singletons:
         gained, lost = ((differences * sign > 0).sum(axis=1).tolist() for sign in (1, -1))

@@ -42,23 +42,6 @@ def detectable_effect(
     return error * _needed_ratio(df, confidence_level, power)
 
 
-def power_of(effect: float, *, standard_error: float, df: float | None = None, confidence_level: float = 0.95) -> float:
-    """Return the power, 0 to 1, of a two-sided test at `confidence_level` for a true difference of `effect`.
-
-    `effect` and `standard_error` are in the same unit; the sign of `effect` does not matter. Only results with the
-    right sign count, so the power at an effect of 0 is (1 - level) / 2. The distribution is normal, or with `df` the
-    noncentral t.
-
-    Raise ValueError for an effect that is not finite, a standard error that is not finite or not above 0, df below
-    1, and a level not between 0 and 1.
-    """
-    confidence_level, df = checked_confidence_level(confidence_level), _checked_df(df)
-    size, error = _at_least_0("effect", abs(effect)), _at_least_0("standard_error", standard_error)
-    if not error:
-        raise ValueError(f"standard_error: got {standard_error!r}, wanted a number above 0")
-    return _power_at(size / error, df, confidence_level)
-
-
 def needed_examples(effect: float, *, sd: float, confidence_level: float = 0.95, power: float = 0.8) -> int:
     """Return the number of pairs, or clusters, with which a two-sided paired t-test detects `effect` with that power.
 
@@ -77,7 +60,7 @@ def needed_examples(effect: float, *, sd: float, confidence_level: float = 0.95,
     if not size or (ratio / size) ** 2 > MAX_EXAMPLES:
         raise ValueError(f"effect: got {effect!r} with sd {sd!r}, wanted one detectable with {MAX_EXAMPLES} examples")
     n = max(2, math.ceil((ratio / size) ** 2))
-    while sd and n <= NORMAL_FROM and _power_at(size * math.sqrt(n) / sd, n - 1, confidence_level) < power:
+    while sd and n <= NORMAL_FROM and power_at(size * math.sqrt(n) / sd, n - 1, confidence_level) < power:
         n += 1
     return n
 
@@ -133,14 +116,19 @@ def _needed_ratio(df: float | None, confidence_level: float, power: float) -> fl
     if df is None or df >= NORMAL_FROM:
         return normal_quantile(confidence_level) + float(_special().ndtri(power))
     low, high = 0.0, 1.0
-    while _power_at(high, df, confidence_level) < power:
+    while power_at(high, df, confidence_level) < power:
         low, high = high, 2 * high
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if _power_at(middle, df, confidence_level) < power else (low, middle)
+        low, high = (middle, high) if power_at(middle, df, confidence_level) < power else (low, middle)
     return high
 
 
-def _power_at(ratio: float, df: float | None, confidence_level: float) -> float:
+def power_at(ratio: float, df: float | None, confidence_level: float) -> float:
+    """Return the power, 0 to 1, of a two-sided test for a true difference of `ratio` standard errors, at least 0.
+
+    Only results with the right sign count, so the power at 0 is (1 - level) / 2. The distribution is normal, or with
+    `df` the noncentral t.
+    """
     if df is None or df >= NORMAL_FROM:
         return float(_special().ndtr(ratio - normal_quantile(confidence_level)))
     missed = float(_special().nctdtr(df, min(ratio, CERTAIN), t_quantile(confidence_level, df)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.power import NormalIndPower, TTestPower
 
 from evalflows.stats.paired import Components, difference_components
-from evalflows.stats.power import Plan, cautious_sd, detectable_effect, needed_examples, plan_sizes, power_of
+from evalflows.stats.power import Plan, cautious_sd, detectable_effect, needed_examples, plan_sizes, power_at
 
 LEVELS = [(0.95, 0.8), (0.9, 0.9), (0.99, 0.5), (0.95, 0.99)]
 
@@ -27,13 +27,13 @@ def test_needed_examples_match_statsmodels(d: float, confidence_level: float, po
 @pytest.mark.parametrize("n", [2, 3, 10, 60, 1000])
 def test_power_by_t_matches_statsmodels(n: int) -> None:
     for d in (0.0, 0.05, 0.3, 1.0, 4.0):
-        ours = power_of(d, standard_error=1 / math.sqrt(n), df=n - 1)
+        ours = power_at(d * math.sqrt(n), n - 1, 0.95)
         assert ours == pytest.approx(TTestPower().power(d, n, 0.025, alternative="larger"), abs=1e-7)
 
 
 def test_power_by_the_normal_distribution_matches_statsmodels() -> None:
     for ratio in (0.0, 0.5, 1.96, 2.8, 6.0):
-        ours = power_of(ratio * 0.02, standard_error=0.02)
+        ours = power_at(ratio, None, 0.95)
         theirs = NormalIndPower(ddof=0).power(ratio, 1, 0.025, ratio=0, alternative="larger")
         assert ours == pytest.approx(theirs, abs=1e-12)
 
@@ -42,10 +42,8 @@ def test_power_by_the_normal_distribution_matches_statsmodels() -> None:
 @pytest.mark.parametrize(("confidence_level", "power"), LEVELS)
 def test_the_detectable_effect_has_the_power(df: float | None, confidence_level: float, power: float) -> None:
     effect = detectable_effect(0.3, df=df, confidence_level=confidence_level, power=power)
-    assert power_of(effect, standard_error=0.3, df=df, confidence_level=confidence_level) == pytest.approx(
-        power, abs=1e-9
-    )
-    assert power_of(0.99 * effect, standard_error=0.3, df=df, confidence_level=confidence_level) < power
+    assert power_at(effect / 0.3, df, confidence_level) == pytest.approx(power, abs=1e-9)
+    assert power_at(0.99 * effect / 0.3, df, confidence_level) < power
 
 
 @given(st.floats(0.01, 5), st.floats(0.01, 5), st.floats(0.5, 0.999), st.floats(0.5, 0.99))
@@ -162,7 +160,6 @@ WITHOUT_PARTS = Components(between=None, within=None, observed=0.5, n=2, method=
         (lambda: detectable_effect(-0.1), "standard_error: got -0.1"),
         (lambda: detectable_effect(0.1, df=0), "df: got 0, wanted at least 1"),
         (lambda: detectable_effect(0.1, power=0.025), "power: got 0.025, wanted a number between 0.025 and 1"),
-        (lambda: power_of(0.1, standard_error=0.0), "standard_error: got 0.0, wanted a number above 0"),
         (lambda: needed_examples(0.0, sd=1.0), "effect: got 0.0"),
         (lambda: needed_examples(0.1, sd=-1.0), "sd: got -1.0"),
         (lambda: plan_sizes(0.1, 0.5, repetitions=[2, 0]), "repetitions: got 0"),

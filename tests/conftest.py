@@ -20,10 +20,10 @@ from evalflows.data_checks import process
 from evalflows.store.layout import Layout
 from evalflows.store.store import Store
 
-# The same examples each time, so that a change is never blamed for what it did not break. HYPOTHESIS_PROFILE=explore
-# draws new ones.
-settings.register_profile("fixed", derandomize=True)
-settings.register_profile("explore")
+# The same examples each time, so that a change is never blamed for what it did not break, and as long as they take on a
+# busy machine. HYPOTHESIS_PROFILE=explore draws new ones.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 os.environ.pop("COLUMNS", None)  # set by xdist; what is printed would depend on it
 

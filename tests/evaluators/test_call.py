@@ -8,7 +8,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.binding import OFFERED, Bound, bind, offer_experiment, offer_run
@@ -88,7 +88,6 @@ def test_all_langsmith_arguments_are_passed() -> None:
     )
 
 
-@settings(deadline=None)
 @given(
     names=st.lists(st.sampled_from([name for name in OFFERED["item"] if name in ITEM]), unique=True),
     kind=st.sampled_from([Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY]),

@@ -35,7 +35,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(JSON, st.booleans())
 def test_whatever_json_writes_is_json(value: Any, ascii_only: bool) -> None:
     assert valid(json.dumps(value, ensure_ascii=ascii_only)) is True

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.score import Score
@@ -56,7 +56,6 @@ def test_another_look_does_not_hide_a_word(text: str) -> None:
     assert safe(f"a {text} here", "bomb") is False
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["bomb", "kill all", "naïve"]), st.text(alphabet="\u200b\u200d\u00ad\ufeff", max_size=3), st.data()
 )

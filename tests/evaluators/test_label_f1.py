@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.binding import bind
@@ -86,7 +86,6 @@ def test_the_comment_has_each_label_the_frequent_ones_first_and_stays_readable()
 LABELS = st.sampled_from("abc")
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1))
 def test_it_is_the_textbooks_f1(pairs: list[tuple[str, str]]) -> None:
     answers, wanted = [a for a, _ in pairs], [w for _, w in pairs]

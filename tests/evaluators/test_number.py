@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.numbers import number_in
@@ -64,19 +64,16 @@ def test_the_last_number_counts_but_those_of_a_list() -> None:
     assert read("1.5 apples") == Decimal("1.5")
 
 
-@settings(deadline=None)
 @given(st.integers())
 def test_every_integer_is_read_with_and_without_grouping(number: int) -> None:
     assert read(f"It is {number}.") == read(f"It is {number:,}!") == read(number) == number
 
 
-@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_float_is_read_as_it_is_written(number: float) -> None:
     assert read(f"so {number!r}") == read(number) == Decimal(repr(number))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789.,-+/:^*x×eE $%()[]_'’\u00a0\u2212\n±e", max_size=30))  # noqa: RUF001
 def test_no_text_is_an_error(text: str) -> None:
     number = read(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.semantic import semantic_similarity
@@ -67,7 +67,6 @@ def test_known_cosines(one: list[float], other: list[float], value: float) -> No
 vector = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3).filter(lambda numbers: math.hypot(*numbers) > 1e-3)
 
 
-@settings(deadline=None)
 @given(vector, vector, st.floats(1e-3, 1e3))
 def test_it_is_within_0_and_1_the_same_both_ways_and_whatever_the_lengths(
     one: list[float], other: list[float], times: float

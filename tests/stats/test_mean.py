@@ -141,7 +141,7 @@ def test_bad_input_is_refused(values: Any, clusters: Any, settings: dict[str, An
         mean_estimate(values, clusters, **settings)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(EXAMPLES, st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: bool, random: Any) -> None:
     shuffled = random.sample(examples, len(examples))
@@ -153,7 +153,7 @@ def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: b
     assert (original.method, original.reason, original.n_clusters) == (other.method, other.reason, other.n_clusters)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.floats(-1e200, 1e200), max_size=8), st.floats(0.001, 0.999), st.booleans())
 def test_finite_input_gives_finite_floats_without_a_warning(
     assert_plain: Callable[[Any], None], values: list[float], confidence_level: float, clustered: bool

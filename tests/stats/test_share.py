@@ -89,7 +89,7 @@ def test_bad_input_is_refused(values: Any, clusters: Any, confidence_level: floa
         share_estimate(values, clusters, confidence_level=confidence_level)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(ANSWERS, st.booleans())
 def test_swapping_yes_and_no_mirrors_the_interval(
     assert_plain: Callable[[Any], None], rows: list[Any], clustered: bool

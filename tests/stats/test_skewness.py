@@ -63,7 +63,7 @@ def test_p_is_one_minus_the_level_of_the_interval_ending_at_0(skewness: float, d
         assert min(abs(low), abs(high)) == pytest.approx(0.0, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.floats(-30, 30), st.floats(1, 1e4), st.floats(0.01, 0.99))
 def test_interval_and_p_agree_and_intervals_are_nested(
     centre: float, error: float, skewness: float, df: float, confidence_level: float

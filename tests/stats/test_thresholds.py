@@ -92,7 +92,7 @@ def test_a_clipped_interval_contains_its_bound_while_it_is_clipped() -> None:
 
 
 @given(st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 5), st.floats(-8, 8))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_mirroring_swaps_the_p_values(centre: float, down: float, up: float, threshold: float) -> None:
     def interval(confidence_level: float) -> tuple[float, float]:
         return centre - down * normal_quantile(confidence_level), centre + up * normal_quantile(confidence_level)

@@ -96,7 +96,7 @@ SCHEMAS = [
 ]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(VALUES | PEOPLE, st.sampled_from(SCHEMAS))
 def test_it_is_1_just_where_json_valid_says_yes_and_always_from_0_to_1(value: Any, schema: Any) -> None:
     value = {"nothing": value} if value is None or isinstance(value, str) else value
@@ -105,7 +105,7 @@ def test_it_is_1_just_where_json_valid_says_yes_and_always_from_0_to_1(value: An
     assert (score.value == 1.0) is valid is (score.metadata or {})["valid"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(PEOPLE, st.sampled_from(["name", "age", "address"]))
 def test_to_leave_a_required_field_out_never_helps(value: dict[str, Any], name: str) -> None:
     whole, less = judged(value).value, judged({key: one for key, one in value.items() if key != name}).value

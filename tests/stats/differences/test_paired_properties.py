@@ -26,7 +26,7 @@ def negative(number: float | None) -> float | None:
     return None if number is None else -number
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.one_of(st.tuples(PAIRS, st.just(False)), st.tuples(BINARY_PAIRS, st.booleans())), st.booleans())
 def test_swapping_the_sides_changes_the_sign_and_keeps_p(data: tuple[list[Any], bool], clustered: bool) -> None:
     pairs, binary = data
@@ -40,7 +40,7 @@ def test_swapping_the_sides_changes_the_sign_and_keeps_p(data: tuple[list[Any], 
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.one_of(st.tuples(PAIRS, st.just(False)), st.tuples(BINARY_PAIRS, st.booleans())),
     st.booleans(),
@@ -60,7 +60,7 @@ def test_the_order_of_pairs_does_not_matter(data: tuple[list[Any], bool], cluste
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.floats(-1e200, 1e200), st.floats(-1e200, 1e200), KEYS), max_size=8),
     st.booleans(),
@@ -76,7 +76,7 @@ def test_finite_input_gives_finite_floats_without_a_warning(
     assert result.p_value is None or 0 <= result.p_value <= 1
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(-1e200, 1e200), st.floats(-1e200, 1e200), st.integers(2, 1500), st.booleans())
 def test_constant_sides_give_the_sign_flip_test_without_a_warning(
     assert_plain: Callable[[Any], None], ours: float, theirs: float, n: int, clustered: bool

@@ -47,7 +47,7 @@ def test_the_detectable_effect_has_the_power(df: float | None, confidence_level:
 
 
 @given(st.floats(0.01, 5), st.floats(0.01, 5), st.floats(0.5, 0.999), st.floats(0.5, 0.99))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_more_variance_or_power_never_needs_fewer_examples(
     effect: float, sd: float, confidence_level: float, power: float
 ) -> None:

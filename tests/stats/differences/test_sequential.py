@@ -119,7 +119,7 @@ def test_a_missing_interval_has_a_reason(values: Any, bounds: Any, reason: str) 
 
 
 @given(WINS, st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_an_interval_does_not_depend_on_other_analyses_or_later_data(values: list[float], data: Any) -> None:
     interim_analyses = sorted(data.draw(st.sets(st.integers(1, len(values)), min_size=1)))
     together = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
@@ -130,7 +130,7 @@ def test_an_interval_does_not_depend_on_other_analyses_or_later_data(values: lis
 
 
 @given(WINS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_swapping_sides_mirrors_the_intervals_and_they_are_nested(values: list[float]) -> None:
     interim_analyses = range(1, len(values) + 1)
     original = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
@@ -142,7 +142,7 @@ def test_swapping_sides_mirrors_the_intervals_and_they_are_nested(values: list[f
 
 
 @given(st.lists(st.floats(-1e200, 1e200), max_size=150), st.booleans(), st.floats(0.001, 0.9999))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_finite_input_gives_ordered_floats(values: list[float], bounded: bool, confidence_level: float) -> None:
     result = confidence_sequence(values, bounds=(-1e200, 1e200) if bounded else None, confidence_level=confidence_level)
     for low, high, estimate in zip(result.low, result.high, result.estimate, strict=True):

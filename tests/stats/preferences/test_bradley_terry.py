@@ -115,7 +115,7 @@ def test_the_fit_maximises_the_explicit_likelihood(seed: int, order_term: bool) 
 # Guards
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(JUDGEMENT, min_size=3, max_size=12), st.lists(st.booleans(), min_size=12, max_size=12), st.booleans())
 def test_ratings_without_a_guard_exist_unless_the_results_are_separated(
     rows: list[Any], known: list[bool], order_term: bool
@@ -187,7 +187,7 @@ def test_unconnected_entries_have_no_ratings() -> None:
     assert bradley_terry([], [], [], entries=2).reason == "no judgements: ratings need at least 1"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(JUDGEMENT, max_size=25), st.lists(st.booleans(), min_size=25, max_size=25))
 def test_without_an_order_term_the_order_does_not_matter(rows: list[Any], turned: list[bool]) -> None:
     original, other = (
@@ -374,7 +374,7 @@ def assert_whole(result: Ratings, entries: int) -> None:
     assert result.ratings is not None or result.lows is None
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(JUDGEMENT, st.sampled_from([1e-3, 0.5, 1.0, 1e4])), max_size=25), st.booleans())
 def test_any_judgements_give_finite_ratings_or_a_reason(rows: list[Any], order_term: bool) -> None:
     judged = [(*pair, won, key, weight) for (pair, won, key), weight in rows]

@@ -38,7 +38,7 @@ def test_a_ranking_has_no_cycles() -> None:
     assert cycles(np.zeros((4, 4))) == cycles(np.zeros((0, 0))) == cycles([[0.0]]) == []
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.integers(1, 5).flatmap(lambda k: st.tuples(st.just(k), st.lists(st.integers(-1, 1), min_size=10, max_size=10)))
 )

@@ -181,7 +181,7 @@ def test_missing_estimates_have_a_reason(points: Any, longer_by: Any, clusters: 
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(ROW, max_size=40), st.booleans(), st.booleans(), st.lists(st.booleans(), min_size=40, max_size=40))
 def test_the_rates_of_both_sides_add_up_to_1(
     rows: list[Any], clustered: bool, ordered: bool, turned: list[bool]

@@ -127,7 +127,7 @@ def test_bad_input_is_refused(ours: Any, theirs: Any, confidence_level: float, s
         agreement(ours, theirs, confidence_level=confidence_level)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(LABELS, st.permutations("abcd"), st.randoms(use_true_random=False))
 def test_sides_label_names_and_order_do_not_matter(
     assert_plain: Callable[[Any], None], rows: list[Any], names: list[str], random: Any

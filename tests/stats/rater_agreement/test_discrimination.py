@@ -57,7 +57,7 @@ def test_a_score_lies_between_0_and_1(bad: float) -> None:
         discrimination([0.5, 0.5], [0.5, bad])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SIDES, st.floats(0.001, 0.999))
 def test_any_scores_give_finite_floats(
     assert_plain: Callable[[Any], None], sides: tuple[list[float], list[float]], confidence_level: float
@@ -69,7 +69,7 @@ def test_any_scores_give_finite_floats(
     assert result.low is None or -1 <= result.low <= result.difference <= result.high <= 1  # type: ignore[operator]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SIDES)
 def test_swapping_the_sides_changes_the_sign(sides: tuple[list[float], list[float]]) -> None:
     original, other = discrimination(*sides), discrimination(*reversed(sides))

@@ -112,7 +112,7 @@ def test_bad_input_is_refused(changes: dict[str, Any], said: str) -> None:
 VALUES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 1.0])] * 2), max_size=20)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(VALUES, st.randoms(use_true_random=False))
 def test_swapping_sides_changes_the_sign_and_order_does_not_matter(
     assert_plain: Callable[[Any], None], pairs: list[Any], random: Any

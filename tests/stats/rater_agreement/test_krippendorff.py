@@ -107,7 +107,7 @@ def test_bad_input_is_refused(units: Any, changes: dict[str, Any], said: str) ->
         krippendorff_alpha(units, **changes)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from(["yes", "no", 1, True]), st.sampled_from(["yes", 1.0]), st.integers(0, 4))),
     st.randoms(use_true_random=False),

@@ -139,7 +139,7 @@ def test_bad_input_is_refused(changes: dict[str, Any], said: str) -> None:
         prediction_powered_mean(**(fine | changes))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0])), min_size=20, max_size=40),
     st.lists(st.sampled_from([0.0, 1.0]), max_size=40),

@@ -23,7 +23,7 @@ def plainly(weighed: list[tuple[float, float]]) -> float:
 # The mean
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(WEIGHED)
 def test_the_mean_of_linearised_values_is_the_weighted_mean(weighed: list[tuple[float, float]]) -> None:
     assert linearised(*zip(*weighed, strict=True)).mean() == pytest.approx(plainly(weighed), abs=1e-9)

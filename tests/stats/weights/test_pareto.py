@@ -23,7 +23,7 @@ def test_equal_systems_and_rounding_do_not_dominate() -> None:
 
 
 @given(SMALL, st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_front_matches_the_definition_pair_by_pair(table: list[list[float]], data: Any) -> None:
     higher = data.draw(st.lists(st.booleans(), min_size=len(table[0]), max_size=len(table[0])))
     signed = [[x if up else -x for x, up in zip(row, higher, strict=True)] for row in table]

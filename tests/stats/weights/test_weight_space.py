@@ -66,7 +66,7 @@ def test_counts_weight_the_runs() -> None:
 
 
 @given(TABLES, st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_change_matches_the_weighted_mean_by_hand(table: Any, data: Any) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(table[0]), max_size=len(table[0])))
     result = one_at_a_time(table, weights, 0.1)

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from evalflows.specs.columns import AnswerColumns, ExampleColumns, answer_row, example_row
-from evalflows.specs.errors import InputError, first_problem
+from evalflows.specs.errors import InputError
 
 
 def example(row: dict[str, Any], **columns: Any) -> dict[str, Any]:
@@ -25,41 +24,7 @@ def problem(row: dict[str, Any], **columns: Any) -> str:
     return str(caught.value)
 
 
-def refusal(model: type[ExampleColumns | AnswerColumns], content: object) -> str:
-    """The one line that columns are refused with."""
-    with pytest.raises(ValidationError) as caught:
-        model.model_validate(content)
-    return first_problem(caught.value, "columns")
-
-
 ROW = {"question": "Why?", "best": "So.", "topic": "sky"}
-
-
-# What may be said
-
-
-@pytest.mark.parametrize(
-    ("model", "content", "beginning"),
-    [
-        (ExampleColumns, {}, "columns: inputs: Field required"),
-        (ExampleColumns, {"inputs": []}, "columns: inputs: Dictionary should have at least 1 item"),
-        (ExampleColumns, {"inputs": {"q": 7}}, "columns: inputs.q: Input should be a valid string, got 7"),
-        (ExampleColumns, {"inputs": "q", "outputs": "a"}, "columns: outputs: no such field"),
-        (AnswerColumns, {"outputs": "a", "split": "s"}, "columns: split: no such field"),
-        *(
-            (ExampleColumns, {"inputs": listed}, "columns: inputs: Input should be a valid")
-            for listed in ([["question"]], [{"question": "q"}])
-        ),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_meant_is_refused_with_its_place(
-    model: type[ExampleColumns], content: object, beginning: str
-) -> None:
-    assert refusal(model, content).startswith(beginning)
-
-
-# Examples
 
 
 def test_named_columns_become_fields_and_all_others_metadata() -> None:
@@ -74,24 +39,16 @@ def test_named_columns_become_fields_and_all_others_metadata() -> None:
     assert example(ROW, metadata={})["metadata"] is None
 
 
-@pytest.mark.parametrize("name", ["id", "split", "cluster"])
-def test_the_column_of_the_usual_name_is_taken_if_there_is_one(name: str) -> None:
-    row = example({"question": "Why?", name: "x"})
-    assert (row[name], row["metadata"]) == ("x", None)
-    assert name not in example({"question": "Why?"})
-
-
-@pytest.mark.parametrize("name", ["id", "split", "cluster"])
-def test_a_named_column_must_be_there_and_may_be_empty(name: str) -> None:
-    assert problem({"question": "Why?", name: "x"}, **{name: "number"}).startswith("no column 'number', got ")
-    assert example({"question": "Why?", "number": None}, **{name: "number"})[name] is None
-
-
-@pytest.mark.parametrize("value", [0, False, "", [], {}, 0.0])
-def test_a_falsy_reference_is_one(value: object) -> None:
-    assert example({"question": "Why?", "best": value}, reference_outputs="best")["reference_outputs"] == {
-        "best": value
-    }
+def test_a_column_of_a_usual_name_is_taken_if_there_is_one_and_a_named_one_must_be_there_and_may_be_empty() -> None:
+    for name in ("id", "split", "cluster"):
+        row = example({"question": "Why?", name: "x"})
+        assert (row[name], row["metadata"]) == ("x", None)
+        assert name not in example({"question": "Why?"})
+        assert problem({"question": "Why?", name: "x"}, **{name: "number"}).startswith("no column 'number', got ")
+        assert example({"question": "Why?", "number": None}, **{name: "number"})[name] is None
+    for value in (0, False, "", [], {}):
+        row = example({"question": "Why?", "best": value}, reference_outputs="best")
+        assert row["reference_outputs"] == {"best": value}, "what is falsy is a reference"
 
 
 def test_a_missing_column_is_told_with_those_that_there_are() -> None:
@@ -100,8 +57,6 @@ def test_a_missing_column_is_told_with_those_that_there_are() -> None:
     assert problem(ROW, reference_outputs="answer") == "no column 'answer', got question, best, topic"
     assert problem(ROW, metadata="tag") == "no column 'tag', got question, best, topic"
 
-
-# Paths
 
 NESTED = {"data": {"question": "Why?", "deep": {"er": [1]}, "none": None}, "list": [{"x": 1}]}
 
@@ -121,9 +76,6 @@ def test_a_path_that_leads_nowhere_is_told_whole(path: str) -> None:
     assert problem(NESTED, inputs={"q": path}) == f"no column {path!r}, got data, list"
 
 
-# Recorded answers
-
-
 def test_an_answer_has_its_outputs_and_what_its_example_is_found_by() -> None:
     row = {"number": 7, "q": "Why?", "answer": "So.", "model": "m"}
     assert answer(row, id="number") == {"id": 7, "outputs": {"answer": "So."}}
@@ -138,13 +90,7 @@ def test_an_answer_has_its_outputs_and_what_its_example_is_found_by() -> None:
         "latency_s": 0.0,
         "error": "timed out",
     }
-
-
-def test_a_row_that_holds_an_error_needs_no_column_of_outputs() -> None:
     assert answer({"id": 7, "error": "timed out"}) == {"id": 7, "outputs": None, "error": "timed out"}
-
-
-@pytest.mark.parametrize("columns", [{"outputs": "text"}, {"id": "text"}, {"inputs": "text"}])
-def test_a_missing_column_of_an_answer_is_told(columns: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=r"^no column 'text', got id, answer$"):
-        answer({"id": 7, "answer": "So."}, **columns)
+    for columns in ({"outputs": "text"}, {"id": "text"}, {"inputs": "text"}):
+        with pytest.raises(InputError, match=r"^no column 'text', got id, answer$"):
+            answer({"id": 7, "answer": "So."}, **columns)

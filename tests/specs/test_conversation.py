@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from evalflows.specs.columns import checked_messages, turns_of
-from evalflows.specs.errors import InputError
-from evalflows.specs.experiment import ExperimentSpec, change_experiment
 
 LETTERS = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool", "f": "function"}
 
@@ -50,22 +48,3 @@ def test_what_is_no_list_of_messages_is_said_in_one_line(value: Any, says: str) 
     with pytest.raises(ValueError) as caught:
         checked_messages(value)
     assert str(caught.value).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("dataset", "says"),
-    [
-        ({"name": "talks", "turns": "next"}, "turns: wanted only with path, function or rows; snapshots in the store"),
-        ({"snapshot": "snap-1", "turns": "whole"}, "turns: wanted only with path, function or rows; snapshots in the"),
-        ({"path": "talks.jsonl", "turns": "each"}, "turns: Input should be 'whole' or 'next', got 'each'"),
-    ],
-)
-def test_turns_that_cannot_be_taken_are_refused_in_one_line(dataset: dict[str, str], says: str) -> None:
-    plain: dict[str, Any] = {"path": "talks.jsonl"}
-    spec = ExperimentSpec.model_validate(
-        {"name": "x", "dataset": plain, "targets": [{"kind": "recorded", "column": "reference_outputs"}]}
-    )
-    changes = [f"dataset.{name}={value}" for name, value in ({"path": "null"} | dataset).items()]
-    with pytest.raises(InputError) as caught:
-        change_experiment(spec, changes)
-    assert says in str(caught.value) and "\n" not in str(caught.value)

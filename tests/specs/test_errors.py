@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from evalflows.specs.errors import describe, first_problem
+from evalflows.specs.errors import describe, first_problem, names_to_choose
 
 
 class Inner(BaseModel):
@@ -53,3 +53,16 @@ def test_a_problem_is_one_line_with_its_path_and_what_was_got() -> None:
 )
 def test_an_exception_is_described_in_one_line_with_its_type(error: BaseException, text: str) -> None:
     assert describe(error) == text
+
+
+NAMES = ["support-brief", "support-plain", "faq"]
+
+
+def test_names_close_to_a_wrong_one_are_named_or_the_first() -> None:
+    assert names_to_choose("suport-plain", NAMES) == "support-plain or support-brief"
+    assert names_to_choose("fqa", NAMES) == "faq"
+    assert names_to_choose("demoo", NAMES, ["demo"]) == "demo"
+    assert names_to_choose("else", NAMES, ["demo"]) == "one of: support-brief, support-plain, faq"
+    assert names_to_choose("x", (str(n) for n in range(12))) == "one of: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …"
+    assert names_to_choose("x", ["a", "b", "c"], most=2) == "one of: a, b, …"
+    assert names_to_choose("x", []) == "one of: none yet"

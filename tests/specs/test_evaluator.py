@@ -1,20 +1,14 @@
-"""What a spec may say of an evaluator: what a tier decides, which share is judged, what does not go together."""
+"""What a spec says of evaluators and metrics: what a tier decides, samples, directions, score configs."""
+
+from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
-from evalflows.specs.errors import first_problem
-from evalflows.specs.evaluator import EvaluatorSpec, TierSpec
-
-
-def refusal(model: type[EvaluatorSpec | TierSpec], content: object) -> str:
-    """The one line that something is refused with."""
-    with pytest.raises(ValidationError) as caught:
-        model.model_validate(content)
-    text = first_problem(caught.value, "it")
-    assert "\n" not in text
-    return text
+from evalflows.specs.errors import MEASURES
+from evalflows.specs.evaluator import EvaluatorSpec, MetricSpec, TierSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.running import ScoreConfigSpec
 
 
 def tier(text: str = "{}") -> TierSpec:
@@ -25,8 +19,6 @@ def tier(text: str = "{}") -> TierSpec:
 def evaluator(text: str) -> EvaluatorSpec:
     return EvaluatorSpec.model_validate(yaml.safe_load(text))
 
-
-# What a tier decides: numbers, and labels (a number's place is None then)
 
 VALUES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -69,45 +61,6 @@ def test_which_labels_are_final(said: str, final: tuple[str, ...]) -> None:
     assert tuple(label for label in ("right", "wrong", "1") if tier(said).is_final(None, label)) == final
 
 
-@pytest.mark.parametrize(("high", "low"), [(0.2, 0.8), (0.5, 0.5)])
-def test_bounds_between_which_nothing_is_left_open_are_refused(high: float, low: float) -> None:
-    """Whoever writes so means the scores between the two, and would have every score decided."""
-    said = refusal(TierSpec, {"use": "contains", "decides_from": high, "decides_to": low})
-    assert said == f"it: decides_from: got {high:g} with decides_to {low:g}, which is every score"
-
-
-# What goes together
-
-
-@pytest.mark.parametrize(
-    ("said", "beginning"),
-    [
-        ("use: cascade", "it: tiers: got use: cascade without, wanted"),
-        ("{use: contains, tiers: [exact_match]}", "it: tiers: got use: contains with tiers, wanted"),
-        ("{use: cascade, tiers: [contains], args: {key: a}}", "it: tiers: got args beside tiers"),
-        ("{use: contains, decides: [1]}", "it: decides: no such field"),
-        ("{use: contains, sample_rates: {high: 1}}", "it: sample_rates: got no sample_by"),
-        ("{use: contains, sample_by: split, sample_rate: 0.5}", "it: sample_by: got no sample_rates"),
-        ("{use: contains, timeout_s: 0}", "it: timeout_s: Input should be greater than 0"),
-        ("{use: cascade, tiers: [{use: cascade, tiers: [contains]}]}", "it: tiers.0.tiers: no such field"),
-        ("{use: cascade, tiers: [{use: contains, sample_rate: 0.5}]}", "it: tiers.0.sample_rate: no such field"),
-    ],
-    ids=str,
-)
-def test_what_does_not_go_together_is_refused(said: str, beginning: str) -> None:
-    assert refusal(EvaluatorSpec, yaml.safe_load(said)).startswith(beginning)
-
-
-# Samples
-
-
-@pytest.mark.parametrize("rate", [0, -0.1, 1.01, "some", float("nan"), float("inf")])
-def test_a_rate_is_more_than_0_and_at_most_1(rate: object) -> None:
-    assert refusal(EvaluatorSpec, {"use": "contains", "sample_rate": rate}).startswith("it: sample_rate: ")
-    by = {"use": "contains", "sample_by": "split", "sample_rates": {"a": rate}}
-    assert refusal(EvaluatorSpec, by).startswith("it: sample_rates.a: ")
-
-
 @pytest.mark.parametrize(
     ("key", "text"),
     [
@@ -125,3 +78,47 @@ def test_what_judges_a_sample_is_said_to() -> None:
     assert not evaluator("use: contains").is_sampled
     assert evaluator("{use: contains, sample_rate: 1}").is_sampled
     assert evaluator("{use: contains, sample_by: split, sample_rates: {test: 1}}").is_sampled
+
+
+LESS = MetricSpec(higher_is_better=False, range=(0, 5))
+
+
+def test_what_is_said_of_a_metric_comes_before_what_is_declared_field_by_field() -> None:
+    assert MetricSpec().or_else(LESS) == LESS
+    assert MetricSpec(higher_is_better=True).or_else(LESS) == MetricSpec(higher_is_better=True, range=(0, 5))
+    assert MetricSpec(range=(1, 2)).or_else(LESS) == MetricSpec(higher_is_better=False, range=(1, 2))
+    assert MetricSpec(pass_k=[2], pass_threshold=0.5).or_else(LESS) == MetricSpec(
+        higher_is_better=False, range=(0, 5), pass_k=[2], pass_threshold=0.5
+    )
+    spec = ExperimentSpec.model_validate({"name": "x", "dataset": {"path": "x.csv"}, "targets": [{"kind": "chat"}]})
+    assert {name: spec.direction(name) for name in MEASURES} == dict.fromkeys(
+        MEASURES, MetricSpec(higher_is_better=False)
+    )
+
+
+STARS = {"name": "stars", "data_type": "NUMERIC", "min_value": 1, "max_value": 5}
+TONE = {"data_type": "CATEGORICAL", "categories": ["warm", {"label": "cold", "value": 0}]}
+
+
+def test_a_score_config_allows_its_numbers_labels_or_yes_and_no() -> None:
+    def objection(content: dict[str, Any], value: float | None, label: str | None = None, of: str = "stars") -> str:
+        """What is said against a score; nothing where it is allowed."""
+        try:
+            ScoreConfigSpec.model_validate(content).check(of, value, label)
+        except ValueError as error:
+            assert "\n" not in str(error)
+            return str(error)
+        return ""
+
+    for value in (0.999, 5.001, -1e9):
+        assert objection(STARS, value) == f"stars: got {value:g}, wanted 1 to 5"
+    for value in (1, 5):
+        assert objection(STARS, value) == ""
+    for value, got in ((0, ""), (1, ""), (0.5, "0.5"), (2, "2"), (-1, "-1")):
+        assert objection({"data_type": "BOOLEAN"}, value) == (f"stars: got {got}, wanted yes or no" if got else "")
+    assert objection(STARS, None, "five") == "stars: got the label 'five', wanted 1 to 5"
+    assert objection({}, None, "five") == "stars: got the label 'five', wanted a number"
+    assert objection(TONE, None, "warm") == objection(TONE, None, "cold") == ""
+    assert objection(TONE, None, "Warm") == "stars: got 'Warm', wanted one of warm, cold"
+    assert objection(STARS, 3, of="tone") == "tone: its config is for 'stars', wanted a config for 'tone'"
+    assert objection(TONE, None, "warm", of="anything") == ""

@@ -1,8 +1,7 @@
-"""Names of metrics that are computed from repetitions: one pattern, in Python and in SQL."""
+"""Names of metrics that are computed from repetitions, and of slices of metrics."""
 
-import pytest
-
-from evalflows.specs.errors import base_metric, is_pass_k, pass_k_name
+from evalflows.specs.errors import SlicedMetric, base_metric, is_pass_k, metric_of, pass_k_name, sliced_metric
+from evalflows.specs.gate import GateSpec
 from evalflows.store.sql import connect
 
 NAMES = {
@@ -17,14 +16,41 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "base"), NAMES.items())
-def test_the_base_of_a_name_is_told_in_one_way(name: str, base: str) -> None:
-    assert base_metric(name) == base
-    assert is_pass_k(name) == (name != base)
+def test_the_base_of_a_name_is_the_same_in_python_and_in_sql() -> None:
     with connect() as catalog:
-        assert catalog.execute("select base_metric(?)", [name]).fetchall() == [(base,)]
-
-
-def test_a_name_that_is_made_has_its_base() -> None:
+        for name, base in NAMES.items():
+            assert (base_metric(name), is_pass_k(name)) == (base, name != base)
+            assert catalog.execute("select base_metric(?)", [name]).fetchall() == [(base,)]
     assert pass_k_name("right", "pass@", 2) == "right pass@2"
-    assert base_metric(pass_k_name("right", "pass^", 12)) == "right"
+
+
+SLICED = {
+    "contains@split=hard": ("contains", "split", "hard"),
+    "contains@cluster=a b": ("contains", "cluster", "a b"),
+    "right pass@2@metadata.topic=law": ("right pass@2", "metadata.topic", "law"),
+    "m@metadata.a.b=x=y@z": ("m", "metadata.a.b", "x=y@z"),
+    "m@inputs.n=3": ("m", "inputs.n", "3"),
+    "a@b.c@reference_outputs.yes=true": ("a@b.c", "reference_outputs.yes", "true"),
+    "m@split=": ("m", "split", ""),
+}
+WHOLE = ("contains", "right pass@2", "precision@k=5", "m@topic=law", "@split=hard", "m@metadata=x", "m@split", "a=b")
+
+
+def test_a_slice_is_read_from_a_name_and_makes_it_again_and_other_names_are_whole_metrics() -> None:
+    for name, parts in SLICED.items():
+        found = sliced_metric(name)
+        assert found == SlicedMetric(*parts) and found.name == name
+        assert (metric_of(name), found.slice) == (parts[0], f"{parts[1]}={parts[2]}")
+    for name in WHOLE:
+        assert sliced_metric(name) == SlicedMetric(name)
+        assert (sliced_metric(name).slice, sliced_metric(name).name) == (None, name)
+
+
+def test_every_kind_of_rule_takes_slices() -> None:
+    gate = GateSpec(
+        non_inferiority={"a@split=x": 0.1},
+        superiority=["a@split=y"],  # type: ignore[arg-type]
+        thresholds={"a@split=z": 0.5},
+        confident_thresholds={"a": 0.5},
+    )
+    assert gate.metrics == ["a@split=x", "a@split=y", "a@split=z", "a"]

@@ -3,31 +3,10 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from evalflows.specs import permitted, running
 from evalflows.specs.errors import InputError
-from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import TaskRunnerSpec, check_task_runner
-
-
-def spec(**changes: object) -> ExperimentSpec:
-    fields = {"name": "x", "dataset": {"name": "d"}, "targets": [{"kind": "recorded", "column": "a"}]}
-    return ExperimentSpec.model_validate(fields | changes)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("spark", "'threads', 'processes', 'dask' or 'ray'"),
-        ({"kind": "threads", "processes": 2}, "got threads with processes or an address"),
-        ({"kind": "dask", "processes": 2, "address": "tcp://h:1"}, "got processes and an address"),
-        ({"kind": "dask", "processes": 0}, "greater than or equal to 1"),
-    ],
-)
-def test_what_does_not_fit_is_refused(given: object, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        spec(task_runner=given)
 
 
 def test_without_the_extra_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,11 +98,6 @@ def test_too_few_names_the_noun() -> None:
     assert too_few(2, clustering_of(None, 2), "pair") is None
 
 
-def test_a_nan_cluster_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"clusters\[1\]: got nan, wanted None"):
-        clustering_of(["a", float("nan"), "a"], 3)
-
-
 def test_the_mean_of_equal_numbers_is_exact() -> None:
     assert np.full(3, 0.1).mean() != 0.1  # because of rounding
     assert mean_of(np.full(3, 0.1)) == 0.1

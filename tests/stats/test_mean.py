@@ -128,19 +128,6 @@ def test_fewer_than_two_have_no_interval(values: list[float], mean: float | None
     assert result.reason == f"{len(values) or 'no'} value{'' if values else 's'}: an interval needs at least 2"
 
 
-@pytest.mark.parametrize(
-    ("values", "clusters", "settings", "said"),
-    [
-        ([0.1, float("nan")], None, {}, "values"),
-        ([[0.1, 0.5]], None, {}, "shape"),
-        ([0.1, 0.5], None, {"confidence_level": 95}, "confidence_level"),
-    ],
-)
-def test_bad_input_is_refused(values: Any, clusters: Any, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        mean_estimate(values, clusters, **settings)
-
-
 @settings(max_examples=40)
 @given(EXAMPLES, st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: bool, random: Any) -> None:

@@ -173,17 +173,3 @@ def test_too_few_pairs_have_neither_interval_nor_p(n: int, clusters: Any, reason
         (1, 1, 0) if n else (None, None, None)
     )
     assert estimate.n_clusters == (None if clusters is None else len({*clusters}))
-
-
-@pytest.mark.parametrize(
-    ("candidate", "baseline", "settings", "said"),
-    [
-        ([0.1, float("inf")], [0.1, 0.2], {}, r"candidate\[1\]"),
-        ([0.1, 0.2], [0.1], {}, "candidate: got 2 values, wanted as many as the baseline's 1"),
-        ([0, 1], [0.5, 1], {"binary": True}, r"baseline\[0\]: got 0.5, wanted 0 or 1"),
-        ([0, 1], [0, 1], {"confidence_level": 0}, "confidence_level"),
-    ],
-)
-def test_bad_input_is_refused(candidate: Any, baseline: Any, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        paired_difference(candidate, baseline, **settings)

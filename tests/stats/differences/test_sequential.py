@@ -160,35 +160,3 @@ def test_cluster_values_are_sums_over_the_average_size_in_order() -> None:
     assert cluster_values([1.0], [7], average_size=2.0, largest_size=4) == (pytest.approx([0.5]), 2.0)
     assert cluster_values([1.0, 0.0], [None, None], average_size=1.0).bounds_factor == 1.0
     assert cluster_values([], [], average_size=2.0).values.shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"bounds": (0, 0.5)}, r"differences\[0\]: got -0.5, wanted 0 to 0.5"),
-        ({"bounds": (1, -1)}, "bounds: got 1 to -1"),
-        ({"bounds": None, "confidence_level": 1.0}, "confidence_level"),
-        (
-            {"bounds": None, "interim_analyses": [0]},
-            r"interim_analyses: got \[0\], wanted increasing counts from 1 to 3",
-        ),
-        ({"bounds": None, "interim_analyses": [2, 2]}, "interim_analyses"),
-        ({"bounds": None, "differences": [math.nan]}, r"differences\[0\]"),
-    ],
-)
-def test_bad_input_is_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        confidence_sequence(**{"differences": [-0.5, 0.2, 0.9], **settings})
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"average_size": 0.5}, "average_size: got 0.5"),
-        ({"average_size": 2, "largest_size": 1}, "largest_size: got 1, wanted at least 2, the size"),
-        ({"average_size": 2, "clusters": "abc"}, "clusters: got 3"),
-    ],
-)
-def test_bad_clusters_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        cluster_values(**{"differences": [1.0, 0.0], "clusters": "aa", **settings})

@@ -255,30 +255,6 @@ def test_an_unknown_order_has_no_effect() -> None:
     assert last.ratings == pytest.approx(again.ratings, abs=1e-9)
 
 
-# Refused input
-
-
-@pytest.mark.parametrize(
-    ("judged", "settings", "said"),
-    [
-        (([0], [1], [1]), {"entries": 1}, "entries: got 1, wanted a whole number of at least 2"),
-        (([0, 2], [1, 0], [1, 1]), {}, r"first\[1\]: got 2.0, wanted a whole number from 0 to 1"),
-        (([0, 1], [1, 1], [1, 1]), {}, r"second\[1\]: got 1.0, wanted another entry than the first"),
-        (([0], [1], [1.5]), {}, r"points\[0\]: got 1.5, wanted 0 to 1"),
-        (([0], [1], [float("nan")]), {}, "points"),
-        (([0, 1], [1], [1]), {}, "first: got 2 values, wanted 1, as many as points"),
-        (([0], [1], [1]), {"weights": [0]}, r"weights\[0\]: got 0.0, wanted more than 0"),
-        (([0], [1], [1]), {"clusters": "ab"}, "clusters: got 2"),
-        (([0], [1], [1]), {"guard": "sometimes"}, "guard: got 'sometimes'"),
-        (([0], [1], [1]), {"order_term": "yes"}, "order_term: got 'yes', wanted true, false or nothing"),
-        (([0], [1], [1]), {"order_known": [2]}, r"order_known\[0\]: got 2.0, wanted true or false"),
-    ],
-)
-def test_bad_input_is_refused(judged: Any, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        bradley_terry(*judged, **{"entries": 2, **settings})
-
-
 # Intervals
 
 

@@ -216,30 +216,3 @@ def test_the_rates_of_both_sides_add_up_to_1(
     if original.low is not None and original.high is not None and original.rate is not None:
         assert 0 <= original.low < original.rate < original.high <= 1
         assert (1 - original.high, 1 - original.low) == pytest.approx((other.low, other.high), abs=1e-6)
-
-
-# Coverage
-
-
-@pytest.mark.parametrize(
-    ("points", "longer_by", "settings", "said"),
-    [
-        ([1.5], [0], {}, r"points\[0\]: got 1.5, wanted 0 to 1"),
-        ([1], [float("inf")], {}, "longer_by"),
-        ([1], [0, 1], {}, "longer_by: got 2 values, wanted 1, as many as points"),
-        ([1, 0], [0, 1], {"order": [1, 2]}, r"order\[1\]: got 2.0, wanted 1, -1 or 0"),
-        ([1], [0], {"confidence_level": 95}, "confidence_level"),
-    ],
-)
-def test_bad_input_is_refused(points: Any, longer_by: Any, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        one_pair(points, longer_by, **settings)
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "said"),
-    [([1.5], [0], r"left\[0\]: got 1.5, wanted a whole"), ([1], [-1], r"right\[0\]"), ([1], [1], "another entry")],
-)
-def test_bad_entries_are_refused(left: Any, right: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        length_controlled_rates(left, right, [1], [0], pairs=[])

@@ -43,13 +43,3 @@ def test_the_interval_covers_the_true_share_of_all_pairs(threshold: float, seed:
         plain += naive[0] <= truth <= naive[1]
     assert covered >= 0.94 * 400  # at least 95 % expected; three standard errors are 3 %
     assert plain < 0.94 * 400  # treating pairs as independent does not cover
-
-
-@pytest.mark.parametrize(
-    ("yes", "pairs", "said"),
-    [([1], [], "pairs: got 0"), ([1], [("a", "a")], "with itself"), ([0.5], [("a", "b")], "0 or 1")],
-    ids=["number", "itself", "no share"],
-)
-def test_bad_pairs_are_refused(yes: list[float], pairs: list[tuple[str, str]], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        pair_share(yes, pairs)

@@ -1,7 +1,6 @@
 """Ranges of ranks."""
 
 import numpy as np
-import pytest
 
 from evalflows.stats.ratings import rank_ranges
 
@@ -23,8 +22,3 @@ def test_each_pair_is_tested_as_by_hand() -> None:
     ratings, errors = np.array([2.3, 0.0, 0.12]), np.eye(3) * 0.5
     assert rank_ranges(ratings, errors, df=1e9) == [(1, 3), (1, 3), (1, 3)]
     assert rank_ranges(ratings, errors, df=1e9, adjustment="none") == [(1, 1), (2, 3), (2, 3)]
-
-
-def test_shapes_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"covariance: got shape \(3, 3\), wanted \(2, 2\)"):
-        rank_ranges([1.0, 2.0], np.eye(3), df=5)

@@ -114,19 +114,6 @@ def test_missing_estimates_have_a_reason(ours: Any, theirs: Any, share: Any, kap
     assert result.reason is not None and result.reason.startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "confidence_level", "said"),
-    [
-        ("ab", "a", 0.95, "first: got 2 labels, wanted as many as second, 1"),
-        (["a", None], "ab", 0.95, r"first\[1\]: got None, wanted a label"),
-        ("ab", [float("nan"), "b"], 0.95, r"second\[0\]: got nan, wanted a label"),
-    ],
-)
-def test_bad_input_is_refused(ours: Any, theirs: Any, confidence_level: float, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        agreement(ours, theirs, confidence_level=confidence_level)
-
-
 @settings(max_examples=40)
 @given(LABELS, st.permutations("abcd"), st.randoms(use_true_random=False))
 def test_sides_label_names_and_order_do_not_matter(

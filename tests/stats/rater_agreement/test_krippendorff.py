@@ -93,20 +93,6 @@ def test_missing_estimates_have_a_reason(units: Any, alpha: float | None, said: 
     assert result.reason is not None and result.reason.startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("units", "changes", "said"),
-    [
-        ([[1, 2], [1]], {}, r"ratings\[1\]: got 1 ratings, wanted 2"),
-        ([[1, "b"]], {"metric": "interval"}, r"ratings\[0\]: got 'b', wanted a finite number"),
-        ([[1, 2]], {"metric": "ratio"}, "metric: got 'ratio'"),
-        ([[1, 2]], {"resamples": 0}, "resamples: got 0"),
-    ],
-)
-def test_bad_input_is_refused(units: Any, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        krippendorff_alpha(units, **changes)
-
-
 @settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from(["yes", "no", 1, True]), st.sampled_from(["yes", 1.0]), st.integers(0, 4))),

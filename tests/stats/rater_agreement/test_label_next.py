@@ -59,32 +59,3 @@ def test_expected_error_grows_at_mid_range_with_variance_and_with_disagreement()
         values, 0, 1, spreads=[math.nan, 0.0, 0.0, 0.3, 0.0], others=[[0.0, 1.0, 0.5, 1.0, 0.0], [math.nan] * 5]
     )
     assert result == pytest.approx([0.0, 0.0, 0.25, 0.09, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"errors": [0.0]}, "labelled: got 2 for 2 lots and 1 errors"),
-        ({"n": 0}, "n, fair_share: got 0"),
-        ({"fair_share": 1.5}, "n, fair_share: got 1, 1.5"),
-        ({"lots": [math.nan, 0.0]}, r"lots\[0\]: got nan"),
-    ],
-)
-def test_bad_requests_are_refused(changes: dict[str, Any], said: str) -> None:
-    fine: dict[str, Any] = {"lots": [0.1, 0.2], "labelled": np.zeros(2, dtype=bool), "errors": [0.0, 0.0], "n": 1}
-    with pytest.raises(ValueError, match=said):
-        label_next(**(fine | changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"values": [2.0]}, r"values\[0\]: got 2.0, wanted 0 to 1"),
-        ({"low": 1}, "range: got 1 to 1"),
-        ({"spreads": [0.1, 0.2]}, r"spreads: got shape \(2,\)"),
-        ({"others": [0.1]}, r"others: got shape \(1,\)"),
-    ],
-)
-def test_bad_values_are_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        expected_error(**({"values": [0.5], "low": 0, "high": 1} | changes))

@@ -121,24 +121,6 @@ def test_too_few_labels_give_no_interval(labels: Any, scores: Any, rest: Any, cl
     assert result.reason is not None and result.reason.startswith(reason)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"judged_labelled": [1.0]}, "judged_labelled: got 1, wanted as many as the 2 labels"),
-        ({"labels": [1.0, math.nan]}, r"labels\[1\]: got nan"),
-        ({"weights": [1.0, 0.0]}, r"weights\[1\]: got 0.0, wanted more than 0"),
-        ({"weights": [1.0]}, "weights: got 1"),
-        ({"bounds": (1.0, 0.0)}, "bounds: got 1.0 to 0.0"),
-        ({"bounds": (0.0, 0.5)}, r"labels\[0\]: got 1.0, wanted 0.0 to 0.5"),
-        ({"confidence_level": 0.0}, "confidence_level"),
-    ],
-)
-def test_bad_input_is_refused(changes: dict[str, Any], said: str) -> None:
-    fine: dict[str, Any] = {"labels": [1.0, 0.0], "judged_labelled": [1.0, 1.0], "judged_rest": [1.0]}
-    with pytest.raises(ValueError, match=said):
-        prediction_powered_mean(**(fine | changes))
-
-
 @settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0])), min_size=20, max_size=40),

@@ -97,20 +97,3 @@ def test_intervals_of_a_sample_with_unequal_rates_cover_the_truth() -> None:
         plainly_covered += plain.low <= 0.82 <= plain.high
     assert 0.925 <= covered / 2000 <= 0.975
     assert plainly_covered / 2000 < 0.2
-
-
-# What is refused
-
-
-@pytest.mark.parametrize(
-    ("values", "weights", "said"),
-    [
-        ([1.0, 2.0], [1.0], "weights: got 1, wanted one for each of 2 values"),
-        ([1.0], [0.0], r"weights\[0\]: got 0.0, wanted more than 0"),
-        ([1.0], [float("nan")], "weights"),
-        ([[1.0]], [[1.0]], "shape"),
-    ],
-)
-def test_bad_input_is_refused(values: Any, weights: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        linearised(values, weights)

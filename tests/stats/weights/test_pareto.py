@@ -77,23 +77,3 @@ def test_whole_clusters_are_drawn_and_a_single_one_gives_no_resamples() -> None:
         drawn[:, :, 0].max(axis=0) == pytest.approx(highest)
     )
     assert means_of_examples(values, clusters=["a"] * 6)[1] is None
-
-
-BAD = {
-    "a nan": (lambda: pareto_front([[NAN, 1.0]], [True, True]), "values[0, 0]: got nan, wanted a finite number"),
-    "directions": (lambda: pareto_front([[1.0]], [True, True]), "values: got shape (1, 1) and 2 directions"),
-    "resamples": (
-        lambda: pareto_front([[1.0]], [True], resamples=np.ones((3, 2, 1))),
-        "resamples: got shape (3, 2, 1)",
-    ),
-    "no example": (lambda: means_of_examples([[[NAN, 1.0]], [[1.0, NAN]]]), "values[0]: got 0.0, wanted an example"),
-    "weights": (lambda: means_of_examples([[[1.0]], [[1.0]]], weights=[[0.0]]), "weights[0]: got 0.0"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_refused(case: str) -> None:
-    call, message = BAD[case]
-    with pytest.raises(ValueError) as error:
-        call()
-    assert message in str(error.value)

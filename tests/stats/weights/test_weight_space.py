@@ -142,22 +142,3 @@ def test_an_unmet_requirement_is_0_whatever_the_weights() -> None:
     closed = run_parts([[1, 1], [0, 0], [0.6, 0.6], [0.6, 0.6]], [0, 0, 1, 1])
     opened = run_parts([[1, 1], [1, 1], [0.6, 0.6], [0.6, 0.6]], [0, 0, 1, 1])
     assert share_of_weights(closed).shares == (0, 1) and share_of_weights(opened).shares == (1, 0)
-
-
-BAD = {
-    "a part outside": (lambda: run_parts([[1.5], [0]], [0, 1]), "parts[0]: got [1.5], wanted 0 to 1"),
-    "one system": (lambda: run_parts([[1], [0]], [0, 0]), "systems: got [0], wanted runs of systems 0, 1"),
-    "no count": (lambda: run_parts([[1], [0]], [0, 1], counts=[1, 0]), "counts[1]: got 0.0, wanted more than 0"),
-    "another way": (lambda: run_parts([[1], [0]], [0, 1], aggregation="median"), "aggregation: got 'median'"),  # type: ignore[arg-type]
-    "a weight of 0": (lambda: one_at_a_time(DEMO, [1, 0]), "weights[1]: got 0.0, wanted more than 0"),
-    "a weight too few": (lambda: one_at_a_time(DEMO, [1]), "weights: got 1, wanted one for each of 2 parts"),
-    "a change of all": (lambda: one_at_a_time(DEMO, [1, 1], 1.0), "change: got 1.0"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_refused(case: str) -> None:
-    call, message = BAD[case]
-    with pytest.raises(ValueError) as error:
-        call()
-    assert message in str(error.value)

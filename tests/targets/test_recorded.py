@@ -1,22 +1,28 @@
-"""Recorded answers: found by id or by inputs; rows of another shape are told by their line. Those of a column, and
-of another experiment."""
+"""Recorded answers: of rows, found by id or by inputs, one for each repetition or for all; of a column, of the
+reference, of another experiment."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from evalflows.evaluators.conversations import conversation
+from evalflows.evaluators.score import ExampleView
+from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
-from evalflows.store.records import OutputRow
-from evalflows.targets import Answer, NoRecordedAnswerError, Target, recorded, recorded_column, replayed
+from evalflows.store.ingest import load_dataset
+from evalflows.store.records import ExampleRow, OutputRow
+from evalflows.store.store import Store
+from evalflows.targets import Answer, NoRecordedAnswerError, Target, as_outputs, recorded, recorded_column, replayed
 
 
 def target(*rows: dict[str, Any], first: int = 1) -> Target:
     return recorded(enumerate(rows, start=first), "answers.jsonl")
 
 
-def answer(made: Target, example_id: str = "e1", **inputs: Any) -> Any:
-    return made.call({"example_id": example_id, "repetition": 0, "inputs": inputs}).outputs
+def answer(made: Target, example_id: str = "e1", repetition: int = 0, **inputs: Any) -> Any:
+    return made.call({"example_id": example_id, "repetition": repetition, "inputs": inputs}).outputs
 
 
 def refusal(*rows: dict[str, Any], first: int = 1) -> str:
@@ -25,9 +31,9 @@ def refusal(*rows: dict[str, Any], first: int = 1) -> str:
     return str(caught.value)
 
 
-def missing(made: Target, example_id: str = "e1", **inputs: Any) -> str:
+def missing(made: Target, example_id: str = "e1", repetition: int = 0, **inputs: Any) -> str:
     with pytest.raises(NoRecordedAnswerError) as caught:
-        answer(made, example_id, **inputs)
+        answer(made, example_id, repetition, **inputs)
     return str(caught.value)
 
 
@@ -90,23 +96,48 @@ def test_inputs_that_json_cannot_hold_are_told_by_their_line(inputs: object) -> 
     assert refusal({"inputs": inputs, "outputs": 1}, first=3).startswith("answers.jsonl:3: ")
 
 
-# Latency
+def test_a_latency_may_be_a_cell_of_csv_and_is_not_known_where_it_is_none() -> None:
+    for text, seconds in (
+        ("1.5", 1.5),
+        ("0", 0.0),
+        (" 2 ", 2.0),
+        *((bad, None) for bad in ("-1", "nan", "1e308", "1,5")),
+    ):
+        made = target({"id": "e1", "outputs": "one", "latency_s": text})
+        assert made.call({"example_id": "e1", "repetition": 0, "inputs": {}}).latency_s == seconds
 
 
-def latency(value: object) -> float | None:
-    made = target({"id": "e1", "outputs": "one", "latency_s": value})
-    found: float | None = made.call({"example_id": "e1", "repetition": 0, "inputs": {}}).latency_s
-    return found
+# Repetitions
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("1.5", 1.5), ("0", 0.0), (" 2 ", 2.0)])
-def test_a_latency_may_be_a_cell_of_csv(text: str, seconds: float) -> None:
-    assert latency(text) == seconds
+def test_each_repetition_has_its_own_answer_whatever_the_file_makes_of_numbers() -> None:
+    for zero, one in ((0, "1"), ("0", 1.0), (0.0, 1)):
+        made = target({"id": "e1", "repetition": one, "outputs": "b"}, {"id": "e1", "repetition": zero, "outputs": "a"})
+        assert [answer(made, repetition=number) for number in (0, 1)] == ["a", "b"]
+    rows = [{"inputs": {"q": "Why?"}, "repetition": number, "outputs": number} for number in range(3)]
+    assert [answer(target(*rows), "any", number, q="Why?") for number in range(3)] == [0, 1, 2]
+    row = {"id": "e1", "repetition": 3, "outputs": 1}
+    assert refusal(row, row | {"repetition": "3"}) == (
+        "answers.jsonl:2: answers repetition 3 of the same example as line 1"
+    )
 
 
-@pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e308", "1,5", "1s"])
-def test_a_cell_that_is_no_latency_is_not_known(text: str) -> None:
-    assert latency(text) is None
+def test_a_row_without_repetition_serves_all_that_have_none_of_their_own() -> None:
+    for without in ({}, {"repetition": None}, {"repetition": ""}):
+        made = target({"id": "e1", "outputs": "any"} | without, {"id": "e1", "repetition": 1, "error": "timed out"})
+        assert (answer(made), missing(made, repetition=1), answer(made, repetition=2)) == ("any", "timed out", "any")
+
+
+def test_a_missing_repetition_says_which_there_are() -> None:
+    made = target({"id": "e1", "repetition": 2, "outputs": 1}, {"id": "e1", "repetition": 1, "outputs": 1})
+    assert missing(made) == "answers.jsonl has no answer for repetition 0 of this example, only for 1, 2"
+    assert missing(made, "e2") == "answers.jsonl has no answer for this example"
+
+
+@pytest.mark.parametrize("given", [-1, "-1", 0.5, "first", True, [0], "1e3", float("nan")], ids=repr)
+def test_a_repetition_that_is_no_whole_number_from_0_is_told_by_its_line(given: object) -> None:
+    text = refusal({"id": "e0", "outputs": 1}, {"id": "e1", "repetition": given, "outputs": 1})
+    assert text == f"answers.jsonl:2: repetition: got {given!r}, wanted a whole number from 0"
 
 
 # A column of the dataset
@@ -126,6 +157,44 @@ def test_an_example_without_the_column_has_no_answer(metadata: dict[str, Any]) -
     with pytest.raises(NoRecordedAnswerError) as caught:
         from_column(metadata)
     assert str(caught.value) == "the example's metadata has no 'answer'"
+
+
+# The reference: what a person said, as a target beside others
+
+
+def talk(*texts: str) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(texts)]
+
+
+TALK = talk("My order is KX-4471.", "I have noted KX-4471.", "Which one?", "It is RB-2098.", "No.", "KX-4471, sorry.")
+
+
+def examples(turns: str, messages: list[dict[str, str]] = TALK) -> list[ExampleRow]:
+    rows = [{"id": "c1", "inputs": {"messages": messages}}]
+    return load_dataset(Store(), DatasetSpec.model_validate({"rows": rows, "turns": turns})).selected
+
+
+def answered(example: ExampleRow) -> dict[str, Any]:
+    """The outputs of the target, of what the flow offers to it."""
+    reference = None if example.reference_outputs is None else json.loads(example.reference_outputs)
+    view = ExampleView(id=example.example_id, inputs=json.loads(example.inputs), reference_outputs=reference)
+    available = {"inputs": view.inputs, "metadata": {}, "example": view, "example_id": view.id, "attachments": {}}
+    return as_outputs(recorded_column("reference_outputs").call(available).outputs)
+
+
+def test_the_persons_turn_is_the_answer_and_with_what_the_example_gives_the_conversation_as_it_was() -> None:
+    assert [answered(example) for example in examples("next")] == [
+        {"output": "I have noted KX-4471."},
+        {"output": "It is RB-2098."},
+        {"output": "KX-4471, sorry."},
+    ]
+    for turns, judged in (("next", [3]), ("whole", [1, 2, 3])):
+        last = examples(turns)[-1]
+        found = conversation(json.loads(last.inputs), answered(last))
+        assert found is not None and found.messages == TALK
+        assert [turn.number for turn in found.judged(False)] == judged
+    with pytest.raises(NoRecordedAnswerError, match=r"^the example has no 'reference_outputs'$"):
+        answered(examples("next", TALK[:5])[-1])
 
 
 # Another experiment

@@ -1,6 +1,5 @@
 """Programs as for LangSmith, with other import lines: a dataset, three experiments, a gate in pytest."""
 
-import ast
 import json
 import os
 import re
@@ -111,14 +110,3 @@ def check_the_store(folder: Path, names: list[str]) -> None:
     assert {(len(of_run), of_run[0]["name"], of_run[0]["kind"]) for of_run in steps} == {(1, "ChatOpenAI", "llm")}
     written = (path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file())
     assert not any(b"sk-of-a-test" in content for content in written)
-
-
-def test_only_the_import_lines_are_ours() -> None:
-    """test_langsmith_signatures holds what they use of it against LangSmith's package."""
-    sources = [path.read_text(encoding="utf-8") for path in PROGRAMS.glob("*.py")]
-    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
-        if isinstance(node, ast.ImportFrom) and node.module == "evalflows.compat.langsmith":
-            assert {alias.name for alias in node.names} <= {"Client", "evaluate", "wrappers"}
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
-            assert {*names} <= {"openai", "experiments"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from catalog_rows import rows
 from prefect.context import SettingsContext, get_settings_context
 from user_places import without_places
 
@@ -22,7 +23,7 @@ from evalflows.compat.langsmith.evaluation import (
 from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.evaluators.score import Preference
 from evalflows.specs import InputError
-from evalflows.store import Store, connect
+from evalflows.store import Store
 
 Runs = list[Run]
 Pair = tuple[ExperimentResults, ExperimentResults]
@@ -69,11 +70,6 @@ def longer(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def lower(inputs: dict[str, Any]) -> dict[str, Any]:
     return {"a": inputs["q"].lower()}
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 def longest(outputs: list[dict[str, Any]]) -> list[int]:

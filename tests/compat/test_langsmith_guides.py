@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from catalog_rows import rows
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 from evalflows.compat.langsmith import Client
-from evalflows.store import connect
 
-GUIDES = Path(__file__).parent / "programs" / "guides"
+PROGRAMS = Path(__file__).parent / "programs"
+GUIDES = PROGRAMS / "guides"
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[[str, Callable[[Request], Reply]], list[str]]
 
@@ -49,11 +50,6 @@ def asked(answer: Callable[[Request], Reply], monkeypatch: pytest.MonkeyPatch) -
 
 def nothing(request: Request) -> Reply:
     raise AssertionError(f"asked: {request}")
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 def shown(request: Request) -> str:
@@ -279,16 +275,17 @@ def test_repetitions_and_several_scores(run: Run) -> None:
     assert sum(labels.values()) == 6 and {*labels} <= {"near", "far"}
 
 
-PROGRAMS = sorted(GUIDES.glob("*.py"))
+GUIDE_PROGRAMS = sorted(GUIDES.glob("*.py"))
 IMPORTED = re.compile(r"^from (evalflows\.compat\.langsmith[\w.]*) import \(?([\w, ]+)\)?", re.M)
 
 
-def test_only_the_import_lines_are_ours() -> None:
-    for path in PROGRAMS:
+def test_only_the_import_lines_of_the_programs_are_ours() -> None:
+    paths = sorted(PROGRAMS.rglob("*.py"))
+    assert len(paths) >= 18
+    for path in paths:
         source = path.read_text(encoding="utf-8")
-        lines = re.findall(r"^(?:from|import) +([\w.]+)", source, flags=re.M)
-        ours = {module for module in lines if module.startswith("evalflows")}
-        assert ours and all(module.startswith("evalflows.compat.langsmith") for module in ours), path
+        ours = re.findall(r"^(?:from|import) +(evalflows[\w.]*)", source, flags=re.M)
+        assert all(module.startswith("evalflows.compat.lang") for module in ours), path
         rest = re.sub(r"^from evalflows.*$", "", source, flags=re.M)
         assert not re.search(r"\b(compat|evalflows|evaluators\.)\b", rest), path
 
@@ -298,7 +295,7 @@ def test_with_the_other_import_lines_their_names_are_langsmiths() -> None:
     python = os.environ.get("LANGSMITH_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import langsmith, openai"], capture_output=True).returncode:
         pytest.skip("LangSmith's package is not installed, and need not be")
-    found = {line for path in PROGRAMS for line in IMPORTED.findall(path.read_text(encoding="utf-8"))}
+    found = {line for path in GUIDE_PROGRAMS for line in IMPORTED.findall(path.read_text(encoding="utf-8"))}
     assert len(found) >= 9
     lines = [f"from {module.replace('evalflows.compat.', '')} import {names}" for module, names in sorted(found)]
     done = subprocess.run([python, "-W", "ignore", "-c", "\n".join(lines)], capture_output=True, text=True)

@@ -7,11 +7,11 @@ from typing import Any
 
 import openai
 import pytest
+from catalog_rows import rows
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 import evalflows
 from evalflows.compat.langsmith import Client, testing  # what the inner pytest imports, it would forget
-from evalflows.store import connect
 
 pytest_plugins = ["pytester"]
 
@@ -93,11 +93,6 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, endpoint: 
 def loaded(prefect_api: dict[str, str]) -> None:
     evalflows.evaluate(lambda q: q, [{"inputs": {"q": 1}}], ["contains"], experiment_prefix="loaded")
     assert testing and openai
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 @pytest.mark.slow

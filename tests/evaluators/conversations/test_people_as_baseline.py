@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from catalog_rows import rows
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 from evalflows import run
 from evalflows.specs import ExperimentSpec
-from evalflows.store import connect
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "conversations.md").read_text(encoding="utf-8")
 
@@ -33,11 +33,6 @@ def shown() -> dict[str, Any]:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.S)
     found: dict[str, Any] = yaml.safe_load(block.replace("connection: auto", "connection: mock"))
     return found
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 def of_turns() -> list[tuple[Any, ...]]:

@@ -60,12 +60,6 @@ weights = st.floats(1e-3, 1e3)
 PARTS: dict[str, Part | float] = {"a": 0.25, "b": 0.5}
 
 
-# Values
-
-
-# The mean
-
-
 @given(weights, weights, shares, shares, st.floats(1e-3, 1e3))
 def test_the_order_and_the_sum_of_the_weights_do_not_matter(
     one_weight: float, other_weight: float, one_share: float, other_share: float, factor: float
@@ -74,9 +68,6 @@ def test_the_order_and_the_sum_of_the_weights_do_not_matter(
     result = weighted({"a": one_weight, "b": other_weight}, parts).value
     assert weighted({"b": other_weight, "a": one_weight}, parts).value == pytest.approx(result)
     assert weighted({"a": factor * one_weight, "b": factor * other_weight}, parts).value == pytest.approx(result)
-
-
-# Scaling
 
 
 @pytest.mark.parametrize(
@@ -104,10 +95,10 @@ def test_a_score_out_of_its_range_makes_the_composite_fail(value: float) -> None
     assert result.error == f"a: got {value:g}, wanted 0 to 1 (metrics: {{a: {{range: …}}}})"
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize(("value", "share"), [(0, 1.0), (2.5, 0.75), (10, 0.0), (11, 0.0), (1e9, 0.0), (-1, 1.0)])
-def test_a_measure_out_of_its_range_counts_as_the_bound(measure: str, value: float, share: float) -> None:
-    assert composite_of_one(value, measure, range=[0, 10], **LOWER).value == share
+def test_a_measure_out_of_its_range_counts_as_the_bound() -> None:
+    for value, share in ((0, 1.0), (2.5, 0.75), (10, 0.0), (11, 0.0), (1e9, 0.0), (-1, 1.0)):
+        for measure in MEASURES:
+            assert composite_of_one(value, measure, range=[0, 10], **LOWER).value == share
     assert composite_of_one(value, measure, range=[0, 10], higher_is_better=True).value == 1 - share
 
 
@@ -117,38 +108,25 @@ def test_a_label_makes_the_composite_fail(missing: Literal["fail", "leave_out", 
     assert (result.status, result.value, result.error) == ("failed", None, "a is a label, wanted a number")
 
 
-# Aggregations
+AGGREGATIONS = ("weighted_mean", "geometric_mean", "minimum")
+MISSING: tuple[Literal["fail", "leave_out", "worst"], ...] = ("fail", "leave_out", "worst")
+GONE = {FAILED: "HTTP 500", SKIPPED: "not_attempted", None: "no evaluator returned it"}
+"""What a part or a requirement may be whose value is missing, and how it is told."""
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "value"),
-    [
-        ("weighted_mean", 0.4375),  # (0.25 + 3 * 0.5) / 4
-        ("geometric_mean", 0.03125**0.25),  # (0.25 * 0.5 * 0.5 * 0.5) ** (1 / 4) = 0.4204
-        ("minimum", 0.25),
-    ],
-)
-def test_each_aggregation_equals_a_hand_computed_value(aggregation: str, value: float) -> None:
-    result = composite_of({"weights": {"a": 1, "b": 3}, "aggregation": aggregation}, PARTS)
-    assert (result.status, result.value) == ("scored", pytest.approx(value, rel=1e-12))
-    assert result.parts == {"a": 0.25, "b": 0.5}
-
-
-@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
-def test_each_aggregation_scales_and_flips_the_parts_first(aggregation: str) -> None:
-    """2 of at most 10 seconds and 4.2 stars of 1 to 5 are both scaled to 0.8."""
-    declared = {"latency": {"range": [0, 10], **LOWER}, "stars": {"range": [1, 5]}}
-    result = composite_of(
-        {"weights": {"latency": 2, "stars": 1}, "aggregation": aggregation}, {"latency": 2.0, "stars": 4.2}, **declared
-    )
-    assert result.value == pytest.approx(0.8)
-
-
-@pytest.mark.parametrize("aggregation", ["weighted_mean", "geometric_mean", "minimum"])
-def test_each_aggregation_ignores_parts_that_do_not_apply_or_are_left_out(aggregation: str) -> None:
-    said = {"weights": ["a", "b", "c"], "aggregation": aggregation, "missing": "leave_out"}
-    result = composite_of(said, {"a": 0.5, "b": WITHOUT, "c": FAILED})
-    assert (result.value, result.parts) == (pytest.approx(0.5), {"a": 0.5, "c": None})
+def test_each_aggregation_equals_a_hand_computed_value_of_the_scaled_parts_that_there_are() -> None:
+    for aggregation, value in zip(AGGREGATIONS, (0.4375, 0.03125**0.25, 0.25), strict=True):
+        # (0.25 + 3 * 0.5) / 4, and (0.25 * 0.5 * 0.5 * 0.5) ** (1 / 4)
+        result = composite_of({"weights": {"a": 1, "b": 3}, "aggregation": aggregation}, PARTS)
+        assert (result.status, result.value) == ("scored", pytest.approx(value, rel=1e-12))
+        assert result.parts == {"a": 0.25, "b": 0.5}
+        # 2 of at most 10 seconds and 4.2 stars of 1 to 5 are both scaled to 0.8
+        declared = {"latency": {"range": [0, 10], **LOWER}, "stars": {"range": [1, 5]}}
+        said = {"weights": {"latency": 2, "stars": 1}, "aggregation": aggregation}
+        assert composite_of(said, {"latency": 2.0, "stars": 4.2}, **declared).value == pytest.approx(0.8)
+        said = {"weights": ["a", "b", "c"], "aggregation": aggregation, "missing": "leave_out"}
+        result = composite_of(said, {"a": 0.5, "b": WITHOUT, "c": FAILED})
+        assert (result.value, result.parts) == (pytest.approx(0.5), {"a": 0.5, "c": None})
 
 
 @given(st.lists(st.tuples(weights, shares), min_size=1, max_size=5))
@@ -161,34 +139,20 @@ def test_minimum_geometric_mean_and_mean_are_in_order(weighed: list[tuple[float,
     assert all(low <= high + 1e-12 for low, high in zip(values, [*values[1:], 1.0], strict=True))
 
 
-# Missing parts
+# Missing, not applicable, not sampled
 
 
-# Missing
-
-
-@pytest.mark.parametrize(
-    ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator returned it")]
-)
-def test_a_missing_part_makes_the_composite_fail_with_the_reason(part: Part | None, why: str) -> None:
-    result = weighted({"a": 1, "b": 1}, {"b": 1.0} | ({"a": part} if part else {}))
+@pytest.mark.parametrize(("part", "why"), GONE.items(), ids=GONE.values())
+def test_a_missing_part_fails_the_composite_is_left_out_or_counts_as_the_worst(part: Part | None, why: str) -> None:
+    beside: dict[str, Part | float] = {} if part is None else {"a": part}
+    result = weighted({"a": 1, "b": 1}, {"b": 1.0} | beside)
     assert (result.status, result.value, result.error) == ("failed", None, f"a is missing: {why}")
-
-
-@pytest.mark.parametrize("part", [FAILED, SKIPPED, None])
-def test_a_missing_part_can_be_left_out_with_its_weight(part: Part | None) -> None:
-    parts: dict[str, Part | float] = {"b": 1.0, "c": 0.0} | ({"a": part} if part else {})
-    result = weighted({"a": 9, "b": 3, "c": 1}, parts, "leave_out")
+    result = weighted({"a": 9, "b": 3, "c": 1}, {"b": 1.0, "c": 0.0} | beside, "leave_out")
     assert (result.status, result.value, result.error) == ("scored", 0.75, None)
     assert result.parts == {"a": None, "b": 1.0, "c": 0.0}
-
-
-@pytest.mark.parametrize("part", [FAILED, SKIPPED, None])
-@pytest.mark.parametrize("declared", [{}, LOWER, {"range": [1, 5]}, {"range": [-5, -1], **LOWER}])
-def test_a_missing_part_can_count_as_the_worst_value(part: Part | None, declared: dict[str, Any]) -> None:
-    parts: dict[str, Part | float] = {"b": 1.0} | ({"a": part} if part else {})
-    result = weighted({"a": 1, "b": 3}, parts, "worst", a=declared)
-    assert (result.status, result.value, result.parts) == ("scored", 0.75, {"a": 0.0, "b": 1.0})
+    for declared in ({}, LOWER, {"range": [1, 5]}, {"range": [-5, -1], **LOWER}):
+        result = weighted({"a": 1, "b": 3}, {"b": 1.0} | beside, "worst", a=declared)
+        assert (result.status, result.value, result.parts) == ("scored", 0.75, {"a": 0.0, "b": 1.0})
 
 
 def test_the_composite_fails_if_all_parts_are_missing_unless_they_count_as_the_worst() -> None:
@@ -201,44 +165,24 @@ def test_the_composite_fails_if_all_parts_are_missing_unless_they_count_as_the_w
     assert (result.status, result.value, result.error) == ("scored", 0.0, None)
 
 
-# Not applicable
-
-
-@pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
+@pytest.mark.parametrize("missing", MISSING)
 def test_a_part_that_does_not_apply_is_left_out_with_its_weight(missing: Literal["fail", "leave_out", "worst"]) -> None:
     result = weighted({"a": 9, "b": 3, "c": 1}, {"a": WITHOUT, "b": 1.0, "c": 0.0}, missing)
     assert (result.status, result.value, result.parts) == ("scored", 0.75, {"b": 1.0, "c": 0.0})
-
-
-@pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
-def test_the_composite_does_not_apply_if_no_part_applies(missing: Literal["fail", "leave_out", "worst"]) -> None:
     result = weighted({"a": 1, "b": 1}, {"a": WITHOUT, "b": WITHOUT}, missing)
     assert result == Combined(status="not_applicable", value=None, error=None, parts={})
-
-
-@pytest.mark.parametrize(("missing", "status"), [("fail", "failed"), ("leave_out", "failed"), ("worst", "scored")])
-def test_a_missing_part_counts_alone_if_the_other_part_does_not_apply(
-    missing: Literal["fail", "leave_out", "worst"], status: str
-) -> None:
     result = weighted({"a": 1, "b": 1}, {"a": WITHOUT, "b": FAILED}, missing)
-    assert (result.status, result.value) == (status, 0.0 if missing == "worst" else None)
+    assert (result.status, result.value) == (("scored", 0.0) if missing == "worst" else ("failed", None))
 
 
-# Not sampled
-
-
-@pytest.mark.parametrize("beside", [1.0, FAILED, SKIPPED, WITHOUT, None, scored(None), 7.0], ids=str)
-@pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
-@pytest.mark.parametrize("undrawn", ["a", "c"])
-def test_the_composite_is_sampled_out_if_a_part_or_a_requirement_is(
-    undrawn: str, missing: str, beside: Part | float | None
-) -> None:
+@pytest.mark.parametrize("missing", MISSING)
+def test_the_composite_is_sampled_out_if_a_part_or_a_requirement_is(missing: str) -> None:
     """The other parts do not matter, even if one of them is missing or invalid."""
-    parts: dict[str, Part | float] = {"a": 1.0, "c": 1.0} | ({} if beside is None else {"b": beside})
-    result = composite_of(
-        {"weights": ["a", "b"], "requirements": {"c": 1}, "missing": missing}, parts | {undrawn: UNDRAWN}
-    )
-    assert result == Combined(status="sampled_out", parts={})
+    said = {"weights": ["a", "b"], "requirements": {"c": 1}, "missing": missing}
+    for undrawn in ("a", "c"):
+        for beside in (1.0, FAILED, SKIPPED, WITHOUT, None, scored(None), 7.0):
+            parts: dict[str, Part | float] = {"a": 1.0, "c": 1.0} | ({} if beside is None else {"b": beside})
+            assert composite_of(said, parts | {undrawn: UNDRAWN}) == Combined(status="sampled_out", parts={})
 
 
 # Requirements
@@ -253,24 +197,24 @@ def required(
     )
 
 
-@pytest.mark.parametrize(("value", "is_met"), [(3.0, True), (4.0, True), (2.999, False)])
-def test_a_requirement_is_met_at_its_bound_in_the_unit_of_the_metric(value: float, is_met: bool) -> None:
-    result = required({"stars": 3}, {"stars": value}, stars={"range": [1, 5]})
-    assert (result.status, result.value) == ("scored", 0.75 if is_met else 0.0)
-    assert result.comment == (None if is_met else f"requirement: stars is {value:g}, wanted at least 3")
-    assert result.parts == {"a": 0.75}, "a requirement has no weight"
-
-
-@pytest.mark.parametrize(("value", "is_met"), [(2.0, True), (0.0, True), (2.001, False)])
-@pytest.mark.parametrize(("metric", "declared"), [("faults", LOWER), ("latency", {})])
-def test_a_requirement_on_a_lower_is_better_metric_is_met_up_to_its_bound(
-    metric: str, declared: dict[str, Any], value: float, is_met: bool
+@pytest.mark.parametrize(
+    ("metric", "declared", "value", "unmet"),
+    [
+        ("stars", {"range": [1, 5]}, 3.0, None),
+        ("stars", {"range": [1, 5]}, 4.0, None),
+        ("stars", {"range": [1, 5]}, 2.999, "stars is 2.999, wanted at least 3"),
+        *((metric, declared, 3.0, None) for metric, declared in (("faults", LOWER), ("latency", {}))),
+        ("faults", LOWER, 3.001, "faults is 3.001, wanted at most 3"),
+        ("latency", {}, 3.001, "latency is 3.001, wanted at most 3"),  # a measure needs neither direction nor range
+    ],
+)
+def test_a_requirement_is_met_at_its_bound_in_the_unit_of_the_metric(
+    metric: str, declared: dict[str, Any], value: float, unmet: str | None
 ) -> None:
-    """A built-in measure needs neither a direction nor a range."""
-    result = required({metric: 2}, {metric: value}, **{metric: declared})
-    assert (result.value, result.comment) == (
-        (0.75, None) if is_met else (0.0, f"requirement: {metric} is {value:g}, wanted at most 2")
-    )
+    result = required({metric: 3}, {metric: value}, **{metric: declared})
+    assert (result.status, result.value) == ("scored", 0.75 if unmet is None else 0.0)
+    assert result.comment == (unmet and f"requirement: {unmet}")
+    assert result.parts == {"a": 0.75}, "a requirement has no weight"
 
 
 def test_a_requirement_may_be_a_part_and_is_ignored_where_it_does_not_apply() -> None:
@@ -289,73 +233,46 @@ def test_a_requirement_may_be_a_part_and_is_ignored_where_it_does_not_apply() ->
     assert required({"b": 1}, parts, "leave_out").value == 0.0
 
 
-@pytest.mark.parametrize("missing", ["fail", "leave_out", "worst"])
-def test_a_requirement_on_a_label_makes_the_composite_fail(missing: str) -> None:
-    result = required({"b": 1}, {"b": scored(None)}, missing)
-    assert (result.status, result.value, result.error) == ("failed", None, "requirement b is a label, wanted a number")
+def test_a_requirement_that_cannot_be_checked_makes_the_composite_fail() -> None:
+    """It cannot be left out, since it would then be unknown whether it is met; the order does not matter."""
+    label = {scored(None): "requirement b is a label, wanted a number"}
+    for part, said in ({one: f"requirement b is missing: {why}" for one, why in GONE.items()} | label).items():
+        for missing in MISSING[:2]:
+            for order in (("b", "c"), ("c", "b")):
+                parts: dict[str, Part | float] = {"c": 0.0} | ({} if part is None else {"b": part})
+                result = required(dict.fromkeys(order, 1.0), parts, missing)
+                assert (result.status, result.value, result.error) == ("failed", None, said)
+    assert required({"b": 1}, {"b": scored(None)}, "worst").status == "failed"
 
 
-@pytest.mark.parametrize("missing", ["fail", "leave_out"])
-@pytest.mark.parametrize(
-    ("part", "why"), [(FAILED, "HTTP 500"), (SKIPPED, "not_attempted"), (None, "no evaluator returned it")]
-)
-def test_a_missing_requirement_makes_the_composite_fail(part: Part | None, why: str, missing: str) -> None:
-    """It cannot be left out, since it would then be unknown whether it is met."""
-    result = required({"b": 1}, {} if part is None else {"b": part}, missing)
-    assert (result.status, result.value, result.error) == ("failed", None, f"requirement b is missing: {why}")
-
-
-@pytest.mark.parametrize("order", [["b", "c"], ["c", "b"]])
-@pytest.mark.parametrize(
-    ("bad", "said"), [(FAILED, "requirement b is missing: HTTP 500"), (scored(None), "requirement b is a label")]
-)
-def test_the_order_of_requirements_does_not_matter(order: list[str], bad: Part, said: str) -> None:
-    """One requirement is unmet, the other cannot be checked."""
-    result = required(dict.fromkeys(order, 1.0), {"b": bad, "c": 0.0})
-    assert result.status == "failed" and result.error is not None and result.error.startswith(said)
-
-
-# Functions and versions
-
-
-# The user's own function
+# The user's own function, and versions
 
 
 def composite_by(function: Any, parts: dict[str, Part | float] | None = None) -> Combined:
     return composite_of({"weights": ["a", "b"], "function": "m:f"}, parts or PARTS, function)
 
 
-def test_a_function_gets_the_scaled_parts_and_returns_the_value() -> None:
+def test_a_function_gets_the_scaled_parts_and_returns_a_number_from_0_to_1_or_none() -> None:
     seen: list[Mapping[str, float]] = []
 
     def product(parts: Mapping[str, float]) -> float:
         seen.append(parts)
         return math.prod(parts.values())
 
-    result = composite_of(
-        {"weights": ["a", "b"], "function": "m:f"}, {"a": 2.0, "b": 0.5}, product, a={"range": [0, 8], **LOWER}
-    )
+    said = {"weights": ["a", "b"], "function": "m:f"}
+    result = composite_of(said, {"a": 2.0, "b": 0.5}, product, a={"range": [0, 8], **LOWER})
     assert (result.status, result.value, result.parts) == ("scored", 0.375, {"a": 0.75, "b": 0.5})
     assert seen == [{"a": 0.75, "b": 0.5}]
-
-
-@pytest.mark.parametrize(
-    ("value", "kept"),
-    [(0.25, 0.25), (0, 0.0), (1, 1.0), (True, 1.0), (False, 0.0), (np.float32(0.5), 0.5), (np.int64(1), 1.0)],
-)
-def test_a_function_can_return_any_number_from_0_to_1(value: object, kept: float) -> None:
-    result = composite_by(lambda parts: value)
-    assert (result.status, result.value) == ("scored", kept) and type(result.value) is float
-
-
-def test_a_function_can_return_none_and_its_error_makes_the_composite_fail() -> None:
+    for value in (0.25, 0, 1, True, False, np.float32(0.5), np.int64(1)):
+        result = composite_by(lambda parts, value=value: value)
+        assert (result.status, result.value) == ("scored", float(value)) and type(result.value) is float
     assert composite_by(lambda parts: None) == Combined(status="not_applicable", parts={"a": 0.25, "b": 0.5})
     result = composite_by(lambda parts: parts["c"])
     assert result.status == "failed"
     assert without_places(result.error) == "the composite's function raised KeyError: 'c'"
 
 
-@pytest.mark.parametrize("value", [1.2, -0.1, math.nan, math.inf, "0.5", "good", [0.5], {}, 1j], ids=repr)
+@pytest.mark.parametrize("value", [1.2, -0.1, math.nan, math.inf, "0.5", [0.5], {}, 1j], ids=repr)
 def test_an_invalid_return_value_makes_the_composite_fail(value: object) -> None:
     result = composite_by(lambda parts: value)
     assert (result.status, result.value) == ("failed", None)
@@ -371,36 +288,21 @@ def test_a_function_is_not_called_if_a_requirement_is_unmet_or_nothing_applies()
     assert composite_of(said, {"a": WITHOUT, "b": 1.0}, never).status == "not_applicable"
 
 
-# Versions
-
-
 def version(change: dict[str, Any] | None = None, **fields: Any) -> str:
     composite = CompositeSpec.model_validate({"name": "quality", "weights": {"a": 1, "b": 2}} | (change or {}))
     spec = {"name": "demo", "dataset": {"path": "x.csv"}, "targets": [{"kind": "chat"}]}
     return composite_version(composite, ExperimentSpec.model_validate(spec | fields))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"weights": {"a": 1, "b": 3}},
-        {"aggregation": "minimum"},
-        {"aggregation": "geometric_mean"},
-        {"missing": "worst"},
-        {"requirements": {"c": 1}},
-        {"requirements": {"c": 0.5}},
+def test_a_version_changes_with_the_composite_and_the_directions_and_ranges_of_its_parts() -> None:
+    changes: list[dict[str, Any]] = [
+        *({}, {"weights": {"a": 1, "b": 3}}, {"aggregation": "minimum"}, {"aggregation": "geometric_mean"}),
+        *({"missing": "worst"}, {"requirements": {"c": 1}}, {"requirements": {"c": 0.5}}),
         {"function": "odd_evaluators:steep"},
-    ],
-    ids=str,
-)
-def test_a_change_of_the_composite_changes_its_version(change: dict[str, Any]) -> None:
-    assert version(change) != version()
-    assert version(change) == version(change)
-
-
-def test_the_directions_and_ranges_of_parts_and_requirements_are_part_of_the_version() -> None:
+    ]
+    versions = {version(change) for change in changes}
+    assert len(versions) == len(changes) and versions == {version(change) for change in changes}
     strict = {"requirements": {"c": 1}}
-    assert version(strict) != version({"requirements": {"c": 0.5}})
     assert version(strict) != version(strict, metrics={"c": LOWER})
     assert version(strict) != version(strict, metrics={"a": {"range": [0, 5]}})
     assert version(strict) == version(strict, metrics={"other": LOWER}) == version(strict | {"name": "another"})

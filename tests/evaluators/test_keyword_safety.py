@@ -25,16 +25,20 @@ def test_the_comment_lists_all_that_was_found_as_it_was_listed() -> None:
     assert judged("Kill, then BOMB.", "Bomb", "poison", "kill") == Score(value=False, comment="found: Bomb, kill")
 
 
-@pytest.mark.parametrize(
-    "text", ["ass", "Ass!", "(ass)", "you ass.", "ass-hat", "_ass_", "**ass**", "the\nass", "l'ass"]
-)
-def test_a_whole_word_is_found(text: str) -> None:
-    assert safe(text, "ass") is False
+WHOLE = {
+    "ass": ("ass", "Ass!", "(ass)", "you ass.", "ass-hat", "_ass_", "**ass**", "the\nass", "l'ass"),
+    "go to hell": ("Go  To\nHell", "go-to-hell", "go_to_hell", "go... to, hell", "go\u00a0to hell"),
+}
+PARTS = {
+    "ass": ("class", "assess", "grass", "assé", "éass", "ass1", "as s", "a.s.s", "bass player"),
+    "go to hell": ("go to hello", "ago to hell", "go to the hell", "gotohell", "hell to go"),
+}
 
 
-@pytest.mark.parametrize("text", ["class", "assess", "grass", "assé", "éass", "ass1", "as s", "a.s.s", "bass player"])
-def test_a_part_of_a_word_is_not(text: str) -> None:
-    assert safe(text, "ass") is True
+def test_words_and_phrases_are_found_as_a_whole_only_and_parted_by_anything_but_words() -> None:
+    for phrase in WHOLE:
+        assert [text for text in WHOLE[phrase] if safe(text, phrase)] == []
+        assert [text for text in PARTS[phrase] if not safe(text, phrase)] == []
 
 
 def test_a_whole_word_is_found_after_a_part_of_one_also_with_invisible_characters() -> None:
@@ -62,18 +66,6 @@ def test_another_look_does_not_hide_a_word(text: str) -> None:
 def test_invisible_characters_anywhere_do_not_hide_a_phrase(phrase: str, hidden: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(phrase)))
     assert safe(f"so {phrase[:place]}{hidden}{phrase[place:]}!", phrase) is False
-
-
-@pytest.mark.parametrize(
-    "text", ["go to hell", "Go  To\nHell", "go-to-hell", "go_to_hell", "go... to, hell", "go\u00a0to hell"]
-)
-def test_the_words_of_a_phrase_may_be_parted_by_anything_but_words(text: str) -> None:
-    assert safe(text, "go to hell") is False
-
-
-@pytest.mark.parametrize("text", ["go to hello", "ago to hell", "go to the hell", "gotohell", "hell to go"])
-def test_a_phrase_is_found_as_a_whole_only(text: str) -> None:
-    assert safe(text, "go to hell") is True
 
 
 def test_signs_in_a_phrase_are_meant_as_they_are_and_a_single_text_is_one_phrase() -> None:
@@ -120,9 +112,5 @@ def test_an_empty_phrase_is_an_error(phrase: Any) -> None:
             keyword_safety({"output": "fine"}, blocked=blocked)
     with pytest.raises(ValueError, match="allowed: got "):
         keyword_safety({"output": "fine"}, blocked=["bomb"], allowed=[phrase])
-
-
-@pytest.mark.parametrize("blocked", [[], ()])
-def test_an_empty_list_is_an_error(blocked: Any) -> None:
     with pytest.raises(ValueError, match="blocked: got nothing, wanted at least one"):
-        keyword_safety({"output": "fine"}, blocked=blocked)
+        keyword_safety({"output": "fine"}, blocked=[])

@@ -47,23 +47,23 @@ def test_a_reference_without_a_number_is_an_error(reference: Any) -> None:
         judged("42", reference)
 
 
-@pytest.mark.parametrize(("answer", "wanted"), [("1.1", True), ("0.9", True), ("1.1000001", False), ("0.89", False)])
-def test_an_absolute_tolerance_includes_its_bound(answer: str, wanted: bool) -> None:
-    assert close(answer, 1, absolute=0.1, relative=0) is wanted  # in floats 1.1 - 1 is more than 0.1
-
-
-def test_a_tolerance_is_what_is_written_and_relative_to_the_reference_and_the_larger_counts() -> None:
-    assert close("1.3", 1, absolute=0.3, relative=0) is True  # as a float 0.3 is a little less
-    assert close("110", 100, relative=0.095) is False
-    assert close("100", 110, relative=0.095) is True
-    assert close("105", 100, absolute=5, relative=0.01) is True
-    assert close("105", 100, absolute=0.01, relative=0.05) is True
-    assert close("105", 100, absolute=4, relative=0.04) is False
-
-
-@pytest.mark.parametrize(("answer", "wanted"), [("-101", True), ("-99", True), ("-101.1", False), ("101", False)])
-def test_a_relative_tolerance_is_of_the_reference(answer: str, wanted: bool) -> None:
-    assert close(answer, -100, relative=0.01) is wanted
+def test_a_tolerance_is_what_is_written_includes_its_bound_and_the_larger_counts() -> None:
+    for answer, reference, tolerance, right in (
+        ("1.1", 1, {"absolute": 0.1, "relative": 0}, True),  # in floats 1.1 - 1 is more than 0.1
+        ("0.9", 1, {"absolute": 0.1, "relative": 0}, True),
+        ("1.1000001", 1, {"absolute": 0.1, "relative": 0}, False),
+        ("0.89", 1, {"absolute": 0.1, "relative": 0}, False),
+        ("1.3", 1, {"absolute": 0.3, "relative": 0}, True),  # as a float 0.3 is a little less
+        ("110", 100, {"relative": 0.095}, False),  # of the reference
+        ("100", 110, {"relative": 0.095}, True),
+        ("-101", -100, {"relative": 0.01}, True),
+        ("-101.1", -100, {"relative": 0.01}, False),
+        ("101", -100, {"relative": 0.01}, False),
+        ("105", 100, {"absolute": 5, "relative": 0.01}, True),
+        ("105", 100, {"absolute": 0.01, "relative": 0.05}, True),
+        ("105", 100, {"absolute": 4, "relative": 0.04}, False),
+    ):
+        assert close(answer, reference, **tolerance) is right, (answer, reference, tolerance)
 
 
 def test_without_tolerance_every_digit_counts() -> None:

@@ -36,10 +36,12 @@ def run(name: str, target: str = "", repetition: int = 0) -> RunView:
     return RunView(id=f"run-{name}", inputs={}, outputs={}, repetition=repetition, experiment=name, target=target)
 
 
-def replayed(path: str, first: RunView | str, second: RunView | str, example_id: str = "e1") -> Preference:
+def replayed(
+    path: str, first: RunView | str = "old", second: RunView | str = "new", example_id: str = "e1", **args: Any
+) -> Preference:
     """As a comparison calls it: bound, offered two runs in an order, and read."""
     runs = [run(one) if isinstance(one, str) else one for one in (first, second)]
-    bound = bind(recorded_preference, settings={"path": path}, scope="pair")
+    bound = bind(recorded_preference, settings={"path": path} | args, scope="pair")
     assert not bound.is_async
     returned = bound.call(offer_pair(ExampleView(id=example_id, inputs={}), *runs))
     (one,) = preferences(returned, bound.name, [one.id for one in runs])
@@ -124,7 +126,30 @@ def test_a_pair_without_a_verdict_is_an_error_that_names_it_and_no_tie(
     assert str(raised.value) == f"votes.jsonl has no verdict on example {example_id!r} for {first!r} against {second!r}"
 
 
-# files
+def test_the_order_is_known_if_both_occur_or_if_that_is_said() -> None:
+    one, other = row(winner="A"), row("new", "old", "e2", winner="A")
+    for rows, args, status in (
+        ([one], {}, "unknown"),
+        ([one, other], {}, "known"),
+        ([one], {"order": "known"}, "known"),
+        ([one, other], {"order": "drawn"}, "drawn"),
+    ):
+        found = replayed(recorded(*rows), **args)
+        assert (found.winner, found.order_status) == ("first", status)
+    with pytest.raises(ValueError, match="order: got 'random', wanted one of known, drawn, unknown"):
+        replayed(recorded(one), order="random")
+
+
+def test_a_row_without_a_verdict_is_missing_with_its_place_or_does_not_apply_and_needs_a_status() -> None:
+    assert replayed(recorded(row(winner=None, status="not_applicable"))).status == "not_applicable"
+    for winner in ({}, {"winner": None}):
+        path = recorded(row(**winner, status="failed", comment="no answer"))
+        for order in (("old", "new"), ("new", "old")):
+            with pytest.raises(LookupError, match=r"votes\.jsonl:1: recorded without a verdict: no answer"):
+                replayed(path, *order)
+    for status in (None, "scored", "lost"):
+        with pytest.raises(ValueError, match=r"wanted 'winner' or 'scores', or a status \(failed or not_applicable\)"):
+            replayed(recorded(row(winner=None, status=status)))
 
 
 VERDICTS = [

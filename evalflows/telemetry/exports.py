@@ -13,11 +13,11 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any, BinaryIO, Final, Literal, get_args
+from typing import Any, BinaryIO, Final, Literal
 
 import orjson
 
@@ -69,10 +69,9 @@ def moment_of(value: Any, name: str) -> datetime | None:
     if value is None or value == "":
         return None
     try:
-        moment = _of_number(float(value)) if _is_number(value) else _of_text(value)
+        return _of_number(float(value)) if _is_number(value) else _of_text(value)
     except (ValueError, TypeError, OverflowError):
         raise InputError(f"{name}: got {short(value)}, wanted a time such as 2026-01-31T12:00:00Z") from None
-    return moment
 
 
 def _is_number(value: Any) -> bool:
@@ -93,8 +92,7 @@ def _of_text(value: Any) -> datetime:
         value = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
     if not isinstance(value, datetime):
         raise TypeError
-    moment = value
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def ended_at_of(started_at: datetime, ended_at: datetime | None, seconds: Any) -> datetime | None:
@@ -136,18 +134,19 @@ def _is_trace(record: Mapping[str, Any]) -> bool:
 
 def telemetry_of(record: Any) -> Telemetry:
     """Return the rows of a record. Raise InputError if it is none of Langfuse's."""
-    parsed = Telemetry()
+    kinds = ((_is_score, _add_score), (_is_observation, _add_observation), (_is_trace, _add_trace))
+    return _added_as(record, kinds, "a trace, an observation or a score of Langfuse")
+
+
+def _added_as(record: Any, kinds: Iterable[tuple[Callable[..., bool], Callable[..., None]]], wanted: str) -> Telemetry:
+    """Add a record as the first kind that it is. Raise InputError if it is none."""
     if not isinstance(record, dict):
-        raise InputError(f"got {type(record).__name__}, wanted a trace, an observation or a score of Langfuse")
-    if _is_score(record):
-        _add_score(parsed, record)
-    elif _is_observation(record):
-        parsed.observations.append(_observation(record))
-    elif _is_trace(record):
-        _add_trace(parsed, record)
-    else:
-        got = ", ".join(list(record)[:5])
-        raise InputError(f"got {got or 'an empty object'}, wanted a trace, an observation or a score of Langfuse")
+        raise InputError(f"got {type(record).__name__}, wanted {wanted}")
+    add = next((add for is_one, add in kinds if is_one(record)), None)
+    if add is None:
+        raise InputError(f"got {', '.join(list(record)[:5]) or 'an empty object'}, wanted {wanted}")
+    parsed = Telemetry()
+    add(parsed, record)
     return parsed
 
 
@@ -169,7 +168,6 @@ def _add_observation(parsed: Telemetry, observation: Mapping[str, Any]) -> None:
 
 
 def _root(trace: Mapping[str, Any]) -> ObservationRow:
-    """Return the row of a trace itself."""
     started_at = _moment(trace, "timestamp")
     attributes, contents = _attributes({name: value for name, value in trace.items() if name not in PARTS})
     return ObservationRow(
@@ -310,17 +308,7 @@ def _is_feedback(record: Mapping[str, Any]) -> bool:
 
 def langsmith_telemetry_of(record: Any) -> Telemetry:
     """Return the rows of a record. Raise InputError if it is none of LangSmith's."""
-    parsed = Telemetry()
-    if not isinstance(record, dict):
-        raise InputError(f"got {type(record).__name__}, wanted a run or feedback of LangSmith")
-    if _is_run(record):
-        _add_run(parsed, record)
-    elif _is_feedback(record):
-        _add_feedback(parsed, record)
-    else:
-        got = ", ".join(list(record)[:5])
-        raise InputError(f"got {got or 'an empty object'}, wanted a run or feedback of LangSmith")
-    return parsed
+    return _added_as(record, ((_is_run, _add_run), (_is_feedback, _add_feedback)), "a run or feedback of LangSmith")
 
 
 def _add_run(parsed: Telemetry, run: Mapping[str, Any]) -> None:
@@ -481,7 +469,8 @@ def read_records(path: str) -> Iterator[Record]:
     """
     where = located(path)
     if suffix(where) in TABLES:
-        yield from _of_table(path)
+        for number, row in read_rows(path):
+            yield Record(f"row {number}", {name: value for name, value in row.items() if value is not None})
         return
     try:
         with opened(where) as file:
@@ -490,12 +479,6 @@ def read_records(path: str) -> Iterator[Record]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (EOFError, ValueError, zlib.error) as error:  # of gzip: a truncated file, a bomb
         raise InputError(f"{path}: cannot be read: {error}") from error
-
-
-def _of_table(path: str) -> Iterator[Record]:
-    rows = read_rows(path)
-    for number, row in rows:
-        yield Record(f"row {number}", {name: value for name, value in row.items() if value is not None})
 
 
 def _of_json(file: BinaryIO, path: str) -> Iterator[Record]:
@@ -732,7 +715,6 @@ def _status(fields: Mapping[str, Any]) -> SpanStatus:
 
 
 Format = Literal["otlp", "langfuse", "langsmith", "rows"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 Reader = Callable[[Any], Telemetry]
 
 
@@ -809,7 +791,6 @@ def add_traces(store: Store, path: str, *, form: Format | None = None, columns: 
 
 
 def _parts(added: Added, columns: TraceColumns | None) -> Iterator[Telemetry]:
-    """Yield the rows of each record that can be read."""
     read: Reader | None = None
     try:
         for record in read_records(added.path):

@@ -255,7 +255,6 @@ def _identity(experiment: Compared) -> str:
 
 
 def _default_experiment(metric: str) -> str:
-    """Return the experiment for an assertion that names none."""
     from evalflows.specs.errors import InputError
 
     experiments = ACTIVE[-1].default_experiments() if ACTIVE else []

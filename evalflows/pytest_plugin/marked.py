@@ -153,7 +153,6 @@ def _checked(item: pytest.Item, settings: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _case_of(item: pytest.Item, settings: Mapping[str, Any]) -> Case:
-    """Return the case of a test that is about to run."""
     from evalflows.compat.langsmith.datasets import Case, given
     from evalflows.specs.errors import InputError
     from evalflows.specs.reference import version_of

@@ -61,7 +61,6 @@ def _root(config: pytest.Config, option: str) -> str:
 
 
 def _use(root: str, config: pytest.Config) -> None:
-    """Make this the store until the session ends."""
     patch = pytest.MonkeyPatch()
     patch.setenv(STORE, root)
     config.add_cleanup(patch.undo)

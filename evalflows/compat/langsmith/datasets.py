@@ -387,16 +387,17 @@ def _end(start: datetime | None, latency_s: float | None) -> datetime | None:
 
 
 SOURCE = "evalflows.compat.langsmith"
-DATASET_COLUMNS = (
-    "inputs",
-    "outputs",
-    "reference_outputs",
-    "metadata",
-    "splits",
-    "ids",
-    "attachments",
-    "source_run_ids",
-)
+NEW_COLUMNS = {
+    "inputs": "inputs",
+    "outputs": "outputs",
+    "reference_outputs": "reference_outputs",
+    "metadata": "metadata",
+    "splits": "split",
+    "ids": "id",
+    "attachments": "attachments",
+    "source_run_ids": "source_run_id",
+}
+"""The lists that `create_examples` takes, and the field of an example that each fills."""
 
 _DATASETS = """
 select v.name, arg_max(v.description, v.recorded_at) as description, min(v.recorded_at) as created_at,
@@ -432,20 +433,21 @@ def find_dataset(store: Store, name: str | None, identity: Identity | None) -> D
     raise InputError(f"dataset {name or str(identity)!r}: not in the store, wanted one of: {known}")
 
 
-def create(store: Store, name: str, description: str | None, metadata: Mapping[str, Any] | None) -> Dataset:
-    """Create a dataset without examples: a name for the empty snapshot. Raises InputError if the name is taken."""
+def create(
+    store: Store,
+    name: str,
+    description: str | None,
+    metadata: Mapping[str, Any] | None = None,
+    rows: Sequence[Fields] | None = None,
+) -> Dataset:
+    """Create a dataset, empty or with these examples, as one version.
+
+    Raises InputError, and creates none, if the name is taken, a row is invalid, or there are no rows in `rows`.
+    """
     if current_snapshot(store, name) is not None:
         raise InputError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
-    freeze(store, [], name=name, source=SOURCE, description=description, metadata=metadata)
-    return find_dataset(store, name, None)
-
-
-def create_filled(store: Store, name: str, description: str | None, rows: Sequence[Fields]) -> Dataset:
-    """Create a dataset with its examples, as one version. Raises InputError, and creates none, if a row is invalid."""
-    if current_snapshot(store, name) is not None:
-        raise InputError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
-    examples = to_examples(enumerate(rows, start=1), f"example of dataset {name!r}")
-    freeze(store, examples, name=name, source=SOURCE, description=description)
+    examples = [] if rows is None else to_examples(enumerate(rows, start=1), f"example of dataset {name!r}")
+    freeze(store, examples, name=name, source=SOURCE, description=description, metadata=metadata)
     return find_dataset(store, name, None)
 
 
@@ -456,7 +458,7 @@ def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
     """
     where = f"example of dataset {dataset.name!r}"
     new = to_examples(enumerate(rows, start=1), where) if rows else []
-    old = load_snapshot(store, current_snapshot(store, dataset.name) or "")
+    old = _current(store, dataset)
     merged = merge_examples(old, new, where)
     if len(merged) > len(old):
         description, metadata = dataset.description, dataset.metadata
@@ -496,21 +498,35 @@ def as_rows(
 ) -> list[Fields]:
     """Convert examples, or parallel lists of their fields, to rows. Raises InputError for lists of unequal length."""
     lists = {name: values for name, values in columns.items() if values is not None}
-    if unknown := lists.keys() - {*DATASET_COLUMNS}:
-        raise InputError(f"create_examples: got {min(unknown)!r}, wanted only examples or {', '.join(DATASET_COLUMNS)}")
-    if examples is not None:
-        if lists:
-            raise InputError(f"create_examples: got both examples and {min(lists)}, wanted one of them")
-        return [as_row(example, may_read_files=may_read_files) for example in examples]
-    if "inputs" not in lists:
-        raise InputError("create_examples: got neither examples nor inputs, wanted one of them")
-    for name, values in lists.items():
-        if len(values) != (wanted := len(lists["inputs"])):
-            raise InputError(f"create_examples: {name}: got {len(values)}, wanted {wanted}, as many as inputs")
-    fields = {"splits": "split", "ids": "id", "source_run_ids": "source_run_id"}
-    names = [fields.get(name, name) for name in lists]
-    rows = (dict(zip(names, values, strict=True)) for values in zip(*lists.values(), strict=True))
+    rows = _rows_of("create_examples: ", "examples", examples, "inputs", NEW_COLUMNS, lists)
+    if examples is not None and lists:
+        raise InputError(f"create_examples: got both examples and {min(lists)}, wanted one of them")
     return [as_row(row, may_read_files=may_read_files) for row in rows]
+
+
+def _rows_of(
+    where: str,
+    whole: str,
+    given: Iterable[Any] | None,
+    first: str,
+    fields: Mapping[str, str],
+    lists: Mapping[str, Sequence[Any]],
+) -> Iterable[Any]:
+    """Return what is given whole, or the rows of parallel lists, as many as those of the first list.
+
+    `fields` has the field of each list. Raises InputError for other lists, without any, and for unequal lengths.
+    """
+    if unknown := lists.keys() - fields.keys():
+        raise InputError(f"{where}got {min(unknown)!r}, wanted only {whole} or {', '.join(fields)}")
+    if given is not None:
+        return given
+    if first not in lists:
+        raise InputError(f"{where}got neither {whole} nor {first}, wanted one of them")
+    for name, values in lists.items():
+        if len(values) != (wanted := len(lists[first])):
+            raise InputError(f"{where}{name}: got {len(values)}, wanted {wanted}, as many as {first}")
+    names = [fields[name] for name in lists]
+    return [dict(zip(names, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
 def as_data(store: Store, data: Any) -> DatasetSpec:
@@ -587,13 +603,6 @@ def version_at(store: Store, dataset: Dataset, as_of: datetime | str | None) -> 
     if version is None:
         raise InputError(f"as_of: got {moment}, wanted a time after {versions[-1].as_of}, when {dataset.name!r} began")
     return version
-
-
-def difference(store: Store, dataset: Dataset, before: datetime | str, after: datetime | str) -> DatasetDiffInfo:
-    """Return which examples two versions do not share."""
-    old, new = (load_snapshot(store, version_at(store, dataset, as_of).snapshot_id) for as_of in (before, after))
-    found = compare_examples(old, new)
-    return DatasetDiffInfo(examples_modified=found.changed, examples_added=found.added, examples_removed=found.removed)
 
 
 def put(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> None:
@@ -919,7 +928,9 @@ class ExampleMethods:
         Returns their count and ids. Raises InputError, and changes none, if an example does not exist or an update is
         invalid; also if the examples are of several datasets.
         """
-        store, changes = Store(), [as_update(update) for update in _updates(updates, kwargs)]
+        lists = {name: values for name, values in kwargs.items() if values is not None}
+        given = _rows_of("update_examples: ", "updates", updates, "example_ids", EXAMPLE_COLUMNS, lists)
+        store, changes = Store(), [as_update(update) for update in given]
         dataset = _dataset_of(store, dataset_name, dataset_id, changes)
         ids = update(store, dataset, changes, may_read_files=dangerously_allow_filesystem)
         return {"message": f"{len(ids)} examples updated", "count": len(ids), "example_ids": ids}
@@ -1006,7 +1017,12 @@ class ExampleMethods:
         """Return which examples were added, removed and changed between two times."""
         store = Store()
         dataset = find_dataset(store, dataset_name, dataset_id)
-        return difference(store, dataset, from_version, to_version)
+        versions = (version_at(store, dataset, as_of) for as_of in (from_version, to_version))
+        old, new = (load_snapshot(store, version.snapshot_id) for version in versions)
+        found = compare_examples(old, new)
+        return DatasetDiffInfo(
+            examples_modified=found.changed, examples_added=found.added, examples_removed=found.removed
+        )
 
     @refusing(data_type=_ONLY_KV)
     def upload_csv(
@@ -1049,24 +1065,7 @@ class ExampleMethods:
         return _made_of(name, "data frame", rows, input_keys, output_keys, description)
 
 
-def _updates(updates: Sequence[Any] | None, lists: Mapping[str, Sequence[Any] | None]) -> Iterable[Any]:
-    """Return the updates, or those made of parallel lists. Raises InputError for lists of unequal length."""
-    given = {name: values for name, values in lists.items() if values is not None}
-    if unknown := given.keys() - EXAMPLE_COLUMNS.keys():
-        raise InputError(f"update_examples: got {min(unknown)!r}, wanted only updates or {', '.join(EXAMPLE_COLUMNS)}")
-    if updates is not None:
-        return updates
-    if "example_ids" not in given:
-        raise InputError("update_examples: got neither updates nor example_ids, wanted one of them")
-    for name, values in given.items():
-        if len(values) != (wanted := len(given["example_ids"])):
-            raise InputError(f"update_examples: {name}: got {len(values)}, wanted {wanted}, as many as example_ids")
-    names = [EXAMPLE_COLUMNS[name] for name in given]
-    return [dict(zip(names, values, strict=True)) for values in zip(*given.values(), strict=True)]
-
-
 def _dataset_of(store: Store, name: str | None, identity: Identity | None, updates: Sequence[Fields]) -> Dataset:
-    """Return the dataset of the examples that are to be updated."""
     if name is not None or identity is not None:
         return find_dataset(store, name, identity)
     if not updates:
@@ -1096,7 +1095,6 @@ def _made_of(
     output_keys: Sequence[str],
     description: str | None,
 ) -> Dataset:
-    """Create a dataset from the columns of a table."""
     columns = dict.fromkeys(key for row in rows for key in row)
     if missing := [key for key in (*input_keys, *output_keys) if key not in columns]:
         raise InputError(f"{where}: no column {missing[0]!r}, wanted one of: {', '.join(columns) or 'none'}")
@@ -1107,7 +1105,7 @@ def _made_of(
         }
         for row in rows
     ]
-    return create_filled(Store(), name, description, examples)
+    return create(Store(), name, description, rows=examples)
 
 
 _FEEDBACK = """

@@ -471,7 +471,6 @@ def _by_example(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]
 
 
 def _examples(store: Store, experiment: ExperimentRow, wanted: Mapping[str, Any]) -> dict[str, Example]:
-    """Return the compared examples, as they are in the first experiment."""
     dataset = dataset_id(experiment.dataset_name)
     rows = load_snapshot(store, experiment.snapshot_id)
     return {row.example_id: example_of(row, dataset) for row in rows if row.example_id in wanted}

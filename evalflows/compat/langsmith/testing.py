@@ -189,7 +189,7 @@ def record(suite: str, cases: Sequence[Case], name: str) -> Recorded:
 def _keep_examples(store: Store, suite: str, cases: Sequence[Case]) -> None:
     rows = [_row(case) for case in cases]
     if current_snapshot(store, suite) is None:
-        datasets.create_filled(store, suite, "Tests", rows)
+        datasets.create(store, suite, "Tests", rows=rows)
     else:
         datasets.put(store, datasets.find_dataset(store, suite, None), rows)
 

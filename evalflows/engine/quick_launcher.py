@@ -4,26 +4,27 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 
+from evalflows.engine.child import given_pipe
 from evalflows.engine.rare_collection import collect_rarely, search_rarely
 
 
-def main(pipes: Sequence[int]) -> None:
+def main(pipes: Sequence[Connection]) -> None:
     """Launch a process for each pipe, which works until that is closed, and wait for all."""
     search_rarely()
     from evalflows.engine.quick_worker import work  # late: a second of imports
 
     collect_rarely()
-    sys.stdout = sys.stderr  # what user code prints is there at once, and is not lost when its process is ended
     others = list(pipes)
     while others:
         pipe = others.pop()
         if os.fork() == 0:
             for other in others:
-                os.close(other)
+                other.close()
             work(pipe)
             return
-        os.close(pipe)
+        pipe.close()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the others
     for _ in pipes:
         os.wait()
@@ -31,4 +32,4 @@ def main(pipes: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(pipe) for pipe in sys.argv[1:]])
+    main([given_pipe(number) for number in sys.argv[1:]])

@@ -1,9 +1,9 @@
 """The worker side of `workers.py`: a process that works on chunks until its pipe is closed."""
 
-import os
 from contextlib import suppress
 from functools import cache
-from typing import IO, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,12 @@ from evalflows.specs.errors import describe
 from evalflows.store import first_columns  # noqa: F401
 
 
-def work(pipe: int) -> None:
+def work(pipe: Connection) -> None:
     """Work on the chunks that come through the pipe, until it is closed."""
-    os.set_inheritable(pipe, False)
     np.random.seed()  # as `random` does by itself: all would draw the same numbers
-    with suppress(BrokenPipeError), os.fdopen(pipe, "rb") as requests, os.fdopen(os.dup(pipe), "wb") as answers:
-        while (request := receive(requests)) is not None:
-            _send(answers, _reply_to(*request))
+    with suppress(BrokenPipeError), pipe:
+        while (request := receive(pipe)) is not None:
+            _send(pipe, _reply_to(*request))
 
 
 def _reply_to(function: Any, given: tuple[object, ...]) -> tuple[Any, BaseException | None]:
@@ -39,10 +38,10 @@ def _check_code(experiment_id: str) -> None:
     experiment_of(experiment_id).check_code(in_cluster=False)
 
 
-def _send(answers: IO[bytes], reply: tuple[Any, BaseException | None]) -> None:
+def _send(pipe: Connection, reply: tuple[Any, BaseException | None]) -> None:
     try:
-        send(answers, reply)
+        send(pipe, reply)
     except BrokenPipeError:  # the run's process has ended, and so does this one
         raise
     except Exception:  # an error that cannot be pickled
-        send(answers, (None, RuntimeError(describe(reply[1]) if isinstance(reply[1], Exception) else str(reply[1]))))
+        send(pipe, (None, RuntimeError(describe(reply[1]) if isinstance(reply[1], Exception) else str(reply[1]))))

@@ -1,12 +1,13 @@
-"""The worker side of `isolation/process.py`: a process that judges with one evaluator until its pipe closes."""
+"""The worker side of `workers.IsolatedEvaluator`: a process that judges with one evaluator until its pipe closes."""
 
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import IO, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
-from evalflows.engine.child import message_pipes, receive, send
+from evalflows.engine.child import given_pipe, receive, send
 from evalflows.evaluators.binding import Bound, read_returned
 from evalflows.specs.code_versions import fault_text, trace_of
 from evalflows.specs.errors import CallError, ErrorKind, describe
@@ -26,32 +27,27 @@ class _ModelCallError(CallError):
     """A model call failed. The parent process has the original error."""
 
 
-def main() -> None:
-    with message_pipes() as (requests, answers):
-        _judge(requests, answers)
-
-
-def _judge(requests: IO[bytes], answers: IO[bytes]) -> None:
+def main(pipe: Connection) -> None:
     try:
-        bound, timeout_s = receive(requests)
+        bound, timeout_s = receive(pipe)
     except Exception as error:  # any error of user modules during import
-        send(answers, ("raised", ("raised", fault_text(error), trace_of(error))))
+        send(pipe, ("raised", ("raised", fault_text(error), trace_of(error))))
         return
-    send(answers, ("ready", None))
-    while (available := receive(requests)) is not None:
+    send(pipe, ("ready", None))
+    while (available := receive(pipe)) is not None:
         signal.setitimer(signal.ITIMER_REAL, timeout_s + KILL_DELAY_S)
-        reply = _reply_to(bound, available, requests, answers)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        reply = _reply_to(bound, available, pipe)
         try:
-            send(answers, reply)
+            send(pipe, reply)
         except Exception as error:  # a returned object that cannot be pickled
-            send(answers, ("raised", ("bad_return", describe(error), None)))
+            send(pipe, ("raised", ("bad_return", describe(error), None)))
+        signal.setitimer(signal.ITIMER_REAL, 0)
     signal.setitimer(signal.ITIMER_REAL, KILL_DELAY_S)  # for threads that user code left running
 
 
-def _reply_to(bound: Bound, available: dict[str, Any], requests: IO[bytes], answers: IO[bytes]) -> tuple[str, Any]:
+def _reply_to(bound: Bound, available: dict[str, Any], pipe: Connection) -> tuple[str, Any]:
     for name in ("complete", "embed"):
-        available[name] = _model_call(name, requests, answers)
+        available[name] = _model_call(name, pipe)
     try:
         returned = bound.call(available)
     except _ModelCallError:
@@ -76,15 +72,15 @@ def _fault(error: Exception) -> Fault:
     return fault.kind, str(fault), fault.trace
 
 
-def _model_call(name: str, requests: IO[bytes], answers: IO[bytes]) -> Callable[..., Any]:
+def _model_call(name: str, pipe: Connection) -> Callable[..., Any]:
     """Return `complete` or `embed`, executed by the parent process."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with _CALLING:
+            send(pipe, ("ask", (name, args, kwargs)))
             left = signal.setitimer(signal.ITIMER_REAL, 0)[0]  # waiting for a model does not count
             try:
-                send(answers, ("ask", (name, args, kwargs)))
-                reply = receive(requests)
+                reply = receive(pipe)
             finally:
                 signal.setitimer(signal.ITIMER_REAL, left)
         if reply is None:
@@ -98,4 +94,4 @@ def _model_call(name: str, requests: IO[bytes], answers: IO[bytes]) -> Callable[
 
 
 if __name__ == "__main__":
-    main()
+    main(given_pipe(sys.argv[1]))

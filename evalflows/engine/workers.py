@@ -10,20 +10,21 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from heapq import heappop, heappush
 from inspect import isawaitable
 from itertools import count
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import cloudpickle
 
@@ -69,47 +70,30 @@ def pays(prepared: PreparedExperiment, n_examples: int) -> bool:
         return True
     judgements = n_examples * spec.repetitions * len(spec.targets) * len(prepared.evaluators)
     is_ours = all(evaluator.is_ours for evaluator in prepared.evaluators)
-    is_faster = is_quick(prepared) and judgements >= MANY_JUDGEMENTS and _cores() > 1
+    is_faster = is_quick(prepared) and judgements >= MANY_JUDGEMENTS and cores() > 1
     return is_faster and is_ours and spec.task_runner.kind == "threads"
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Process:
-    """This side of a process, which works on one chunk at a time."""
-
-    def __init__(self) -> None:
-        here, self.other_end = socket.socketpair()
-        with here:
-            self._requests, self._answers = here.makefile("wb"), here.makefile("rb")
-
-    def ask(self, function: Callable[..., Any], *work: object) -> tuple[Any, BaseException | None] | None:
-        """Return the function's result, or what it raises; None if the process has ended."""
-        try:
-            send(self._requests, (function, work))
-            return cast("tuple[Any, BaseException | None] | None", receive(self._answers))
-        except (OSError, ValueError):  # ValueError: the pipe is closed
-            return None
-
-    def close(self) -> None:
-        for pipe in (self._requests, self._answers):
-            with suppress(OSError):  # what it did not read
-                pipe.close()
 
 
 class QuickProcesses:
     """Some processes, by default one per core, at most as many as there are chunks at once."""
 
     def __init__(self, count: int | None = None) -> None:
-        count = count or min(_cores(), CHUNKS_AT_ONCE)
-        self._all = [_Process() for _ in range(count)]
-        shared = count if sys.platform == "linux" else 1  # elsewhere, it is not safe to fork after such imports
-        self._started = [_start(self._all[first : first + shared]) for first in range(0, count, shared)]
-        self._idle: SimpleQueue[_Process] = SimpleQueue()
-        for process in self._all:
-            self._idle.put(process)
+        count = count or min(cores(), CHUNKS_AT_ONCE)
+        pipes = [Pipe() for _ in range(count)]
+        # One imports what they need, and the others are forked from it: elsewhere, that is not safe after such imports.
+        shared = count if sys.platform == "linux" else 1
+        self._started = [
+            start_child("evalflows.engine.quick_launcher", [there for _, there in some], KEEP_MEMORY)
+            for some in (pipes[first : first + shared] for first in range(0, count, shared))
+        ]
+        self._idle: SimpleQueue[Connection] = SimpleQueue()  # a process works on one chunk at a time
+        for here, _ in pipes:
+            self._idle.put(here)
 
     def work(self, function: Callable[..., Result], *work: object) -> Result:
         """Call the function in a process, or here if that has ended. Raise what the function raises.
@@ -117,11 +101,14 @@ class QuickProcesses:
         It has ended if it was killed, or if another run of this program ended the processes of all. If this run was
         interrupted, the loop is stopped, so that the function raises CancelledError here.
         """
-        process = self._idle.get()
+        pipe = self._idle.get()
         try:
-            reply = process.ask(function, *work)
+            send(pipe, (function, work))
+            reply = receive(pipe)
+        except OSError:  # the process has ended
+            reply = None
         finally:
-            self._idle.put(process)
+            self._idle.put(pipe)
         if reply is None:
             return function(*work)
         result, error = reply
@@ -133,17 +120,6 @@ class QuickProcesses:
         """Kill the processes. They write whole files, and what is not in one is redone."""
         for started in self._started:
             _end(started)
-        for process in self._all:
-            process.close()
-
-
-def _start(processes: Sequence[_Process]) -> subprocess.Popen[bytes]:
-    """Start processes together: one imports what they need, and the others are forked from it."""
-    pipes = [process.other_end.fileno() for process in processes]
-    started = start_child("evalflows.engine.quick_launcher", pipes, KEEP_MEMORY)
-    for process in processes:
-        process.other_end.close()
-    return started
 
 
 def _end(started: subprocess.Popen[bytes]) -> None:
@@ -487,10 +463,10 @@ class _IsolatedProcess:
 
     def __init__(self, bound: Bound, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._popen = start_child("evalflows.engine.worker")
-        self._in, self._out = _pipe(self._popen.stdin), _pipe(self._popen.stdout)
+        self._pipe, there = Pipe()
+        self._popen = start_child("evalflows.engine.worker", [there])
         try:
-            send(self._in, (bound, timeout_s))
+            send(self._pipe, (bound, timeout_s))
             kind, content = self._receive(
                 time.monotonic() + STARTUP_TIMEOUT_S, f"took longer than {STARTUP_TIMEOUT_S:g} s to start"
             )
@@ -509,7 +485,7 @@ class _IsolatedProcess:
         """Return the judgements, or the exception raised by the evaluator or by a model call."""
         left = self._timeout_s
         failed: list[BaseException] = []
-        send(self._in, dict(available))
+        send(self._pipe, dict(available))
         while True:
             began = time.monotonic()
             kind, content = self._receive(began + left, f"took longer than {self._timeout_s:g} s and was stopped")
@@ -518,10 +494,10 @@ class _IsolatedProcess:
                 return list(content)
             if kind == "raised":  # None: the error is that of a model call
                 return failed[-1] if content is None else _fault(*content)
-            send(self._in, _reply(calls, content, failed))
+            send(self._pipe, _reply(calls, content, failed))
 
     def _receive(self, until: float, late: str) -> Any:
-        message = receive(self._out, until)
+        message = receive(self._pipe, until)
         if message is not None:
             return message
         if time.monotonic() >= until:
@@ -533,18 +509,11 @@ class _IsolatedProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
             self._popen.wait()
-        for pipe in (self._in, self._out):
-            with contextlib.suppress(OSError):  # the data still buffered has no reader
-                pipe.close()
+        self._pipe.close()
 
 
 def _fault(kind: ErrorKind, text: str, trace: str | None) -> CallError:
     return CallError(kind, text, trace=trace)
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None
-    return pipe
 
 
 def _reply(calls: ModelCalls, content: tuple[str, Any, Any], failed: list[BaseException]) -> tuple[str, Any]:

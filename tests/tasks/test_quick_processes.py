@@ -63,7 +63,7 @@ def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
     here = stored(judge("here"))
     assert workers.current() is None
     monkeypatch.setattr(workers, "MANY_JUDGEMENTS", 1)
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "cores", lambda: 2)
     there = stored(judge("there"))
     assert workers.current() is not None
     assert len(here["scores"]) == 160
@@ -86,7 +86,7 @@ def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypa
 
 
 def test_the_work_of_a_killed_process_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_cores", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     processes = QuickProcesses()
     assert processes.work(os.getpid) != os.getpid()
     with pytest.raises(ZeroDivisionError):

@@ -32,6 +32,7 @@ from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, R
 from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.job import Job, drop_outdated
 from evalflows.engine.jobs import job_of
+from evalflows.engine.workers import cores
 from evalflows.llm import loop
 from evalflows.llm.budget import divided
 from evalflows.llm.calls import calls_waiting
@@ -178,12 +179,12 @@ def not_done(steps: Steps, timeout: float) -> bool:
 
 def ended_work(steps: Steps) -> list[Any]:
     """Return what the tasks returned that have ended in other processes: what they have done."""
-    ended = [step for step in steps if _is_elsewhere(step) and _has_ended(step)]
-    states = [getattr(step, "_final_state", None) or _waited(step) for step in ended]
+    states = [_final_state(step) for step in steps if _is_elsewhere(step) and _has_ended(step)]
     return [state.result(raise_on_failure=False) for state in states if state is not None and state.is_completed()]
 
 
-def _waited(step: PrefectFuture[Any]) -> Any:
+def _final_state(step: PrefectFuture[Any]) -> Any:
+    """Return the state of a step that has ended; None if its processes died."""
     step.wait()
     return getattr(step, "_final_state", None)
 
@@ -205,8 +206,7 @@ def _has_ended(step: PrefectFuture[Any]) -> bool:
 
 def _raise_if_killed(step: PrefectFuture[Any]) -> None:
     """Raise IncompleteError if the engine gave up a step: its processes died, so it has no state."""
-    step.wait()
-    if _is_elsewhere(step) and getattr(step, "_final_state", None) is None:
+    if _is_elsewhere(step) and _final_state(step) is None:
         error = getattr(step, "wrapped_future").exception()  # noqa: B009 (not declared by Prefect)
         raise IncompleteError(
             f"a chunk was given up after the processes that worked on it had ended: {type(error).__name__}; "
@@ -234,7 +234,7 @@ def _dask(spec: TaskRunnerSpec) -> Any:
     if spec.address is not None:
         return DaskTaskRunner(address=spec.address, client_kwargs={"timeout": CONNECTED_WITHIN_S})
     here = {
-        "n_workers": _processes(spec),
+        "n_workers": spec.processes or cores(),
         "threads_per_worker": CHUNKS_AT_ONCE,
         "memory_limit": 0,
         "dashboard_address": None,
@@ -252,11 +252,7 @@ def _ray(spec: TaskRunnerSpec) -> Any:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if spec.address is not None:
         return RayTaskRunner(address=spec.address, init_kwargs=quiet)
-    return RayTaskRunner(init_kwargs=quiet | {"num_cpus": _processes(spec), "include_dashboard": False})
-
-
-def _processes(spec: TaskRunnerSpec) -> int:
-    return spec.processes or len(os.sched_getaffinity(0))
+    return RayTaskRunner(init_kwargs=quiet | {"num_cpus": spec.processes or cores(), "include_dashboard": False})
 
 
 INTERVAL_S = 1.0

@@ -6,7 +6,6 @@ from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.data_checks.process import checks_end_here
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, waves_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.compare import comparison_of
@@ -34,9 +33,8 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         resume: Id of a run group to resume instead of starting a new one.
     """
     restrict_deployed_run(spec)
-    with checks_end_here():
-        spec = freeze_dataset(spec)
-        validate_snapshot(spec)
+    spec = freeze_dataset(spec)
+    validate_snapshot(spec)
     with lease_of_run(spec, resume) as lease:
         experiments = start_experiments(spec, resume)
         execute = chunk_task(execute_rounds, spec)

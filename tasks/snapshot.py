@@ -17,7 +17,8 @@ from evalflows.analysis.gate_evaluation import (
 )
 from evalflows.analysis.gates import baseline_row, no_baseline
 from evalflows.analysis.trace_datasets import loaded_dataset
-from evalflows.data_checks.process import CheckRequest, begin_checks, checks_of, load_expectations, without_values
+from evalflows.data_checks.checks import check_dataset, without_values
+from evalflows.data_checks.suites import load_expectations
 from evalflows.engine import workers
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import prepare_experiment, prepared_experiments
@@ -43,7 +44,6 @@ def freeze_dataset(spec: ExperimentSpec) -> ExperimentSpec:
 def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     """Check the whole spec, resolve its references, and freeze its dataset. Raise InputError, with nothing written.
 
-    Within `checks_end_here`, Great Expectations begins to check the snapshot, in another process.
     In the returned spec the dataset is a snapshot, windows of production have ends, expectations are a list, prompts
     are texts, other experiments are ids, and shared connections are included.
     """
@@ -59,7 +59,6 @@ def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
     dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
     prepared_experiments.keep(prepared)
-    begin_checks(store, CheckRequest.of(store, dataset))
     return prepared.spec
 
 
@@ -131,19 +130,15 @@ def recalibrations(spec: ExperimentSpec) -> list[ExperimentSpec]:
 def validate_snapshot(spec: ExperimentSpec) -> str:
     """Check the snapshot, publish the checks and an artifact of them, and return the batch of the checks.
 
-    A snapshot never changes, so each suite runs on it once. Raise InputError if a critical check failed, and
-    IncompleteError if the process that checks it did.
+    A snapshot never changes, so each suite runs on it once. Raise InputError if a critical check failed.
     """
-    store = Store()
-    request = CheckRequest.of(store, spec.dataset)
-    if not store.is_sealed("checks", request.batch):
-        checks = [replace(check, flow_run_id=flow_run_id()) for check in checks_of(request)]
-        store.publish("checks", request.batch, checks)
-    rows: list[CheckRow] = sorted(store.read("checks", request.batch), key=lambda row: (row.passed is True, row.name))
-    markdown = checks_page("Snapshot", request.snapshot, rows, without_values)
+    store, snapshot = Store(), spec.dataset.snapshot or ""
+    batch = check_dataset(store, spec.dataset, flow_run_id())
+    rows: list[CheckRow] = sorted(store.read("checks", batch), key=lambda row: (row.passed is True, row.name))
+    markdown = checks_page("Snapshot", snapshot, rows, without_values)
     create_markdown_artifact(key="dataset-checks", markdown=markdown, description="Dataset checks")
     if errors := failed(rows):
-        where = f"dataset {spec.dataset.name or request.snapshot!r}"
+        where = f"dataset {spec.dataset.name or snapshot!r}"
         whole = f"{where}: {first_of([check.message for check in errors])}"
         raise InputError(f"{where}: {first_of([*map(without_values, errors)])}", whole=whole)
-    return request.batch
+    return batch

@@ -15,8 +15,8 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader, estimat
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.analysis.gates import baseline_row
 from evalflows.dashboard.links import Links, NoLinks
-from evalflows.data_checks.process import check_results as checks_of_results
-from evalflows.data_checks.process import without_values
+from evalflows.data_checks.checks import check_results as checks_of_results
+from evalflows.data_checks.checks import without_values
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decision_limits import with_limits
@@ -42,7 +42,7 @@ from evalflows.tasks.score import combine_scores
 def check_results(rows: list[ExperimentRow]) -> None:
     """Check the results of those experiments that are complete, and publish the checks and an artifact of them.
 
-    Raise IncompleteError if an expectation of severity error does not hold, or the process that checks them failed.
+    Raise IncompleteError if an expectation of severity error does not hold.
     """
     store = Store()
     ended: list[ExperimentRow] = [store.read("experiments", row.experiment_id)[0] for row in rows]

@@ -16,7 +16,6 @@ from store_copies import StoreCopies
 from store_rows import make_row
 
 import evalflows.store.store
-from evalflows.data_checks import process
 from evalflows.store.layout import Layout
 from evalflows.store.store import Store
 
@@ -68,27 +67,6 @@ def server_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path_factory.getbasetemp() / "home"))
 
 
-class _ChecksHere:
-    """Checks a snapshot in this process, where Great Expectations is imported once and not for each test."""
-
-    def __init__(self, request: str) -> None:
-        self._request = request
-
-    def answer(self) -> str:
-        from evalflows.data_checks.worker import answer
-
-        return answer(self._request)
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture(autouse=True)
-def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Snapshots are checked in the process of the tests."""
-    monkeypatch.setattr(process, "CheckProcess", _ChecksHere)
-
-
 @pytest.fixture(autouse=True)
 def store_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The root of this test's store, which `Store()` and `connect()` use."""
@@ -117,7 +95,6 @@ def store_at(store_copies: StoreCopies) -> Callable[[Path], AbstractContextManag
             patch.setenv("EVALFLOWS_STORE", str(folder / "store"))
             patch.setenv("EVALFLOWS_SPOOL", str(folder / "spool"))
             patch.setattr(os, "fsync", lambda _: None)
-            patch.setattr(process, "CheckProcess", _ChecksHere)
             store_copies.make(str(folder / "store"))
             yield Store(folder / "store")
 

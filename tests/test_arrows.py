@@ -31,20 +31,9 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         *("analysis", "engine", "data_checks", "dashboard.links", "reports", "evaluators", "llm", "store", "specs"),
         *("prefect_server", "prefect_texts", "server_watch"),
     ),
-    "flows": ("tasks", "engine", "data_checks", "prefect_server", "specs"),
+    "flows": ("tasks", "engine", "prefect_server", "specs"),
     "api": (
-        *(
-            "flows",
-            "tasks",
-            "analysis",
-            "engine",
-            "data_checks",
-            "dashboard",
-            "reports",
-            "evaluators",
-            "store",
-            "specs",
-        ),
+        *("flows", "tasks", "analysis", "engine", "dashboard", "reports", "evaluators", "store", "specs"),
         *("prefect_server", "server_watch"),
     ),
     "compat": ("api", "engine", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
@@ -69,7 +58,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "pytest": ("pytest_plugin",),
     "jinja2": ("dashboard.rendering",),
     "uvicorn": ("serving", "prefect_server"),
-    "great_expectations": ("data_checks.checks",),
+    "great_expectations": ("data_checks.suites", "data_checks.data_docs"),
 }
 
 LINKS = ("flows", "tasks", "evaluators")

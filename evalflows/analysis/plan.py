@@ -27,7 +27,7 @@ from evalflows.analysis.plan_calls import (
 )
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
-from evalflows.data_checks.process import load_expectations
+from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.chunks import draw
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, prepare_experiment

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from evalflows.api.calling import RaisedToCaller, flow_settings
 from evalflows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
 from evalflows.api.results import ComparativeResult, ExperimentResult
-from evalflows.data_checks.process import checks_end_here
 from evalflows.engine.prepare import named_reference
 from evalflows.prefect_server import begin_early
 from evalflows.reports.pages_as_text import failures_of
@@ -46,7 +45,7 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
 
     Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
     """
-    with RaisedToCaller(), checks_end_here():
+    with RaisedToCaller():
         refuse_if_running(spec, resume)
         begin_early()
         frozen = check_and_freeze(spec)
@@ -61,7 +60,7 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
     Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
     """
-    with RaisedToCaller(), checks_end_here():
+    with RaisedToCaller():
         refuse_if_running(spec, resume)
         begin_early()
         checked = check_gates.fn(spec)

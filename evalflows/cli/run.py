@@ -25,14 +25,7 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
 )
-from evalflows.data_checks.process import (
-    PageRequest,
-    batch_of_results,
-    check_results,
-    finished,
-    pages_of,
-    snapshot_checks,
-)
+from evalflows.data_checks.checks import check_results, finished, results_batch, snapshot_checks
 from evalflows.reports.checks import CheckedExperiment
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decision_limits import with_limits
@@ -69,7 +62,7 @@ if TYPE_CHECKING:
 @FORMAT
 @VERBOSE
 def check(experiments: tuple[str, ...], docs: str | None, form: str, verbose: bool) -> None:
-    """Check the outputs and scores of finished EXPERIMENTS with Great Expectations; by default, of the newest run.
+    """Check the outputs and scores of finished EXPERIMENTS; by default, of the newest run.
 
     Each planned run has its output and its scores, each score its run, and values are in range. A line names what does
     not hold, with rows for which it does not. Exit code 0: no error, at most warnings; 4: an error.
@@ -109,16 +102,19 @@ def _write_docs(store: Store, rows: Sequence[ExperimentRow], folder: Path) -> li
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be made a folder: {error.strerror or error}") from error
-    titles: dict[str, str] = {}
-    files: dict[str, Path] = {}
+    from evalflows.data_checks.data_docs import page_of  # late: Great Expectations takes seconds
+
+    pages: dict[Path, str] = {}
     for row in rows:
-        of_results, of_snapshot = batch_of_results(row), snapshot_checks(store, row.snapshot_id)
-        titles[of_results] = f"{row.name} ({row.experiment_id})"
-        titles[of_snapshot] = f"dataset {row.dataset_name or row.snapshot_id}"
-        files |= {of_results: folder / f"{row.experiment_id}.html", of_snapshot: folder / f"{row.snapshot_id}.html"}
-    for batch, page in pages_of(PageRequest(root=store.layout.root, titles=titles)).items():
-        write_whole(files[batch], page)
-    return [*files.values()]
+        of_results, of_snapshot = results_batch(row), snapshot_checks(store, row.snapshot_id)
+        title = f"dataset {row.dataset_name or row.snapshot_id}"
+        pages[folder / f"{row.experiment_id}.html"] = page_of(
+            f"{row.name} ({row.experiment_id})", store.read("checks", of_results)
+        )
+        pages[folder / f"{row.snapshot_id}.html"] = page_of(title, store.read("checks", of_snapshot))
+    for path, page in pages.items():
+        write_whole(path, page)
+    return [*pages]
 
 
 @click.command()

@@ -1,1 +1,1 @@
-"""Dataset checks by Great Expectations, in a process of their own: its import takes seconds and 150 MB."""
+"""Checks of snapshots and results in SQL, expectations of specs by Great Expectations, and its Data Docs."""

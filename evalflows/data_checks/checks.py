@@ -1,475 +1,363 @@
-"""Great Expectations on examples and on results: frames, expectations of ours and of the spec, and Data Docs.
+"""What is expected of every snapshot and of every experiment's results, counted in SQL.
 
-Only the process of the checks loads this.
-
-Its view writes values of the data into the page as they are, and its page loads scripts, styles and a picture from
-other servers. So what is special in HTML is replaced before and put in its place, escaped, afterwards; and the sections
-stand in a page of ours, which allows neither scripts nor requests.
-
-Ours see the examples in blocks, or one column, so that the memory does not grow with the dataset. Those of the spec
-may ask for anything, and see whole columns: those that they name, or all if one names none.
+Expectations bear the names of Great Expectations, and their results its figures, so that its Data Docs can show them;
+`suites.py` runs those of a spec.
 """
 
-import hashlib
-import logging
-import os
-import re
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from itertools import islice
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
 
-import numpy as np
-import pandas as pd
-from great_expectations.render.renderer.content_block.validation_results_table_content_block import (
-    ValidationResultsTableContentBlockRenderer,
-)
-from great_expectations.render.util import num_to_str
-
-from evalflows.data_checks.process import (
-    SHOWN_VALUES,
-    check_row,
-    evaluators_of,
-    expect,
-    found_values,
-    merged,
-    of_outputs,
-    of_runs,
-    of_scores,
-    of_summaries,
-    ranges_of,
-    summaries_of,
-)
-from evalflows.specs.dataset import Expectation
-from evalflows.specs.errors import InputError, escaped
-from evalflows.store.queries.result_columns import (
-    PLACES,
-    PLACES_OF_SCORES,
-    PLACES_OF_SUMMARIES,
+from evalflows.data_checks.suites import SHOWN_VALUES, load_expectations, suite_results
+from evalflows.specs.dataset import DatasetSpec, Expectation
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.layout import identifier, quoted
+from evalflows.store.queries.checked_columns import (
+    COUNTED,
+    FIELDS,
+    TEXTS,
+    Columns,
+    by,
+    count_unexpected,
+    example_columns,
     output_columns,
     planned_runs,
     score_columns,
     summary_columns,
+    unexpected_rows,
+    value_of,
 )
-from evalflows.store.records import CheckRow, ExampleRow, ExperimentRow, from_json, to_json
+from evalflows.store.records import CheckRow, ExperimentRow, OutputStatus, ScoreStatus, derived_id, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
-SPECIAL = "&<>\"'`${}[]()*\\"
-"""Characters that could act in HTML, in Markdown, or in the templates of Great Expectations."""
-
-SECTION = {
-    "class_name": "ValidationResultsColumnSectionRenderer",
-    "table_renderer": {
-        "class_name": "ResultsTable",
-        "module_name": "evalflows.data_checks.checks",
-    },
-}
-"""The renderer of a column's checks, as Great Expectations wants it named."""
-
-STAND_INS = str.maketrans({character: chr(0xFDD0 + place) for place, character in enumerate(SPECIAL)})
-ENTITIES = str.maketrans({chr(0xFDD0 + place): f"&#{ord(character)};" for place, character in enumerate(SPECIAL)})
-"""To and from noncharacters, which Unicode keeps free for such use."""
-
-
-def page_of(title: str, checks: Sequence[CheckRow]) -> str:
-    """Return the Data Docs of the checks of one batch, in HTML."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view.view import DefaultJinjaPageView
-
-    name = escaped(title).translate(STAND_INS)
-    renderer = ValidationResultsPageRenderer(SECTION, run_info_at_end=True)
-    document = renderer.render(_suite_result(name, checks))
-    view = DefaultJinjaPageView()
-    page = view.env.from_string(PAGE).render(title=name, **document.to_json_dict())
-    return page.translate(ENTITIES)
-
-
-def _suite_result(name: str, checks: Sequence[CheckRow]) -> Any:
-    from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
-
-    held = sum(check.passed is True for check in checks)
-    statistics = {
-        "evaluated_expectations": len(checks),
-        "successful_expectations": held,
-        "unsuccessful_expectations": len(checks) - held,
-        "success_percent": 100.0 * held / len(checks) if checks else None,
-    }
-    return ExpectationSuiteValidationResult(
-        success=held == len(checks),
-        results=[_result(check) for check in checks],
-        suite_name=name,
-        statistics=statistics,
-        meta=_meta(name, checks[0]),
-    )
-
-
-def _meta(name: str, check: CheckRow) -> dict[str, Any]:
-    """Return what the page says of all checks, of which this is one."""
-    from great_expectations import __version__
-
-    kind = "results of experiment" if check.subject_kind == "experiment" else check.subject_kind
-    return {
-        "great_expectations_version": __version__,
-        "run_id": {"run_name": name, "run_time": str(check.recorded_at)},
-        "batch_spec": {
-            "datasource": "Evalflows",
-            "data_asset_name": _safe(f"{kind} {check.subject_id}"),
-            "batch_id": check.batch_id,
-        },
-    }
-
-
-def _result(check: CheckRow) -> Any:
-    """Return a check as the result that it was made of."""
-    from great_expectations.core.expectation_validation_result import ExpectationValidationResult
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-
-    observed: dict[str, Any] = from_json(check.observed) or {}
-    if found := found_values(observed):
-        observed["partial_unexpected_list"] = found
-    observed.pop("partial_unexpected_index_list", None)  # is in those texts
-    figures = {"element_count": check.n_checked, "unexpected_count": check.n_unexpected} | observed
-    if check.n_checked and check.n_unexpected is not None:  # kept is the share of values, shown that of rows
-        figures["unexpected_percent"] = 100 * check.n_unexpected / check.n_checked
-    return ExpectationValidationResult(
-        success=check.passed is True,
-        expectation_config=ExpectationConfiguration(type=check.name, kwargs=_safe(from_json(check.expected) or {})),
-        result=_safe({name: value for name, value in figures.items() if value is not None}),
-        exception_info={
-            "raised_exception": check.passed is None,
-            "exception_message": _safe(check.message),
-            "exception_traceback": "",
-        },
-    )
-
-
-def _safe(value: Any) -> Any:
-    """Return a value with stand-ins for what is special in its texts."""
-    if isinstance(value, str):
-        return escaped(value).translate(STAND_INS)
-    if isinstance(value, Mapping):  # its keys are those of Great Expectations, as are operators such as `<=`
-        return {name: field if name == "operator" else _safe(field) for name, field in value.items()}
-    return [_safe(item) for item in value] if isinstance(value, list) else value
-
-
-PAGE = r"""<!DOCTYPE html>
-<html lang="en">
-  <head>
-    <meta charset="UTF-8">
-    <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-    <meta name="viewport" content="width=device-width, initial-scale=1.0">
-    <title>{{ title }}</title>
-    <style>
-      body { font: 15px/1.5 sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #222 }
-      table { border-collapse: collapse; margin: .5em 0 } td, th { border: 1px solid #ccc; padding: .3em .6em }
-      td, th { text-align: left; vertical-align: top; overflow-wrap: anywhere }
-      .text-success { color: #1a7f37 } .text-danger, .alert-danger { color: #b3261e }
-      .fa-check-circle::before { content: "\2713" }
-      .fa-times::before, .fa-exclamation-triangle::before { content: "\2717" }
-      a[href^=".."] { color: inherit; text-decoration: none; pointer-events: none } /* to pages of a larger site */
-      .ge-section { border-top: 1px solid #ccc; margin-top: 1.5em } .badge-info { background: #eee; padding: 0 .3em }
-    </style>
-  </head>
-  <body>
-    {% for section in sections %}
-      {% set section_loop = loop -%}
-      {% include 'section.j2' %}
-    {% endfor %}
-  </body>
-</html>
-"""
-
-
-OBSERVED = 2
-"""The place of the observed value in a row, after the status and the expectation."""
-
-
-class ResultsTable(ValidationResultsTableContentBlockRenderer):
-    """Great Expectations' table, which says `unknown % not null` or `--` of columns without rows or values."""
-
-    @classmethod
-    def _get_content_block_fn(cls, expectation_type: str, expectation_config: Any = None) -> Callable[..., Any]:
-        rows_of: Any = super()._get_content_block_fn(expectation_type, expectation_config)
-
-        def rows_with_ours(**given: Any) -> Any:
-            rows = rows_of(**given)
-            if ours := _observed(given["result"]):
-                rows[0][OBSERVED] = ours
-            return rows
-
-        return rows_with_ours
-
-
-def _observed(result: Any) -> str | None:
-    """Return what was observed where Great Expectations would not say it, or not all of it."""
-    figures = result.result
-    if result.exception_info["raised_exception"]:
-        return "not checked"
-    if figures.get("element_count") == 0:
-        return "no rows"
-    if figures.get("missing_percent") and "observed_value" not in figures:
-        shares = (("unexpected_percent", "unexpected"), ("missing_percent", "null"))
-        return ", ".join(f"{num_to_str(figures[name], precision=5)}% {what}" for name, what in shares)
-    return None
-
-
-TEXTS = ("inputs", "reference_outputs", "metadata")
-"""The columns that hold JSON."""
-
-UNIQUE = ("example_id", "inputs")
-"""The columns whose values should differ."""
-
-FILLED = "filled_inputs"
-"""A column of ours: how many fields of the inputs are filled."""
-
 LONG, SHOWN = 2000, 200
-"""Characters from which a text is checked by a stand-in, and how many of them that shows."""
+"""Characters from which an unexpected text is shortened, and to how many."""
 
-ROWS_AT_ONCE = 10_000
-"""Examples in one frame."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """What one reading of the examples tells of their columns."""
-
-    columns: Sequence[str]  # with each field of the texts that were parsed
-    filled: frozenset[str]  # those of TEXTS that an example has
-    hashes: dict[str, "np.ndarray[Any, np.dtype[np.int64]]"]  # of each value of the columns in UNIQUE
+UNIT = (0.0, 1.0)
+"""The range of a composite, unless another is declared."""
 
 
-def overview(examples: Iterable[ExampleRow], parsed: Sequence[str] = TEXTS) -> Overview:
-    """Read the examples once, with the fields of those of TEXTS that are `parsed`."""
-    columns = dict.fromkeys(("example_id", "position", "split", "cluster", *TEXTS))
-    filled, hashes = set[str](), {name: array("q") for name in UNIQUE}
-    fields = {name: set[str]() for name in parsed}
-    for example in examples:
-        for name in UNIQUE:
-            hashes[name].append(hash(getattr(example, name)))
-        for name in TEXTS:
-            if (text := getattr(example, name)) is not None:
-                filled.add(name)
-                if name in fields and not fields[name].issuperset(found := _object(text)):
-                    columns |= dict.fromkeys(f"{name}.{field}" for field in found)
-                    fields[name].update(found)
-    arrays = {name: np.frombuffer(values, np.int64) for name, values in hashes.items()}
-    return Overview(columns=[*columns, FILLED], filled=frozenset(filled), hashes=arrays)
+def check_dataset(store: Store, dataset: DatasetSpec, flow_run_id: str | None = None) -> str:
+    """Check a frozen dataset by our expectations and by its own, publish the checks, and return their batch.
 
-
-def blocks(examples: Sequence[ExampleRow], columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield columns of the examples in frames of ROWS_AT_ONCE rows. One example at a time is whole in memory."""
-    rows = iter(examples)
-    for _ in range(0, len(examples), ROWS_AT_ONCE):
-        yield as_frame(islice(rows, ROWS_AT_ONCE), columns)
-
-
-def unique_column(examples: Iterable[ExampleRow], name: str, view: Overview) -> pd.DataFrame:
-    """Return a column whose values are as unique as those of the examples: where a text occurs once, its position."""
-    values, counts = np.unique(view.hashes[name], return_counts=True)
-    repeated = frozenset(values[counts > 1].tolist())
-    if not repeated:
-        return pd.DataFrame({name: np.arange(len(view.hashes[name]))})
-    texts = (getattr(example, name) for example in examples)
-    column = [_stand_in(name, text) if hash(text) in repeated else number for number, text in enumerate(texts)]
-    return pd.DataFrame({name: pd.Series(column, dtype=object)})
-
-
-def as_frame(examples: Iterable[ExampleRow], columns: Sequence[str], named: str = "") -> pd.DataFrame:
-    """Return columns of the examples, one row each. Blank text is null.
-
-    Long texts have stand-ins, so that a dataset may be larger than memory, except in columns that `named` names.
+    A snapshot never changes, so the same expectations are checked once. Raise InputError for an unknown or
+    misconfigured expectation.
     """
-    parents = {column.partition(".")[0] for column in columns if "." in column}
-    names = {name: f"{name}." for name in TEXTS if name in parents or (name == "inputs" and FILLED in columns)}
-    rows = []
-    for example in examples:
-        row: dict[str, Any] = {name: getattr(example, name) for name in _OF_EXAMPLES if name in columns}
-        for name, prefix in names.items():
-            fields = _fields(getattr(example, name))
-            row |= {prefix + field: value for field, value in fields.items()}
-            if name == "inputs":
-                row[FILLED] = len(fields) - sum(value is None for value in fields.values())
-        rows.append([_shown(name, row.get(name), named) for name in columns])
-    return pd.DataFrame(rows, columns=list(columns), dtype=object).where(lambda frame: frame.notna(), None)
+    own = [each.model_dump() for each in load_expectations(dataset.expectations)]
+    batch = derived_id("checks", dataset.snapshot or "", to_json(own))
+    if not store.is_sealed("checks", batch):
+        snapshot = dataset.snapshot or ""
+        results = [*_of_snapshot(store, snapshot), *suite_results(store, dataset)]
+        rows = [check_row(result, "snapshot", snapshot, batch) for result in results]
+        store.publish("checks", batch, [replace(row, flow_run_id=flow_run_id) for row in rows])
+    return batch
 
 
-_OF_EXAMPLES = ("example_id", "position", "split", "cluster", *TEXTS)
+def snapshot_checks(store: Store, snapshot: str) -> str:
+    """Return the newest batch of checks of a snapshot; without any, check it by our expectations."""
+    query = """select batch_id from source.checks where subject_kind = 'snapshot' and subject_id = ?
+               order by recorded_at desc, batch_id limit 1"""
+    if found := store.query(query, [snapshot]):
+        return str(found[0][0])
+    return check_dataset(store, DatasetSpec(snapshot=snapshot))
 
 
-def is_named(column: str, text: str) -> bool:
-    """Whether a text names a column."""
-    return _pattern(column).search(text) is not None
+def check_results(
+    store: Store, experiments: Sequence[ExperimentRow], flow_run_id: str | None = None
+) -> dict[str, list[CheckRow]]:
+    """Check the results of finished experiments, publish the checks that are new, and return all, by experiment.
 
-
-@cache
-def _pattern(column: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w.]){re.escape(column)}(?![\w.])")
-
-
-def _shown(column: str, value: Any, named: str) -> Any:
-    if not isinstance(value, str) or len(value) < LONG or is_named(column, named):
-        return value
-    return _stand_in(column, value)
-
-
-def _stand_in(column: str, value: Any) -> Any:
-    """Return a short text for a long one: equal for equal texts, and JSON for JSON where the column holds that."""
-    if not isinstance(value, str) or len(value) < LONG:
-        return value
-    digest = hashlib.sha256(value.encode()).hexdigest()
-    short = f"{value[:SHOWN]}… ({len(value):,} characters, SHA-256 {digest})"
-    return to_json(short) if column in TEXTS and _is_json(value) else short
-
-
-def _is_json(text: str) -> bool:
-    try:
-        from_json(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _fields(text: str | None) -> dict[str, Any]:
-    """Return the fields of a JSON object; empty if the text is not one, which has its own check."""
-    return {name: _plain(field) for name, field in _object(text).items()}
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    try:
-        value = from_json(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if value.strip() else None
-    return to_json(value) if isinstance(value, list | dict) else value
-
-
-Results = list[dict[str, Any]]
-"""One per expectation, as Great Expectations writes them in JSON."""
-
-
-class Validator:
-    """Great Expectations with one data source, which takes frames."""
-
-    def __init__(self) -> None:
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"
-        import great_expectations as gx  # takes seconds to import
-        from great_expectations.data_context.types.base import ProgressBarsConfig
-
-        logging.getLogger("great_expectations").setLevel(logging.WARNING)
-        context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        asset = context.data_sources.add_pandas("rows").add_dataframe_asset("rows")
-        self._batches = asset.add_batch_definition_whole_dataframe("all")
-
-    def validate(self, frame: pd.DataFrame, expectations: Sequence[Expectation], places: Sequence[str] = ()) -> Results:
-        """Return a result for each expectation, with values of the columns `places` for unexpected rows.
-
-        Raise InputError for an unknown or misconfigured expectation.
-        """
-        import great_expectations as gx
-
-        suite = gx.ExpectationSuite(name="rows")
-        for expectation in expectations:
-            suite.add_expectation(_configured(expectation))
-        whole = self._batches.get_batch({"dataframe": frame})
-        form: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SHOWN_VALUES}
-        if places:
-            form["unexpected_index_column_names"] = [*places]
-        return [result.to_json_dict() for result in whole.validate(suite, result_format=form).results]
-
-    def validate_blocks(
-        self, frames: Iterable[pd.DataFrame], expectations: Sequence[Expectation], places: Sequence[str] = ()
-    ) -> Results:
-        """Return a result for each expectation about single rows, on frames that together hold all rows."""
-        parts = [self.validate(frame, expectations, places) for frame in frames]
-        return [merged(of_one) for of_one in zip(*parts, strict=True)]
-
-
-def _configured(expectation: Expectation) -> Any:
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-    from great_expectations.expectations.metadata_types import FailureSeverity
-
-    try:
-        return ExpectationConfiguration(
-            type=expectation.type, kwargs=expectation.kwargs, severity=FailureSeverity(expectation.severity)
-        ).to_domain_obj()
-    except Exception as error:  # raised by Great Expectations or its pydantic
-        raise InputError(f"expectation {expectation.type!r}: {' '.join(str(error).split())}") from error
-
-
-def run_expectations(examples: Sequence[ExampleRow], own: Sequence[Expectation], batch: str) -> list[CheckRow]:
-    """Check the examples, one row per expectation. Raise InputError for an unknown or misconfigured expectation."""
-    validator, view = Validator(), overview(examples, TEXTS if own else ("inputs",))
-    of_rows = _of_rows(view)
-    columns = [*dict.fromkeys(str(expectation.kwargs["column"]) for expectation in of_rows)]
-    results = validator.validate_blocks(blocks(examples, columns), of_rows)
-    for expectation in _unique():
-        column = unique_column(examples, str(expectation.kwargs["column"]), view)
-        results += validator.validate(column, [expectation])
-    if own:
-        results += validator.validate(_whole(examples, own, view), own)
-    return [check_row(result, "snapshot", examples[0].snapshot_id, batch) for result in results]
-
-
-def _whole(examples: Sequence[ExampleRow], own: Sequence[Expectation], view: Overview) -> pd.DataFrame:
-    """Return the columns that the expectations name, or all if one of them names none."""
-    texts = [to_json(expectation.kwargs) for expectation in own]
-    named = {name for name in view.columns if any(is_named(name, text) for text in texts)}
-    names_each = all(any(is_named(name, text) for name in view.columns) for text in texts)
-    columns = [name for name in view.columns if name in named] if names_each else view.columns
-    return as_frame(examples, columns, "\n".join(texts))
-
-
-def _unique() -> list[Expectation]:
-    severities = dict(zip(UNIQUE, ("critical", "warning"), strict=True))
-    return [expect("be_unique", name, severities[name]) for name in UNIQUE]
-
-
-def _of_rows(view: Overview) -> list[Expectation]:
-    """Return our expectations about single rows."""
-    expectations = [
-        expect("not_be_null", "example_id"),
-        expect("not_be_null", "inputs"),
-        expect("be_between", FILLED, min_value=1),
-    ]
-    expectations += [expect("be_json_parseable", name) for name in TEXTS if name in view.filled]
-    if "reference_outputs" in view.filled:
-        expectations.append(expect("not_be_null", "reference_outputs", "warning"))
-    fields = [name for name in view.columns if name.startswith("inputs.")]
-    return expectations + [expect("not_be_null", name, "warning") for name in fields]
-
-
-def run_result_checks(store: Store, experiment: ExperimentRow, batch: str) -> list[CheckRow]:
-    """Check the planned runs, summaries, outputs and scores of a finished experiment, one row per expectation.
-
-    Raise InputError if its snapshot is not in the store.
+    Those that do not hold come first. Raise InputError for a snapshot that is not in the store.
     """
-    load_snapshot(store, experiment.snapshot_id)
-    validator, spec = Validator(), experiment_spec(experiment)
-    runs = planned_runs(store, experiment, evaluators_of(spec))
-    outputs = output_columns(store, experiment)
-    scores = score_columns(store, experiment, [*ranges_of(spec)])
-    summaries = summary_columns(store, experiment, summaries_of(spec))
-    results = [
-        *validator.validate_blocks(_frames(runs), of_runs(experiment), PLACES),
-        *validator.validate_blocks(_frames(summaries), of_summaries(experiment), PLACES_OF_SUMMARIES),
-        *validator.validate_blocks(_frames(outputs), of_outputs(experiment), PLACES),
-        *validator.validate_blocks(_frames(scores), of_scores(experiment), PLACES_OF_SCORES),
+    checks = {}
+    for row in experiments:
+        batch = results_batch(row)
+        if not store.is_sealed("checks", batch):
+            load_snapshot(store, row.snapshot_id)  # raises if there is none
+            made = [
+                check_row(result, "experiment", row.experiment_id, batch)
+                for columns, expected in _of_results(row)
+                for result in _results(store, columns, expected)
+            ]
+            store.publish("checks", batch, [replace(check, flow_run_id=flow_run_id) for check in made])
+        checks[row.experiment_id] = _sorted(store.read("checks", batch))
+    return checks
+
+
+def results_batch(row: ExperimentRow) -> str:
+    """Return the batch of the checks of an experiment's results: another once it was resumed, or if more is checked."""
+    suite = to_json([each.model_dump() for _, expected in _of_results(row) for each in expected])
+    return derived_id("results", row.experiment_id, str(row.ended_at), suite)
+
+
+def finished(store: Store, experiment_id: str) -> ExperimentRow:
+    """Return the row of a finished experiment. Raise InputError if it is not."""
+    row: ExperimentRow
+    (row,) = store.read("experiments", experiment_id)
+    if row.state != "completed":
+        raise InputError(
+            f"experiment {row.name!r} ({row.experiment_id}): got one that is not finished, wanted a finished one; "
+            f"`evalflows resume {row.experiment_id}` continues"
+        )
+    return row
+
+
+def _sorted(checks: Sequence[CheckRow]) -> list[CheckRow]:
+    return sorted(checks, key=lambda row: (row.passed is True, row.severity, row.column_name or "", row.name))
+
+
+def _of_snapshot(store: Store, snapshot: str) -> list[dict[str, Any]]:
+    load_snapshot(store, snapshot)
+    counts = ", ".join(f"count({name})" for name in TEXTS)
+    (of_each,) = store.query(f"select {counts} from source.examples where snapshot_id = ?", [snapshot])
+    filled = [name for name, count in zip(TEXTS, of_each, strict=True) if count]
+    expected = [
+        _expect("not_be_null", "example_id"),
+        _expect("not_be_null", "inputs"),
+        _expect("be_between", "filled_inputs", min_value=1),
+        *(_expect("be_json_parseable", name) for name in filled),
+        *(_expect("not_be_null", name, "warning") for name in filled if name == "reference_outputs"),
+        _expect("be_unique", "example_id"),
+        _expect("be_unique", "inputs", "warning"),
     ]
-    return [check_row(result, "experiment", experiment.experiment_id, batch) for result in results]
+    fields = [
+        _result(_expect("not_be_null", f"inputs.{field}", "warning"), (n, 0, n - filled), [(None,)] * (n - filled), ())
+        for field, n, filled in store.query(FIELDS, [snapshot])
+    ]
+    return [*_results(store, example_columns(snapshot), expected), *fields]
 
 
-def _frames(tables: Iterable[Any]) -> Iterator[pd.DataFrame]:
-    """Yield Arrow tables as frames in which all that is missing is None."""
-    for table in tables:
-        yield table.to_pandas(integer_object_nulls=True).astype(object).where(lambda frame: frame.notna(), None)
+def _of_results(experiment: ExperimentRow) -> list[tuple[Columns, list[Expectation]]]:
+    spec = experiment_spec(experiment)
+    judges = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
+    summaries = [evaluator.metric for evaluator in spec.summary_evaluators]
+    of_summaries = [_expect("be_between", "summaries.scores", min_value=1)] if summaries else []
+    return [
+        (planned_runs(experiment, judges), _of_runs(judges)),
+        (summary_columns(experiment, summaries), of_summaries),
+        (output_columns(experiment), _of_outputs(experiment)),
+        (score_columns(experiment, [*_ranges(spec)]), _of_scores(spec)),
+    ]
+
+
+def _of_runs(judges: Sequence[str]) -> list[Expectation]:
+    """Each planned run has one output, and a score by each evaluator; those left out by a sample have one too."""
+    return [
+        _expect("be_between", "runs.outputs", min_value=1, max_value=1),
+        *(_expect("be_between", by(judge), min_value=1) for judge in judges),
+    ]
+
+
+def _of_outputs(experiment: ExperimentRow) -> list[Expectation]:
+    """Each output is of a planned run; it has an answer in JSON, or the reason why not. No amount is negative."""
+    answered = _among("outputs.status", ["ok"])
+    lacking = _among("outputs.status", ["failed", "not_attempted"])
+    return [
+        _expect("not_be_null", "outputs.example"),
+        _expect("be_between", "outputs.repetition", min_value=0, max_value=experiment.repetitions - 1),
+        _expect("be_in_set", "outputs.status", value_set=[*get_args(OutputStatus)]),
+        _expect("not_be_null", "outputs.outputs", row_condition=answered),
+        _expect("be_json_parseable", "outputs.outputs", row_condition=answered),
+        _expect("not_be_null", "outputs.error", "warning", row_condition=lacking),
+        *(_expect("be_between", f"outputs.{name}", min_value=0) for name in COUNTED),
+    ]
+
+
+def _of_scores(spec: ExperimentSpec) -> list[Expectation]:
+    """Each score is of a known run and has no double; it has a value in the range, or the reason why not."""
+    scored = _among("scores.status", ["scored"])
+    others = _among("scores.status", [status for status in get_args(ScoreStatus) if status != "scored"])
+    missing = _among("scores.status", ["failed", "not_attempted"])
+    return [
+        _expect("not_be_null", "scores.subject"),
+        _expect("be_between", "scores.rows_of_key", min_value=1, max_value=1),
+        _expect("be_in_set", "scores.status", value_set=[*get_args(ScoreStatus)]),
+        _expect("not_be_null", "scores.result", row_condition=scored),
+        _expect("be_null", "scores.result", row_condition=others),
+        _expect("be_in_set", "scores.is_finite", value_set=[True]),
+        *(
+            _expect("be_between", name, min_value=low, max_value=high, row_condition=_filled(name))
+            for name, (low, high) in ((value_of(metric), bounds) for metric, bounds in _ranges(spec).items())
+        ),
+        _expect("not_be_null", "scores.error", "warning", row_condition=missing),
+        _expect("be_between", "scores.sampling_rate", min_value=0, max_value=1, strict_min=True),
+        *(_expect("be_between", f"scores.{name}", "warning", min_value=0) for name in COUNTED),
+    ]
+
+
+def _ranges(spec: ExperimentSpec) -> Mapping[str, tuple[float, float]]:
+    """Return the range of each metric that has one."""
+    declared = {name: metric.range for name, metric in spec.metrics.items() if metric.range is not None}
+    return dict.fromkeys((composite.name for composite in spec.composites), UNIT) | declared
+
+
+def _expect(type_: str, column: str, severity: str = "critical", **kwargs: Any) -> Expectation:
+    fields = {"type": f"expect_column_values_to_{type_}", "kwargs": {"column": column} | kwargs, "severity": severity}
+    return Expectation.model_validate(fields)
+
+
+def _among(column: str, values: Sequence[str]) -> dict[str, Any]:
+    return {"type": "comparison", "column": {"name": column}, "operator": "IN", "parameter": [*values]}
+
+
+def _filled(column: str) -> dict[str, Any]:
+    return {"type": "nullity", "column": {"name": column}, "is_null": False}
+
+
+def _results(store: Store, columns: Columns, expected: Sequence[Expectation]) -> list[dict[str, Any]]:
+    """Return the result of each expectation about rows, in the form of Great Expectations."""
+    if not expected:
+        return []
+    conditions, results = [_conditions(expectation) for expectation in expected], []
+    counts = count_unexpected(store, columns, conditions)
+    for expectation, condition, of_each in zip(expected, conditions, counts, strict=True):
+        name = str(expectation.kwargs["column"])
+        rows = unexpected_rows(store, columns, name, condition, SHOWN_VALUES) if of_each[2] else []
+        results.append(_result(expectation, of_each, rows, columns.places))
+    return results
+
+
+def _conditions(expectation: Expectation) -> tuple[str, str, str]:
+    """Return, as SQL, which rows are checked, for which of them the value is missing, and which are unexpected."""
+    kwargs = expectation.kwargs
+    column = identifier(kwargs["column"])
+    missing = f"{column} is null"
+    match expectation.type.removeprefix("expect_column_values_to_"):
+        case "not_be_null":
+            return _condition_in_sql(kwargs), "false", missing
+        case "be_null":
+            return _condition_in_sql(kwargs), "false", f"{column} is not null"
+        case "be_unique":
+            wrong = identifier(f"{kwargs['column']} is repeated")
+        case "be_json_parseable":
+            wrong = f"not json_valid({column})"
+        case "be_in_set":
+            wrong = f"{column} not in ({_values(kwargs['value_set'])})"
+        case "be_between":
+            below = "<=" if kwargs.get("strict_min") else "<"
+            bounds = {below: kwargs.get("min_value"), ">": kwargs.get("max_value")}
+            wrong = " or ".join(f"{column} {sign} '{x}'::double" for sign, x in bounds.items() if x is not None)
+    return _condition_in_sql(kwargs), missing, f"{column} is not null and ({wrong})"
+
+
+def _condition_in_sql(kwargs: Mapping[str, Any]) -> str:
+    if (condition := kwargs.get("row_condition")) is None:
+        return "true"
+    column = identifier(condition["column"]["name"])
+    return f"{column} in ({_values(condition['parameter'])})" if "parameter" in condition else f"{column} is not null"
+
+
+def _values(values: Sequence[str | bool]) -> str:
+    return ", ".join(quoted(str(value)) for value in values)  # DuckDB reads 'True' as a boolean
+
+
+def _result(
+    expectation: Expectation, counts: tuple[int, int, int], rows: Sequence[tuple[Any, ...]], places: Sequence[str]
+) -> dict[str, Any]:
+    """Return the result of an expectation from the numbers of checked, missing and unexpected rows."""
+    checked, missing, unexpected = counts
+    figures = {
+        "element_count": checked,
+        "unexpected_count": unexpected,
+        "unexpected_percent": _percent(unexpected, checked - missing),
+        "missing_percent": _percent(missing, checked),
+        "partial_unexpected_list": [_shown(value) for value, *_ in rows[:SHOWN_VALUES]],
+        "partial_unexpected_index_list": [dict(zip(places, place, strict=True)) for _, *place in rows if place] or None,
+    }
+    if expectation.type.endswith("_be_null"):  # nothing is missing
+        del figures["missing_percent"]
+    kwargs = {name: float(value) if type(value) is int else value for name, value in expectation.kwargs.items()}
+    return {"expectation": expectation.model_dump() | {"kwargs": kwargs}, "success": not unexpected, "figures": figures}
+
+
+def _percent(count: int, of: int) -> float | None:
+    return count / of * 100 if of else None
+
+
+def _shown(value: Any) -> Any:
+    return f"{value[:SHOWN]}… ({len(value):,} characters)" if isinstance(value, str) and len(value) >= LONG else value
+
+
+def check_row(result: Mapping[str, Any], kind: Literal["snapshot", "experiment"], subject: str, batch: str) -> CheckRow:
+    """Return the row of a result. A check that raised has not passed, whatever `success` says."""
+    expectation, figures, raised = result["expectation"], result["figures"], result.get("raised")
+    kwargs = expectation["kwargs"]
+    return CheckRow(
+        check_id=derived_id(batch, expectation["type"], to_json(kwargs)),
+        batch_id=batch,
+        subject_kind=kind,
+        subject_id=subject,
+        name=expectation["type"],
+        column_name=kwargs.get("column"),
+        passed=None if raised else bool(result["success"]),
+        severity="error" if expectation["severity"] == "critical" else "warning",
+        n_checked=figures.get("element_count"),
+        n_unexpected=figures.get("unexpected_count"),
+        observed=to_json({name: figures[name] for name in _OBSERVED if figures.get(name) is not None}),
+        expected=to_json(kwargs),
+        message=raised or _message(expectation["type"], kwargs, figures, success=bool(result["success"])),
+    )
+
+
+_OBSERVED = (
+    "observed_value",
+    "unexpected_percent",
+    "missing_percent",
+    "partial_unexpected_list",
+    "partial_unexpected_index_list",
+)
+"""Figures that a row keeps; the last two are the unexpected values, and the row that each is in."""
+
+
+def _message(type_: str, kwargs: Mapping[str, Any], figures: Mapping[str, Any], *, success: bool) -> str:
+    wanted = _wanted(type_, kwargs)
+    if success:
+        return wanted
+    if not figures.get("unexpected_count"):
+        return f"wanted {wanted}; got {figures.get('observed_value', 'nothing')}"
+    share = f"{figures['unexpected_count']} of {figures['element_count']} fail"
+    return f"wanted {wanted}; {share}, such as {', '.join(found_values(figures)[:3])}"
+
+
+def _wanted(type_: str, kwargs: Mapping[str, Any]) -> str:
+    what = type_.removeprefix("expect_").replace("_", " ")
+    column, condition = kwargs.get("column"), kwargs.get("row_condition")
+    rest = ", ".join(f"{name} {value}" for name, value in kwargs.items() if name not in _SAID)
+    where = f" where {_condition(condition)}" if condition else ""
+    return f"{f'{column}: ' if column else ''}{what}{f' ({rest})' if rest else ''}{where}"
+
+
+def without_values(check: CheckRow) -> str:
+    """Return the message of a check without the values of the data that it quotes, for what Prefect keeps."""
+    wanted = _wanted(check.name, json.loads(check.expected or "{}"))
+    if check.passed is None:
+        return f"could not be checked: {wanted}"
+    failed = f"; {check.n_unexpected} of {check.n_checked} fail" if check.n_unexpected else ""
+    return wanted if check.passed else f"wanted {wanted}{failed}"
+
+
+_SAID = ("column", "severity", "row_condition")
+
+
+def _condition(condition: object) -> str:
+    """Return in words the conditions that our expectations have: a column is filled, or compared with values."""
+    if not isinstance(condition, Mapping) or "column" not in condition:
+        return str(condition)
+    column = condition["column"]["name"]
+    if condition.get("type") == "nullity":
+        return f"{column} is {'null' if condition['is_null'] else 'not null'}"
+    return f"{column} {str(condition.get('operator')).lower()} {condition.get('parameter')}"
+
+
+def found_values(figures: Mapping[str, Any]) -> list[str]:
+    """Return the unexpected values that a result keeps, each with its row if that is known."""
+    values = [repr(value) for value in figures.get("partial_unexpected_list") or ()]
+    rows = figures.get("partial_unexpected_index_list")
+    if not rows:
+        return values
+    places = [", ".join(f"{name} {value}" for name, value in sorted(row.items()) if value is not None) for row in rows]
+    return [f"{value} ({place})" for value, place in zip(values, places, strict=False)]

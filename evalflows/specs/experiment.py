@@ -96,9 +96,7 @@ class ExperimentSpec(BaseModel):
     run_key: RunKey = None
     use_cache: UseCache = True
     task_runner: TaskRunner = TaskRunnerSpec()
-    check_results: bool = Field(
-        False, description="Check outputs and scores with Great Expectations before anything is concluded from them"
-    )
+    check_results: bool = Field(False, description="Check outputs and scores before anything is concluded from them")
     compare: CompareSpec | None = Field(
         None, description="Compare the targets' answers in pairs once all are complete; requires at least two targets"
     )

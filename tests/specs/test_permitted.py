@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.data_checks.process import load_expectations
+from evalflows.data_checks.suites import load_expectations
 from evalflows.evaluators.named import named
 from evalflows.specs import permitted
 from evalflows.specs.dataset import DatasetSpec

@@ -1,6 +1,7 @@
 """Data Docs: what was found stands in the page, and nothing in it acts."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import pytest
 from finished import Rows, finished_experiment
 
-from evalflows.data_checks.process import PageRequest, check_results, finished, pages_of
-from evalflows.store.records import to_json
+from evalflows.data_checks.checks import check_results, finished
+from evalflows.store.records import CheckRow, to_json
 from evalflows.store.store import Store
+
+pytestmark = pytest.mark.slow  # they import Great Expectations
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)> $v ${v} {{ 7 * 7 }} [l](javascript:alert(1)) '">"""
 
@@ -41,9 +44,14 @@ def hostile(outputs: Rows, scores: Rows) -> None:
     scores[1] = replace(scores[1], metric=HOSTILE, value=None)
 
 
+def page_of(title: str, checks: Sequence[CheckRow]) -> str:
+    from evalflows.data_checks import data_docs
+
+    return data_docs.page_of(title, checks)
+
+
 def page_of_results(store: Store, title: str) -> str:
-    batch = check_results(store, [finished(store, "exp-1")])["exp-1"][0].batch_id
-    return pages_of(PageRequest(root=store.layout.root, titles={batch: title}))[batch]
+    return page_of(title, check_results(store, [finished(store, "exp-1")])["exp-1"])
 
 
 def test_findings_stand_in_the_page(store: Store) -> None:
@@ -87,7 +95,7 @@ def test_names_of_metrics_and_evaluators_are_escaped(store: Store, monkeypatch: 
     assert not read.tags & {"script", "img"}
 
 
-def test_conditions_and_expectations_of_users_are_shown(store: Store, make: Any) -> None:
+def test_conditions_and_expectations_of_users_are_shown(make: Any) -> None:
     """A comparison, a regular expression, a table's expectation, and a check that could not be made."""
     column = {"column": "metadata.n"}
     less = {"type": "comparison", "column": {"name": "metadata.n"}, "operator": "<=", "parameter": 4}
@@ -111,8 +119,7 @@ def test_conditions_and_expectations_of_users_are_shown(store: Store, make: Any)
         )
         for number, (name, kwargs, passed) in enumerate(kept)
     ]
-    store.publish("checks", "b", rows)
-    read = Read(pages_of(PageRequest(root=store.layout.root, titles={"b": "mine"}))["b"])
+    read = Read(page_of("mine", rows))
     text = " ".join(read.text.split())
     assert "^[a-z]+(<b>)$" in text and "4.5" in text
     assert "Must have exactly 5 rows." in text

@@ -1,6 +1,5 @@
 """Checks of results: each expectation finds the rows that are wrong, and rows of a run meet all of them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from math import nan
@@ -9,9 +8,8 @@ from typing import Any
 import pytest
 from finished import START, Change, Rows, finished_experiment
 
-from evalflows.data_checks.process import check_results, finished, snapshot_checks
+from evalflows.data_checks.checks import check_results, finished
 from evalflows.specs.errors import InputError
-from evalflows.store.queries import result_columns
 from evalflows.store.records import CheckRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.store import Store
@@ -104,7 +102,6 @@ CHANGES: dict[str, tuple[Change, dict[str, tuple[str, int]]]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
 def test_wrong_rows_are_found(store: Store, what: str) -> None:
     change, wanted = CHANGES[what]
@@ -118,44 +115,11 @@ def everything(outputs: Rows, scores: Rows) -> None:
     scores.append(replace(scores[2], score_id="other"))
 
 
-def nothing_answered(outputs: Rows, scores: Rows) -> None:
-    outputs[:] = [replace(row, status="not_attempted", error="stopped") for row in outputs]
+def test_what_was_never_answered_holds_and_rows_that_are_gone_do_not(store: Store) -> None:
+    def nothing_answered(outputs: Rows, scores: Rows) -> None:
+        outputs[:] = [replace(row, status="not_attempted", error="stopped") for row in outputs]
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "wanted"),
-    [
-        (
-            everything,
-            {
-                "outputs.latency_s": ("error", 1),
-                "outputs.status": ("error", 1),
-                "scores.rows_of_key": ("error", 2),
-                "scores.value.exact": ("error", 2),
-            },
-        ),
-        (nothing_answered, {}),
-        (lambda outputs, scores: (outputs.clear(), scores.clear()), {"runs.outputs": ("error", 6)}),
-    ],
-)
-def test_blocks_and_all_at_once_agree(
-    store: Store, monkeypatch: pytest.MonkeyPatch, change: Change, wanted: dict[str, tuple[str, int]]
-) -> None:
-    at_once = [replace(row, recorded_at=START) for row in checks(store, change)]
-    assert found(at_once).items() >= wanted.items()
-    monkeypatch.setattr(result_columns, "ROWS_AT_ONCE", 2)
-    in_blocks = checks_again(store)
-    assert [replace(row, batch_id=at_once[0].batch_id) for row in in_blocks] == at_once
-
-
-def checks_again(store: Store) -> list[CheckRow]:
-    from evalflows.data_checks.checks import run_result_checks
-
-    batch = check_results(store, [finished(store, "exp-1")])["exp-1"][0].batch_id
-    order: Callable[[CheckRow], Any] = lambda row: (row.passed is True, row.severity, row.column_name, row.name)  # noqa: E731
-    rows = run_result_checks(store, finished(store, "exp-1"), batch)
-    return [replace(row, recorded_at=START) for row in sorted(rows, key=order)]
+    assert found(checks(store, nothing_answered)) == {}
 
 
 def test_a_finding_names_values_and_their_rows(store: Store) -> None:
@@ -178,13 +142,12 @@ def test_a_lost_file_is_found(store: Store) -> None:
     assert found(rows)["scores.subject"] == ("error", 12)
 
 
-@pytest.mark.slow
 def test_results_are_checked_once_and_again_after_a_resumption(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     finished_experiment(store)
     row = finished(store, "exp-1")
     first = check_results(store, [row])["exp-1"]
     with monkeypatch.context() as patch:
-        patch.setattr("evalflows.data_checks.process.checks_of", None)
+        patch.setattr("evalflows.data_checks.checks.count_unexpected", None)
         assert check_results(store, [row])["exp-1"] == first
     store.reopen("exp-1", EXPERIMENT_TABLES)
     later = replace(row, ended_at=START + timedelta(hours=1), recorded_at=row.recorded_at + timedelta(hours=1))
@@ -193,24 +156,6 @@ def test_results_are_checked_once_and_again_after_a_resumption(store: Store, mon
     again = check_results(store, [finished(store, "exp-1")])["exp-1"]
     assert again[0].batch_id != first[0].batch_id
     assert store.query("select count(distinct batch_id) from source.checks") == [(2,)]
-
-
-def test_several_experiments_take_one_process(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalflows.data_checks import process
-
-    started: list[str] = []
-
-    class Noted(process.CheckProcess):  # type: ignore[misc, valid-type]  # the tests' own
-        def __init__(self, request: str) -> None:
-            started.append(request)
-            super().__init__(request)
-
-    monkeypatch.setattr(process, "CheckProcess", Noted)
-    finished_experiment(store)
-    finished_experiment(store, score(value=7.0), identity="exp-2")
-    rows = check_results(store, [finished(store, one) for one in ("exp-1", "exp-2")])
-    assert (found(rows["exp-1"]), found(rows["exp-2"])) == ({}, {"scores.value.exact": ("error", 1)})
-    assert len(started) == 1
 
 
 def test_only_finished_experiments_are_checked(store: Store) -> None:
@@ -223,13 +168,3 @@ def test_a_snapshot_that_is_gone_is_an_error(store: Store) -> None:
     finished_experiment(store, snapshot_id="snap-gone")
     with pytest.raises(InputError, match="snapshot 'snap-gone': not in the store"):
         check_results(store, [finished(store, "exp-1")])
-
-
-def test_the_newest_checks_of_a_snapshot_are_taken_else_made(store: Store, make: Any) -> None:
-    finished_experiment(store)
-    snapshot = finished(store, "exp-1").snapshot_id
-    made = snapshot_checks(store, snapshot)
-    assert {row.subject_id for row in store.read("checks", made)} == {snapshot}
-    newer = make("checks", check_id="c", batch_id="b", subject_kind="snapshot", subject_id=snapshot)
-    store.publish("checks", "b", [newer])
-    assert snapshot_checks(store, snapshot) == "b"

@@ -1,4 +1,4 @@
-"""Expectations from a spec, or from a suite file in Great Expectations' format."""
+"""The expectations of a spec: from a list or a suite file, and what Great Expectations finds."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,52 @@ from typing import Any
 
 import pytest
 
-from evalflows.data_checks.process import load_expectations
-from evalflows.specs.dataset import Expectation
+from evalflows.data_checks.checks import check_dataset
+from evalflows.data_checks.suites import load_expectations, suite_results
+from evalflows.specs.dataset import DatasetSpec, Expectation
 from evalflows.specs.errors import InputError
+from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
+
+ROWS = [{"inputs": {"question": question}, "metadata": {"topic": "ü"}} for question in ("one", "two", "two")]
+TOPICS: dict[str, Any] = {
+    "type": "expect_column_values_to_be_in_set",
+    "kwargs": {"value_set": ["login"], "column": "metadata.topic"},
+    "severity": "warning",
+}
+COUNT: dict[str, Any] = {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 4}}
+NOWHERE: dict[str, Any] = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "nowhere"}}
+
+
+def of(store: Store, *own: dict[str, Any]) -> DatasetSpec:
+    snapshot = freeze(store, to_examples(enumerate(ROWS, start=1), "rows"), name=None, source="rows")
+    return DatasetSpec.model_validate({"snapshot": snapshot, "expectations": list(own)})
+
+
+@pytest.mark.slow
+def test_what_great_expectations_finds_and_cannot_check(store: Store) -> None:
+    checks = store.read("checks", check_dataset(store, of(store, TOPICS, COUNT, NOWHERE)))
+    topics, count, nowhere = (
+        next(row for row in checks if (row.name, row.column_name) == (own["type"], own["kwargs"].get("column")))
+        for own in (TOPICS, COUNT, NOWHERE)
+    )
+    assert (topics.passed, topics.severity, topics.n_checked, topics.n_unexpected) == (False, "warning", 3, 3)
+    assert topics.message == (
+        "wanted metadata.topic: column values to be in set (value_set ['login']); 3 of 3 fail, such as 'ü', 'ü', 'ü'"
+    )
+    assert (count.passed, count.severity, count.message) == (
+        False,
+        "error",
+        "wanted table row count to equal (value 4); got 3",
+    )
+    assert nowhere.passed is None and str(nowhere.message).startswith("could not be checked: ")
+
+
+@pytest.mark.slow
+def test_an_unknown_expectation_is_bad_input(store: Store) -> None:
+    with pytest.raises(InputError, match=r"^expectation 'expect_nonsense': expect_nonsense not found$"):
+        suite_results(store, of(store, {"type": "expect_nonsense"}))
+
 
 ONE = {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "id"}}
 SUITE: dict[str, Any] = {

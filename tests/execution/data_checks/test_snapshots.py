@@ -1,0 +1,55 @@
+"""Checks of snapshots: what our expectations find, and when the newest checks are taken."""
+
+from typing import Any
+
+from evalflows.data_checks.checks import check_dataset, snapshot_checks
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.store.records import CheckRow
+from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
+
+LONG = "x" * 3000
+ROWS: list[dict[str, Any]] = [
+    {"inputs": {"q": "one", "$.a b": {"n": 1}}, "outputs": "1"},
+    {"inputs": {"q": LONG}, "outputs": "2"},
+    {"inputs": {"q": " \u00a0\n"}},
+    {"inputs": {"q": LONG}},
+    {"inputs": {"q": None, "$.a b": []}},
+]
+
+
+def frozen(store: Store, rows: list[dict[str, Any]]) -> DatasetSpec:
+    return DatasetSpec(snapshot=freeze(store, to_examples(enumerate(rows, start=1), "rows"), name=None, source="rows"))
+
+
+def found(store: Store, rows: list[dict[str, Any]]) -> dict[tuple[str, str | None], CheckRow]:
+    checks = store.read("checks", check_dataset(store, frozen(store, rows)))
+    return {(row.name.removeprefix("expect_column_values_to_"), row.column_name): row for row in checks}
+
+
+def test_blank_fields_doubles_and_missing_references_are_counted(store: Store) -> None:
+    rows = found(store, ROWS)
+    assert {key: row.n_unexpected for key, row in rows.items() if not row.passed} == {
+        ("be_between", "filled_inputs"): 1,
+        ("not_be_null", "reference_outputs"): 3,
+        ("be_unique", "inputs"): 2,
+        ("not_be_null", "inputs.q"): 2,
+        ("not_be_null", "inputs.$.a b"): 3,
+    }
+    assert {row.n_checked for row in rows.values()} == {5}
+    assert {key[1] for key, row in rows.items() if row.severity == "error"} == {
+        "example_id",
+        "inputs",
+        "reference_outputs",
+        "filled_inputs",
+    }
+    assert (rows["be_unique", "inputs"].message or "").endswith("… (3,008 characters)'")
+
+
+def test_the_newest_checks_of_a_snapshot_are_taken_else_made(store: Store, make: Any) -> None:
+    snapshot = frozen(store, ROWS).snapshot or ""
+    made = snapshot_checks(store, snapshot)
+    assert {row.subject_id for row in store.read("checks", made)} == {snapshot}
+    newer = make("checks", check_id="c", batch_id="b", subject_kind="snapshot", subject_id=snapshot)
+    store.publish("checks", "b", [newer])
+    assert snapshot_checks(store, snapshot) == "b"

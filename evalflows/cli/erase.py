@@ -25,7 +25,9 @@ from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
-COPIES = "copies elsewhere stay: exports, reports, backups, your own specs, the model providers' (docs/reference/store.md)"
+COPIES = (
+    "copies elsewhere stay: exports, reports, backups, your own specs, the model providers' (docs/reference/store.md)"
+)
 OWN_SERVER = (
     "{}: your own Prefect server keeps states and logs, which quote errors, and parameters with a spec's rows;"
     " `prefect flow-run delete` removes them"

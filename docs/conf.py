@@ -6,8 +6,9 @@ from importlib.metadata import version as version_of
 import click
 from sphinx.application import Sphinx
 
-from evalflows.cli.commands import LateCommand
-from evalflows.cli.main import COMMANDS, cli
+from evalflows.cli.commands import COMMANDS
+from evalflows.cli.late_commands import LateCommand
+from evalflows.cli.main import cli
 
 project = "Evalflows"
 version = release = version_of("evalflows")

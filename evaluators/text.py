@@ -1,4 +1,7 @@
-"""Rules about the text of an answer: equal, containing, matching, similar, safe, of the right length or label."""
+"""Rules about the text of an answer: equal, containing, matching, similar, safe, of the right length or label.
+
+A new rule is a function here, with its name in `__all__` of `evaluators/__init__.py`, which makes it a short name.
+"""
 
 import re
 import unicodedata

@@ -18,6 +18,7 @@ from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, chunk_size, n_chunks, tally
 from evalflows.engine.experiments import Experiment, drop_experiment, experiment_of, experiments_in
 from evalflows.engine.judge import control_pairs, judge_with, outputs_from, with_forged_verdict
+from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
 from evalflows.engine.prepare import (
     code_of_evaluators,
     evaluator_labels,
@@ -32,7 +33,6 @@ from evalflows.engine.prepare import (
 )
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.running import RunnableEvaluator
-from evalflows.engine.unrecorded_calls import HOW_TO_RECORD, unlimited
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import in_turn, is_quick
 from evalflows.evaluators.binding import offer_run

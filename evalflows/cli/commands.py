@@ -1,145 +1,56 @@
-"""What all commands share: modules that are imported when a command is run, errors as one line on stderr with an
-exit code by kind, one JSON document for `--format json`, and moments that options give. The table of commands is in
-`main.py`.
-"""
+"""The table of commands. A new one is a function in a file beside this, and a line here."""
 
-import sys
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime
-from importlib import import_module
-from typing import Any
-
-import click
-
-from evalflows.cli.output import discard_output, echo, echo_error, echo_traceback, shortened, stdout_to_stderr
-from evalflows.specs.errors import (
-    GateFailedError,
-    IncompleteError,
-    InputError,
-    StorageError,
-    describe,
-    escaped,
-    json_text,
-)
-
-
-class LateCommand(click.Command):
-    """A command named by `module:attribute`. Listing it in the help needs only its short help, not its module."""
-
-    def __init__(self, name: str, reference: str, short_help: str, group: str) -> None:
-        super().__init__(name, short_help=short_help)
-        self.reference, self.group = reference, group
-
-    def load(self) -> click.Command:
-        module, _, attribute = self.reference.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
-
-
-class Commands(click.Group):
-    """A group of late commands. Its usage errors are escaped, since they repeat the arguments."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.commands]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-        for name, command in self.commands.items():
-            if isinstance(command, LateCommand):
-                groups[command.group].append((name, command.short_help or ""))
-        widest = max(map(len, self.commands))
-        for group, rows in groups.items():
-            with formatter.section(group):
-                formatter.write_dl([(name.ljust(widest), about) for name, about in rows])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command.load() if isinstance(command, LateCommand) else command, rest
-
-    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
-        with _escaped_usage_errors():
-            return super().make_context(*arguments, **settings)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _escaped_usage_errors():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _escaped_usage_errors() -> Iterator[None]:
-    try:
-        yield
-    except click.ClickException as error:
-        error.message = shortened(escaped(error.message))  # type: ignore[misc]  # click has no other way
-        raise
-
-
-FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: one document on standard output, and nothing else.",
-)
-
-
-def print_json(document: Any) -> None:
-    """Print a document. Raise ValueError for a NaN in it."""
-    echo(json_document(document), nl=False)
-
-
-def json_document(document: Any) -> str:
-    """Return a document as the text of a file. Raise ValueError for a NaN in it."""
-    return f"{json_text(document, indent=2, allow_nan=False)}\n"
-
-
-def stdout_for(form: str) -> AbstractContextManager[None]:
-    """With json, send to standard error what the block prints: the user's code, libraries, and their processes."""
-    return stdout_to_stderr() if form == "json" else nullcontext()
-
-
-FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED, PIPE = 1, 2, 3, 4, 70, 130, 141
-
-
-@contextmanager
-def one_line_errors(verbose: bool) -> Iterator[None]:
-    """End the program with one line on stderr on any exception; if `verbose`, with the traceback too."""
-    try:
-        yield
-    except (click.ClickException, click.exceptions.Exit):
-        raise
-    except InputError as error:
-        _end(str(error), BAD_INPUT, verbose)
-    except GateFailedError as error:
-        _end(str(error), FAILED, verbose)
-    except (IncompleteError, StorageError) as error:
-        _end(str(error), INCOMPLETE, verbose)
-    except (KeyboardInterrupt, click.Abort) as error:
-        _end(f"stopped; {error}" if str(error) else "stopped", INTERRUPTED, verbose)
-    except BrokenPipeError:
-        discard_output()
-        sys.exit(PIPE)
-    except Exception as error:
-        _end(f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)", FAULT, verbose)
-
-
-def _end(message: str, code: int, verbose: bool) -> None:
-    if verbose:
-        echo_traceback()
-    echo_error(message)
-    sys.exit(code)
-
-
-def moment(option: str, text: str | None) -> datetime | None:
-    """Return a moment that an option gives; in UTC unless it says otherwise. Raise InputError if it is none."""
-    if text is None:
-        return None
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InputError(f"{option}: got {text!r}, wanted a date or time such as 2026-11-01T08:00") from error
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
+COMMANDS = {
+    "Run": {
+        "run": ("run:run", "Run the experiment of a SPEC file."),
+        "resume": ("run:resume", "Resume an interrupted experiment or comparison."),
+        "plan": ("gates:plan", "Estimate the cost and the examples that a SPEC needs."),
+    },
+    "Look": {
+        "ls": ("ls:ls", "List experiments, decisions and comparisons."),
+        "show": ("run:show", "Show the results of an experiment or a comparison."),
+        "diff": ("diff:diff", "Compare stored experiments, example by example."),
+        "dashboard": ("serve:dashboard", "Serve the results as pages in a browser."),
+        "report": ("run:report", "Write results as one file that can be sent."),
+        "sql": ("store:sql", "Query the store with SQL."),
+    },
+    "Decide": {
+        "gate": ("gates:gate", "Run a SPEC, compare with the baseline, decide its gates."),
+        "explain": ("gates:explain", "Explain a decision, or make it again."),
+        "baseline": ("gates:baseline", "Approve and list baselines."),
+        "backtest": ("gates:backtest", "Try gates on all past pairs of experiments."),
+        "robustness": ("robustness:robustness", "Try other weights of a composite."),
+    },
+    "Judge": {
+        "evaluators": ("evaluators:evaluators", "List, describe and try evaluators."),
+        "compare": ("compare:compare", "Compare answers pair by pair, or rate by votes."),
+        "labels": ("labels:labels", "Import human labels, validate judges with them."),
+    },
+    "Production": {
+        "receive": ("serve:receive", "Receive traces over HTTP (OpenTelemetry)."),
+        "traces": ("production:traces", "Add, list and show traces."),
+        "evaluate-traces": ("production:evaluate_traces", "Judge the traces that are new."),
+        "windows": ("production:windows", "Show metrics by hour or day, and by slice."),
+        "alerts": ("production:alerts", "List, show and acknowledge incidents."),
+    },
+    "Data": {
+        "dataset": ("dataset:dataset", "Add, list, show and compare datasets."),
+        "check": ("run:check", "Check stored outputs and scores against expectations."),
+        "export": ("store:export", "Export to PostgreSQL, DuckDB, Parquet or CSV."),
+    },
+    "Store": {
+        "doctor": ("store:doctor", "Find damaged and foreign files, and say what to do."),
+        "compact": ("store:compact", "Pack small files into few, for faster queries."),
+        "forget": ("erase:forget", "Erase the texts of a person, an example or a trace."),
+        "retain": ("erase:retain", "Erase or remove what is too old."),
+    },
+    "Set up": {
+        "init": ("init:init", "Write a small example that runs as it is."),
+        "connections": ("evaluators:connections", "List and test the connections to models."),
+        "up": ("serve:up", "Start a worker, register the deployments of this folder."),
+        "deploy": ("serve:deploy", "Register the deployments of this folder."),
+        "status": ("serve:status", "Show the local Prefect server."),
+        "down": ("serve:down", "Stop the local Prefect server."),
+    },
+}
+"""Where each command is, below evalflows.cli, and what it does in one line; by group, the most used first."""

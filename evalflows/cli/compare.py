@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalflows.cli.commands import one_line_errors, print_json
+from evalflows.cli.late_commands import one_line_errors, print_json
 from evalflows.cli.output import Table, Text, console, table
 from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, WIDE, print_next
 from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report

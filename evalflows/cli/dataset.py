@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.commands import moment, one_line_errors
+from evalflows.cli.late_commands import moment, one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.stores import store_to_list

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
-from evalflows.cli.commands import one_line_errors, print_json
+from evalflows.cli.late_commands import one_line_errors, print_json
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
 from evalflows.cli.show import MAX_WIDTH, VERBOSE, WIDE, all_columns, loud, overview_line, styled
 from evalflows.reports.diff import (

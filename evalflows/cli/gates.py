@@ -15,7 +15,14 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.figures import figure
-from evalflows.cli.commands import FORMAT, NOT_ENOUGH_EVIDENCE, json_document, one_line_errors, print_json, stdout_for
+from evalflows.cli.late_commands import (
+    FORMAT,
+    NOT_ENOUGH_EVIDENCE,
+    json_document,
+    one_line_errors,
+    print_json,
+    stdout_for,
+)
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, indented_lines, table
 from evalflows.cli.running import find_modules_here
 from evalflows.cli.show import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from evalflows.cli.commands import one_line_errors
+from evalflows.cli.late_commands import one_line_errors
 from evalflows.cli.output import echo
 from evalflows.cli.show import VERBOSE
 from evalflows.specs.errors import InputError

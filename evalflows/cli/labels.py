@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from evalflows.analysis.figures import figure
-from evalflows.cli.commands import one_line_errors
+from evalflows.cli.late_commands import one_line_errors
 from evalflows.cli.output import Text, console, echo, print_csv, table
 from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.stores import store_to_list

@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 from rich.padding import Padding
 
-from evalflows.cli.commands import FORMAT, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json
 from evalflows.cli.output import GAP, Table, Text, console, echo, echo_error, table
 from evalflows.cli.show import DECISION_STYLES, VERBOSE
 from evalflows.reports.comparison import Overview, comparison_overviews

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.monitoring import WindowFigures, acknowledge, window_figures
-from evalflows.cli.commands import BAD_INPUT, FORMAT, INCOMPLETE, moment, one_line_errors, print_json
+from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, moment, one_line_errors, print_json
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
 from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_next
 from evalflows.cli.stores import store_to_list

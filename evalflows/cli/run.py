@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from evalflows.cli.commands import FORMAT, INCOMPLETE, json_document, one_line_errors, print_json, stdout_for
 from evalflows.cli.compare import print_comparison, run_comparison, show_comparison
 from evalflows.cli.gates import print_backtest, print_decisions, print_plan
+from evalflows.cli.late_commands import FORMAT, INCOMPLETE, json_document, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import Text, console, echo, echo_error, shortened
 from evalflows.cli.running import prepared
 from evalflows.cli.show import (

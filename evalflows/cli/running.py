@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
-from evalflows.cli.commands import INTERRUPTED
+from evalflows.cli.late_commands import INTERRUPTED
 from evalflows.cli.output import console, echo_error, escaped_logs
 from evalflows.engine.interrupts import forget_interrupts, note_interrupt
 from evalflows.prefect_server import begin_early

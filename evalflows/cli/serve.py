@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TypeVar
 import click
 
 import evalflows
-from evalflows.cli.commands import one_line_errors
+from evalflows.cli.late_commands import one_line_errors
 from evalflows.cli.output import echo
 from evalflows.prefect_server import Home, Server, is_serving, local_server, results_folder, stop
 from evalflows.specs.errors import IncompleteError, InputError, last_line, one_line

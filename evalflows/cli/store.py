@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import click
 
-from evalflows.cli.commands import BAD_INPUT, INCOMPLETE, one_line_errors
+from evalflows.cli.late_commands import BAD_INPUT, INCOMPLETE, one_line_errors
 from evalflows.cli.output import Text, console, echo, echo_error, print_csv, table
 from evalflows.cli.show import VERBOSE
 from evalflows.specs.errors import InputError, json_text, one_line, print_note

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from evalflows.engine import workers
 from evalflows.engine.chunks import Chunk, Rounds, in_running_order, n_chunks
 from evalflows.engine.job import Drawn, Job, Loaded, drop, running
+from evalflows.engine.may_call_models import target_may_call_unrecorded
 from evalflows.engine.prepare import connections_of, make_target, prepared_experiments, target_version
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
 from evalflows.engine.running import (
@@ -25,7 +26,6 @@ from evalflows.engine.running import (
     judging_workers,
     width_of,
 )
-from evalflows.engine.unrecorded_calls import target_may_call_unrecorded
 from evalflows.engine.views import evaluator_inputs
 from evalflows.engine.workers import Workers
 from evalflows.llm.budget import Budget, DividedBudget, is_divided

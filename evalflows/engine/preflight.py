@@ -11,14 +11,14 @@ from inspect import isawaitable
 from typing import Any
 
 from evalflows.engine.chunks import draw
-from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, is_ours, make_target
-from evalflows.engine.secret_blocks import key_for
-from evalflows.engine.unrecorded_calls import (
+from evalflows.engine.may_call_models import (
     HOW_TO_RECORD,
     evaluator_may_call_unrecorded,
     reports_usage,
     target_may_call_unrecorded,
 )
+from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, is_ours, make_target
+from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import check_picklable
 from evalflows.evaluators.binding import Bound, offer_pair, offer_run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from evalflows.cli.commands import LateCommand
+from evalflows.cli.late_commands import LateCommand
 from evalflows.cli.main import cli
 from evalflows.store import connect
 from evalflows.store.files import FORMAT

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from rich import progress
 
 from evalflows.cli import output
-from evalflows.cli.commands import one_line_errors
+from evalflows.cli.late_commands import one_line_errors
 from evalflows.cli.main import cli
 from evalflows.cli.output import Console, Text, console, echo, echo_error, escaped_logs, table
 from evalflows.specs.errors import InputError

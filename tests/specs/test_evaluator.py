@@ -84,7 +84,7 @@ LESS = MetricSpec(higher_is_better=False, range=(0, 5))
 
 
 def test_what_is_said_of_a_metric_comes_before_what_is_declared_field_by_field() -> None:
-    assert MetricSpec().or_else(LESS) == LESS
+    assert MetricSpec().or_else(LESS) == MetricSpec(range=None).or_else(LESS) == LESS
     assert MetricSpec(higher_is_better=True).or_else(LESS) == MetricSpec(higher_is_better=True, range=(0, 5))
     assert MetricSpec(range=(1, 2)).or_else(LESS) == MetricSpec(higher_is_better=False, range=(1, 2))
     assert MetricSpec(pass_k=[2], pass_threshold=0.5).or_else(LESS) == MetricSpec(

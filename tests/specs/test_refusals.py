@@ -19,8 +19,8 @@ from evalflows.specs.target import TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec, WatchSpec
 
 EXPERIMENT = "name: demo, dataset: {path: x.jsonl}, targets: [{kind: chat}], evaluators: [exact_match]"
+TWO = "[{kind: chat, name: a}, {kind: chat, name: b}]"
 COMPARISON = "experiments: [old, new], evaluators: [pairwise_preference]"
-TIERS = "{use: cascade, tiers: [{use: "
 TONE = "data_type: CATEGORICAL, categories: [warm, "
 IN_STORE = "wanted only with path, function or rows; snapshots in the store have fixed fields"
 TASK_RUNNERS = "'threads', 'processes', 'dask' or 'ray'"
@@ -50,6 +50,9 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "task_runner: {kind: threads, processes: 2}": "task_runner: task_runner: got threads with processes or",
             "task_runner: {kind: dask, processes: 2, address: 'tcp://h:1'}": "task_runner: task_runner: got processes",
             "task_runner: {kind: dask, processes: 0}": "task_runner.processes: Input should be greater than or equal",
+            "gates: [{name: g, thresholds: {a: 1}}, {name: g, thresholds: {a: 1}}]": "gates: two are called 'g'",
+            "gates: [{thresholds: {a: 1}, candidate: c}]": "gates: release: candidate: got 'c', wanted one of target",
+            f"targets: {TWO}, gates: [{{superiority: [m], candidate: a}}]": "gates: release: the candidate is the base",
             "dataset: {path: x.jsonl, turns: each}": "dataset.turns: Input should be 'whole' or 'next', got 'each'",
             **{
                 f"composites: [{{name: {name}, weights: {{fair: 1}}}}]": f"evaluators: '{name}' is a built-in measure"
@@ -236,7 +239,7 @@ def refusal(model: Any, content: object) -> str:
     return text.removeprefix("it: ")
 
 
-@pytest.mark.parametrize(("model", "fine", "change", "said"), mistakes())
+@pytest.mark.parametrize(("model", "fine", "change", "said"), [*mistakes()])
 def test_a_mistake_is_refused_in_one_line_with_its_place(model: Any, fine: str, change: str, said: str) -> None:
     content = yaml.safe_load(f"{{{fine}}}") | yaml.safe_load(f"{{{change}}}")
     assert refusal(model, content).startswith(said)

@@ -69,7 +69,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "dataset: x.jsonl": "dataset: ",
             "evaluators: ['app:judge', {use: 'app:judge'}]": "evaluators: two are called 'judge', wanted unique names",
             "evaluators: ['a:judge', {use: x, name: judge}]": "evaluators: two are called 'judge', wanted unique names",
-            "evaluators: [{use: 'app:judge', tiers: [exact_match]}]": "evaluators.0.",
+            "evaluators: [{use: 'app:judge', controls: 3}]": "evaluators.0.",
         },
     ),
     (

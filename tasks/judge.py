@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from evalflows.engine.chunks import tally
 from evalflows.engine.job import Job
-from evalflows.engine.jobs import AnyChunk, job_of, judge_in_process
+from evalflows.engine.jobs import job_of, judge_in_process
 from evalflows.engine.judge import Outcome, judge_chunk
 from evalflows.engine.workers import in_turn
 from evalflows.tasks.engines import in_any_process
@@ -46,7 +46,7 @@ def judge(chunk: Any) -> Any:
     return chunk if outcome.made is None else outcome.made
 
 
-def _judge_here(job: Job[Any, Any], chunk: AnyChunk) -> Outcome:
+def _judge_here(job: Job[Any, Any], chunk: Any) -> Outcome:
     loaded = job.load(chunk)
     is_quick = all(evaluator.is_rule for evaluator in job.evaluators)
     with (

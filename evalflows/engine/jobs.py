@@ -1,29 +1,30 @@
-"""The job of a chunk: an experiment, a comparison or a trace evaluation."""
+"""The job of a chunk: an experiment, a comparison or a trace evaluation. Each kind is loaded when one is met."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflows.engine.chunks import Chunk, PairChunk
 from evalflows.engine.experiments import experiment_of
 from evalflows.engine.job import Job
 from evalflows.engine.judge import Outcome, judge_chunk
-from evalflows.engine.pairs import comparison_of
-from evalflows.engine.traces import TraceChunk, trace_evaluation_of
 
-AnyChunk = Chunk | PairChunk | TraceChunk
+if TYPE_CHECKING:
+    from evalflows.engine.traces import TraceChunk
 
 
-def job_of(chunk: AnyChunk) -> Job[Any, Any]:
+def job_of(chunk: "Chunk | PairChunk | TraceChunk") -> Job[Any, Any]:
     """Return the job that a chunk belongs to, made on first use in this process."""
-    match chunk:
-        case Chunk():
-            return experiment_of(chunk.experiment_id)
-        case PairChunk():
-            return comparison_of(chunk.comparison_id)
-        case TraceChunk():
-            return trace_evaluation_of(chunk.batch)
+    if isinstance(chunk, Chunk):
+        return experiment_of(chunk.experiment_id)
+    if isinstance(chunk, PairChunk):
+        from evalflows.engine.pairs import comparison_of  # late: few runs compare
+
+        return comparison_of(chunk.comparison_id)
+    from evalflows.engine.traces import trace_evaluation_of  # late: it loads OpenAI's SDK
+
+    return trace_evaluation_of(chunk.batch)
 
 
-def judge_in_process(chunk: AnyChunk) -> Outcome:
+def judge_in_process(chunk: Chunk) -> Outcome:
     """Judge a chunk in one of the processes for quick chunks."""
     job = job_of(chunk)
     return judge_chunk(job, chunk, job.load(chunk))

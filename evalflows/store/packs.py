@@ -8,7 +8,7 @@ import json
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -195,13 +195,12 @@ class Damages:
                     self._add(Damage(file, _owners(fs, file, states), reason, state))
             return self.version != before
 
-    def forget_changed(self, states: Mapping[str, object], tables: Collection[str] | None = None) -> None:
-        """Forget files that were removed or replaced, among those of these tables (None: of all)."""
+    def forget_changed(self, state: Callable[[str], object]) -> None:
+        """Forget files that were removed or replaced. `state` returns that of a file, None for one that has gone."""
         if self._by_path:
             with self._lock:
                 for path, damage in [*self._by_path.items()]:
-                    is_listed = tables is None or damage.file.table in tables
-                    if is_listed and states.get(path) != damage.state:
+                    if state(path) != damage.state:
                         del self._by_path[path]
                         self.version += 1
 

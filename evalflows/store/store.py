@@ -32,6 +32,7 @@ from evalflows.store.files import (
     readable,
     readable_paths,
     sha256_of,
+    state_of,
     states_of,
     storage_errors,
     texts_in,
@@ -279,7 +280,7 @@ class Store:
         tries = Tries(self.layout.root)
         while True:
             before, version = self._states(tables, follow=True), self._damages.version
-            self._damages.forget_changed(before, tables)
+            self._damages.forget_changed(partial(state_of, self.layout, self._fs))
             copies = Copies(self.layout, self._fs, before)
             token = self._steady.set(_Steady(before, tables))
             try:

@@ -57,7 +57,7 @@ def test_ctrl_c_ends_worker_and_runs_and_the_unused_server(folder: Path, tmp_pat
         assert up.interrupt() == 0
         until(lambda: up.left() == [], 30)  # the server ends with its last user
         assert up.printed.endswith("Ctrl-C stops the worker.\nstopping (Ctrl-C again: stop at once)\nstopped\n")
-    (folder_of_server,) = home.iterdir()
+    (folder_of_server,) = home.glob("prefect-*")
     with sqlite3.connect(folder_of_server / "prefect.db") as database:
         states = database.execute("select state_name from flow_run where id = ?", [run]).fetchall()
     assert states == [("Crashed",)], "the server believes in a run that was stopped"

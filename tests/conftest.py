@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from postgres_server import binaries, postgres_server
+from prefect_database import give_database_to
 from prefect_server import prefect_server
 from s3_server import BUCKET, S3Server, s3_server
 from store_copies import StoreCopies
@@ -64,7 +65,7 @@ def new_stores_are_copies(store_copies: StoreCopies, monkeypatch: pytest.MonkeyP
 @pytest.fixture(autouse=True)
 def server_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that tests start share a local server of their own, which ends after them."""
-    monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path_factory.getbasetemp() / "home"))
+    monkeypatch.setenv("EVALFLOWS_HOME", str(give_database_to(tmp_path_factory.getbasetemp() / "home")))
 
 
 @pytest.fixture(autouse=True)

@@ -161,7 +161,7 @@ COMMAND = {"rows": [{"inputs": {"cmd": "touch pwned"}}]}
             {"dataset": COMMAND, "targets": [{"kind": "python", "function": "subprocess:getoutput"}]},
             "'subprocess:getoutput': the module 'subprocess' is not in",
         ),
-        ({"dataset": {"path": "/etc/passwd.csv"}}, "/etc/passwd.csv: not below"),
+        pytest.param({"dataset": {"path": "/etc/passwd.csv"}}, "/etc/passwd.csv: not below", marks=pytest.mark.soak),
     ],
 )
 def test_a_run_that_names_other_code_or_files_fails(changes: dict[str, Any], message: str, up: Up) -> None:

@@ -122,7 +122,7 @@ runpy.run_path("ranked.py", run_name="__main__")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_with_the_other_import_lines_it_runs_on_langsmiths_package(tmp_path: Path) -> None:
     """Its evaluator too: theirs takes what it asks for and what it returns. Only their server is not there."""
     python = os.environ.get("LANGSMITH_PYTHON", sys.executable)

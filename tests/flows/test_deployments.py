@@ -123,7 +123,7 @@ def test_a_run_that_completes_ends_the_command_well(up: Up, prefect_environment:
     assert json.loads(rows.stdout) == {"description": SPEC["description"], "repetitions": 2, "state": "completed"}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_sends_no_variable_of_the_worker_to_an_address_of_its_spec(
     up: Up, prefect_environment: dict[str, str]
 ) -> None:

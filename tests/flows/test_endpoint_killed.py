@@ -31,7 +31,7 @@ def check_rows(folder: Path, environment: dict[str, str], endpoint: Endpoint, sp
         assert catalog.sql("select count(*) from calls where status = 'ok'").fetchall() == [(CALLS,)]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_run_goes_on_by_itself_when_its_endpoint_is_back(
     tmp_path: Path, prefect_environment: dict[str, str], moment: int

@@ -39,7 +39,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         end_server(one.process)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_whose_server_dies_ends_with_a_line_and_is_resumed(tmp_path: Path, server: Server) -> None:
     with serving(Endpoint(latency_s=3.0)) as endpoint:
         run = start(tmp_path, server.environment, tmp_path / "s", "run", str(write_spec(tmp_path, endpoint.base_url)))

@@ -21,7 +21,7 @@ from running_up import EVALFLOWS, MARK, ask, marked, prefect_yaml, until
 
 from evalflows.store import connect
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 
 class Pool:
@@ -89,7 +89,6 @@ def write(folder: Path, endpoint: Endpoint, name: str, **changes: Any) -> None:
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(spec | {"name": name, "use_cache": False} | changes))
 
 
-@pytest.mark.soak
 def test_runs_of_two_deployments_at_once_and_of_one_group_one_after_the_other(
     tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:

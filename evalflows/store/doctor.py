@@ -180,7 +180,7 @@ class _Examiner:
                 problem = "spans that a running or killed receiver has accepted"
                 yield Finding("note", str(path), problem, "`evalflows receive` stores them, unless it is still running")
             elif path.suffix == ".damaged" and owner == RECEIVED:
-                problem = "requests of the receiver's journal that cannot be read"
+                problem = "requests of the receiver's journal that could not be stored"
                 yield Finding(
                     "note", str(path), problem, "their spans are missing; delete the file if you can do without"
                 )

@@ -174,7 +174,7 @@ def test_the_doctor_names_what_waits_and_what_cannot_be_read(store: Store, folde
     problems = {Path(finding.path).suffix: finding.problem for finding in examine(store).findings}
     assert problems == {
         ".journal": "spans that a running or killed receiver has accepted",
-        ".damaged": "requests of the receiver's journal that cannot be read",
+        ".damaged": "requests of the receiver's journal that could not be stored",
     }
 
 

@@ -387,7 +387,7 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
     The labeller's label of the same subject and metric is replaced: the older row stays, the newer counts. Giving the
     same label to the same question again stores nothing. Raise InputError for an invalid row, or one without a label.
     """
-    label, before = store.steady(lambda: _read_review(store, row))
+    label, before = _read_review(store, row)
     if before is not None and _said(before) == _said(label):
         return Added(label=before, is_new=False)
     identity = derived_id(batch_id, label.label_id, before.label_id if before else None, *map(str, _said(label)))

@@ -61,12 +61,15 @@ def attribute_macros() -> Iterator[str]:
         for name in ("started_at", "ended_at")
     )
     numbers = ", ".join(
-        f"case when sent_{name} is not null and plausible({quoted(name)}, try_cast(sent_{name} as double)) is null "
+        f"case when plausible({quoted(name)}, try_cast(attribute_{name}(source, attributes, contents, resource) "
+        f"as double)) is null and attribute_{name}(source, attributes, contents, resource) is not null "
         f"then {quoted(name)} end"
         for name in MOST
     )
-    sent = ", ".join(f"sent_{name}" for name in MOST)
-    yield f"create or replace macro implausible(attributes, {sent}) as list_sort(list_distinct([{times}, {numbers}]))"
+    yield (
+        "create or replace macro implausible(source, attributes, contents, resource) as "
+        f"list_sort(list_distinct([{times}, {numbers}]))"
+    )
     kinds = ", ".join(f"{quoted(name)}: {quoted(kind)}" for name, kind in TYPES.items())
     # `map[key]` is a list before DuckDB 1.2, which reads exported views too
     found = f"map_extract(map {{{kinds}}}, lower(name))[1]"

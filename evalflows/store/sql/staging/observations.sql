@@ -1,6 +1,5 @@
 -- one row per trace_id, span_id: one observation of a trace: its columns, then the fields that its attributes have under any known name
-select * exclude (sent_tokens_in, sent_tokens_out, sent_cost_usd)
-         replace (resource::json as resource, attributes::json as attributes, contents::json as contents,
+select * replace (resource::json as resource, attributes::json as attributes, contents::json as contents,
                   events::json as events, links::json as links),
        case when kind = 'log' then 'event'
             else observation_type(attribute_type(source, attributes, contents, resource)) end as type,
@@ -9,10 +8,10 @@ select * exclude (sent_tokens_in, sent_tokens_out, sent_cost_usd)
        attribute_output(source, attributes, contents, resource) as output,
        attribute_model(source, attributes, contents, resource) as model,
        attribute_provider(source, attributes, contents, resource) as provider,
-       plausible('tokens_in', try_cast(sent_tokens_in as bigint)) as tokens_in,
-       plausible('tokens_out', try_cast(sent_tokens_out as bigint)) as tokens_out,
-       plausible('cost_usd', try_cast(sent_cost_usd as double)) as cost_usd,
-       implausible(attributes, sent_cost_usd, sent_tokens_in, sent_tokens_out) as implausible,
+       plausible('tokens_in', try_cast(attribute_tokens_in(source, attributes, contents, resource) as bigint)) as tokens_in,
+       plausible('tokens_out', try_cast(attribute_tokens_out(source, attributes, contents, resource) as bigint)) as tokens_out,
+       plausible('cost_usd', try_cast(attribute_cost_usd(source, attributes, contents, resource) as double)) as cost_usd,
+       implausible(source, attributes, contents, resource) as implausible,
        attribute_session_id(source, attributes, contents, resource) as session_id,
        attribute_user_id(source, attributes, contents, resource) as user_id,
        list_of_tags(attribute_tags(source, attributes, contents, resource)) as tags,
@@ -21,9 +20,4 @@ select * exclude (sent_tokens_in, sent_tokens_out, sent_cost_usd)
        attribute_service(source, attributes, contents, resource) as service,
        attribute_trace_name(source, attributes, contents, resource) as trace_name,
        attribute_tool_name(source, attributes, contents, resource) as tool_name
-from (
-    select *, attribute_tokens_in(source, attributes, contents, resource) as sent_tokens_in,
-           attribute_tokens_out(source, attributes, contents, resource) as sent_tokens_out,
-           attribute_cost_usd(source, attributes, contents, resource) as sent_cost_usd
-    from source.observations
-)
+from source.observations

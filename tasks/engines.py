@@ -34,8 +34,8 @@ from evalflows.engine.job import Job, drop_outdated
 from evalflows.engine.jobs import job_of
 from evalflows.engine.workers import cores
 from evalflows.llm import loop
+from evalflows.llm.attempts import calls_waiting
 from evalflows.llm.budget import divided
-from evalflows.llm.calls import calls_waiting
 from evalflows.llm.connections import addresses_of_keys
 from evalflows.llm.ledger import calls_made, cost_made, note_calls_elsewhere
 from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress

@@ -246,6 +246,11 @@ class Tokens:
         """Whether both counts of a chat are known, as its cost requires."""
         return self.into is not None and self.out is not None
 
+    @property
+    def total(self) -> int | None:
+        """Those in and out together; None if those of the request are unknown."""
+        return None if self.into is None else self.into + (self.out or 0)
+
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(_sum(self.into, other.into), _sum(self.cached, other.cached), _sum(self.out, other.out))
 

@@ -6,100 +6,23 @@
 import asyncio
 import base64
 import json
-import random
 import time
 from array import array
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflows.llm import structured_output
-from evalflows.llm.budget import LONG_ANSWER, Budget, Tokens, price_of, token_count, tokens_of_text
+from evalflows.llm.attempts import Attempts
+from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_of, token_count, tokens_of_text
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
-from evalflows.llm.rate_limits import Limiter, RateLimit, outcome_of, read_rate_limit
-from evalflows.specs.errors import TRANSIENT, CallError, Completion, ErrorKind, Message, print_note
+from evalflows.llm.rate_limits import Limiter, read_rate_limit
+from evalflows.specs.errors import CallError, Completion, Message
 from evalflows.specs.running import ConnectionSpec
 from evalflows.store.records import CallRow, new_id, now, to_json
 
 if TYPE_CHECKING:
     from evalflows.llm.client import Client, Response
-
-
-Result = TypeVar("Result")
-
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
-LONGEST_WAIT_S = 600.0
-"""Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
-SAID_FROM_S = 60.0
-"""A wait of so many seconds that an endpoint asks for is said: the run would seem to hang."""
-
-RETRYABLE: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
-"""A retry in place may give a shorter answer than a truncated one; if it does not, a later run will not help either."""
-
-
-async def retry(call: Callable[[], Awaitable[Result]], max_attempts: int, who: str) -> tuple[Result, int]:
-    """Return the result of the first successful attempt, and that attempt's number (from 1).
-
-    `who` names the endpoint, for the note about a long wait that it asks for. Raises CallError, with the number of
-    attempts made, after the first error that is not retryable or after the last attempt.
-    """
-    for attempt in range(1, max_attempts + 1):
-        try:
-            return await call(), attempt
-        except CallError as error:
-            error.attempts = attempt
-            if error.kind not in RETRYABLE or attempt == max_attempts:
-                raise
-            asked_s = error.retry_after_s
-        # Here the error is gone, and with it the frames that hold what was received.
-        seconds = pause_s(attempt, asked_s)
-        if asked_s is not None and asked_s > SAID_FROM_S:
-            _say_wait(who, asked_s, seconds)
-        with _noted(seconds):
-            await asyncio.sleep(seconds)
-    raise AssertionError(f"max_attempts: got {max_attempts}, wanted at least 1")
-
-
-_said: dict[str, float] = {}  # until when the wait that was said last lasts, by endpoint
-
-
-def _say_wait(who: str, asked_s: float, seconds: float) -> None:
-    """Print that an endpoint asks for a long wait, once for all calls that wait meanwhile."""
-    time_now = time.monotonic()
-    if _said.get(who, time_now) <= time_now:
-        _said[who] = time_now + seconds
-        print_note(f"{who} asks to wait {asked_s:.0f} s: its calls are made again in {seconds:.0f} s")
-
-
-_waiting: dict[int, float] = {}  # until when, by an id of the wait
-_ids = count()
-
-
-@contextmanager
-def _noted(seconds: float) -> Iterator[None]:
-    """Note during a block that a call waits for its next attempt."""
-    number = next(_ids)
-    _waiting[number] = time.monotonic() + seconds
-    try:
-        yield
-    finally:
-        del _waiting[number]
-
-
-def calls_waiting() -> tuple[int, float]:
-    """Return how many calls of this process wait for their next attempt, and the seconds until the first of them."""
-    ends = [*_waiting.copy().values()]
-    return len(ends), max(0.0, min(ends) - time.monotonic()) if ends else 0.0
-
-
-def pause_s(attempt: int, retry_after_s: float | None) -> float:
-    """Return the seconds to wait after an attempt (from 1): as the provider asks, else exponential; with jitter."""
-    if retry_after_s is not None:
-        return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
-    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
 
 
 Kind = Literal["chat", "embedding"]
@@ -121,16 +44,17 @@ class Endpoint:
 
 
 @dataclass(slots=True)
-class _Attempts:
+class _Bill:
     """Tokens and cost of all attempts at one call: providers charge for unusable answers too."""
 
-    reservation: int  # of the budget
+    price: Price | None
     estimate: float | None  # upper bound in USD per attempt; None if the price is unknown
     used: Tokens = field(default_factory=Tokens)
     cost: float | None = 0.0  # None if unknown
     spent: float | None = 0.0  # the cost, or estimates of its unknown parts; None if the price is unknown
     tokens_out: int = 0  # of the longest answer, reported or estimated
     was_sent: bool = False
+    is_complete: bool = False  # whether the call was not broken off
 
     def add(self, cost: float | None, estimate: float | None) -> None:
         """Add an attempt. Each is priced separately, since long prompts may cost more per token than short ones.
@@ -140,6 +64,41 @@ class _Attempts:
         cost = 0.0 if cost is None and estimate == 0.0 else cost
         self.cost = _sum_of_known(self.cost, cost)
         self.spent = _sum_of_known(self.spent, estimate if cost is None else cost)
+
+    def add_answer(self, row: CallRow, response: "Response", used: Tokens) -> None:
+        """Add what an answer cost; if the endpoint does not report its tokens, an estimate from the texts."""
+        of_texts = used
+        if row.kind == "chat" and not used.are_reported:
+            answer = to_json(response.body.get("choices"), mend=True)
+            of_texts = Tokens(tokens_of_text(row.request), None, tokens_of_text(answer))
+        elif used.into is None:
+            of_texts = Tokens(tokens_of_text(row.request))
+        self.used += used
+        self.tokens_out = max(self.tokens_out, of_texts.out or 0)
+        cost = self.price.cost(of_texts) if self.price else None
+        self.add(cost if of_texts is used else None, cost)
+
+    def close(self) -> dict[str, Any]:
+        """Return tokens and cost of all attempts, after the last.
+
+        HTTP errors cost nothing; without a price that is null even then.
+        """
+        self.is_complete, is_priced = True, self.estimate is not None
+        return {
+            "tokens_in": self.used.into,
+            "tokens_cached": self.used.cached,
+            "tokens_out": self.used.out,
+            "cost_usd": self.cost if is_priced else None,
+            "estimated_usd": self.spent if is_priced and self.cost is None else None,
+        }
+
+    def settle(self, budget: Budget, reservation: int) -> None:
+        """Replace what the budget has set aside. Of a call that was broken off, what was sent may be paid."""
+        is_known = self.is_complete and self.estimate is not None
+        cost = self.cost if is_known else None
+        spent = self.spent if self.is_complete else _sum_of_known(self.spent, self.estimate)
+        estimated = spent if self.estimate is not None and cost is None else None
+        budget.settle(reservation, cost, estimated_usd=estimated, paid=self.was_sent, tokens_out=self.tokens_out)
 
 
 def _sum_of_known(left: float | None, right: float | None) -> float | None:
@@ -155,143 +114,81 @@ class Caller:
     async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
         """Return the row of the call that answers a request, and whether it was cached.
 
-        Raises CallError if every attempt failed or the budget is spent.
+        A call is recorded before its answer is used; identical requests meanwhile wait for it. Raises CallError if
+        every attempt failed or the budget is spent.
         """
-        text = to_json(request)
+        ledger, recorder, text = self._ledger, current(), to_json(request)
         key = key_of_text(self.endpoint.identity, text + _order(request), repeat, kind)
-        row = await self._ledger.find(key)
-        while row is None and key in self._ledger.in_flight:
-            row = await _await_shared(self._ledger.in_flight[key])
+        row = await ledger.find(key)
+        while row is None and key in ledger.in_flight:
+            row = await _await_shared(ledger.in_flight[key])
         cached = row is not None
         if row is None:
-            row = await self._pay(self._row(kind, key, text, request, repeat), request, read)
+            with ledger.making(key) as made:
+                row = await self._make(self._row(kind, key, text, request, repeat), request, read)
+                if recorder:
+                    recorder.store(row)
+                    recorder.failed += [row] if row.status == "failed" else []
+                ledger.add(row)
+                made.set_result(row)
         if row.status == "failed":
             raise CallError(row.error_kind, row.error or "", attempts=row.attempts)  # type: ignore[arg-type]
-        if recorder := current():
+        if recorder:
             recorder.answered.append(AnsweredCall(row, cached))
         return row, cached
 
-    async def _pay(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
-        """Make the call and store it before its answer is used. Identical requests meanwhile wait for it."""
-        future = self._ledger.in_flight[row.call_key] = asyncio.get_running_loop().create_future()
-        try:
-            row = await self._within_budget(row, request, read)
-            if recorder := current():
-                recorder.store(row)
-                recorder.failed += [row] if row.status == "failed" else []
-            self._ledger.add(row)
-            future.set_result(row)
-            return row
-        except Exception as error:  # the budget is spent, for the waiting requests too
-            future.set_exception(error)
-            future.exception()  # marks it as retrieved if nobody waits
-            raise
-        finally:
-            del self._ledger.in_flight[row.call_key]
-            if not future.done():
-                future.cancel()
+    async def _make(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
+        """Make a call within the budget, until an attempt succeeds or none can cure it.
 
-    async def _within_budget(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
-        tokens = self._estimate(row, request)
-        price = price_of(self.endpoint.connection, row.model)
-        estimate = price.cost(tokens) if price else None
-        reservation = await self._budget.reserve(estimate)
-        attempts, finished = _Attempts(reservation, estimate), None
+        Return its row, answered or failed, with what all attempts cost. Raises CallError if the budget is spent.
+        """
+        endpoint, budget, began = self.endpoint, self._budget, time.perf_counter()
+        price, tokens = price_of(endpoint.connection, row.model), self._estimate(row, request)
+        bill = _Bill(price, price.cost(tokens) if price else None)
+        attempts = Attempts(endpoint.connection.attempts, f"connection {endpoint.name!r} ({endpoint.identity})")
+        reservation = await budget.reserve(bill.estimate)
         try:
-            finished = await self._with_retries(row, request, read, (tokens.into or 0) + (tokens.out or 0), attempts)
-            return finished
-        finally:
-            if finished:
-                cost, estimated = finished.cost_usd, finished.estimated_usd
-            else:  # broken off: what was sent may be paid
-                cost, estimated = None, _sum_of_known(attempts.spent, estimate)
-            was_made = finished is not None or attempts.was_sent
-            out = attempts.tokens_out
-            self._budget.settle(reservation, cost, estimated_usd=estimated, paid=was_made, tokens_out=out)
-
-    async def _with_retries(
-        self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, attempts: _Attempts
-    ) -> CallRow:
-        """Return the finished row, whether the call succeeded or failed."""
-        started = time.perf_counter()
-        try:
-            fields, count = await retry(
-                lambda: self._attempt(row, request, read, tokens, attempts),
-                self.endpoint.connection.attempts,
-                f"connection {self.endpoint.name!r} ({self.endpoint.identity})",
-            )
-            return replace(row, status="ok", attempts=count, recorded_at=now(), **fields, **self._bill(row, attempts))
+            while True:
+                async with attempts:
+                    if bill.spent:  # earlier unusable answers were paid for: this attempt adds to them
+                        budget.set_aside(reservation, bill.spent + (bill.estimate or 0.0))
+                    fields = await self._attempt(row, request, read, tokens.total or 0, bill)
+                    return replace(row, attempts=attempts.made, recorded_at=now(), **fields, **bill.close())
         except CallError as error:
             return replace(
                 row,
                 error=str(error),
                 error_kind=error.kind,
                 attempts=error.attempts - (error.kind == "over_budget"),  # the last attempt was not made
-                latency_s=time.perf_counter() - started,
+                latency_s=time.perf_counter() - began,
                 recorded_at=now(),
-                **self._bill(row, attempts),
+                **bill.close(),
             )
+        finally:
+            bill.settle(budget, reservation)
 
     async def _attempt(
-        self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, attempts: _Attempts
+        self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, bill: _Bill
     ) -> dict[str, Any]:
-        if attempts.spent:  # earlier unusable answers were paid for: this attempt adds to them
-            self._budget.set_aside(attempts.reservation, attempts.spent + (attempts.estimate or 0.0))
-        try:
-            response, used, latency = await self._post(row, request, tokens, attempts)
-        except CallError as error:
-            if error.cost_is_unknown:
-                attempts.add(None, attempts.estimate)
-            raise
-        self._charge(row, response, used, attempts)
-        fields = {"latency_s": latency, "provider_request_id": response.headers.get("x-request-id")}
-        return fields | read(response)
-
-    def _charge(self, row: CallRow, response: "Response", used: Tokens, attempts: _Attempts) -> None:
-        """Add what an answer cost; if the endpoint does not report its tokens, an estimate from the texts."""
-        price, of_texts = price_of(self.endpoint.connection, row.model), used
-        if row.kind == "chat" and not used.are_reported:
-            answer = to_json(response.body.get("choices"), mend=True)
-            of_texts = Tokens(tokens_of_text(row.request), None, tokens_of_text(answer))
-        elif used.into is None:
-            of_texts = Tokens(tokens_of_text(row.request))
-        attempts.used += used
-        attempts.tokens_out = max(attempts.tokens_out, of_texts.out or 0)
-        cost = price.cost(of_texts) if price else None
-        attempts.add(cost if of_texts is used else None, cost)
-
-    async def _post(
-        self, row: CallRow, request: Mapping[str, Any], tokens: float, attempts: _Attempts
-    ) -> "tuple[Response, Tokens, float]":
-        """Return the response, its tokens and its latency in seconds. The slot is free before the answer is read."""
-        limiter = self.endpoint.limiter
-        slot = await limiter.acquire(tokens)
-        started, outcome, rate_limit, used = time.perf_counter(), outcome_of(None), None, Tokens()
-        try:
-            if recorder := current():
-                free = 0.0 if attempts.estimate == 0.0 else None
-                recorder.begin(replace(row, cost_usd=free, estimated_usd=attempts.estimate))
-            attempts.was_sent = True
-            response = await self.endpoint.client.post(PATHS[row.kind], request)
-            latency = time.perf_counter() - started
-            rate_limit, used = read_rate_limit(response.headers), tokens_of(response.body)
-        except CallError as error:
-            outcome, rate_limit = outcome_of(error), RateLimit(error.retry_after_s, error.limit_is_empty)
-            raise
-        finally:
-            limiter.release(slot, outcome, rate_limit, None if used.into is None else used.into + (used.out or 0))
-        return response, used, latency
-
-    def _bill(self, row: CallRow, attempts: _Attempts) -> dict[str, Any]:
-        """Return tokens and cost of all attempts. HTTP errors cost nothing; without a price that is null even then."""
-        used, is_priced = attempts.used, attempts.estimate is not None
-        return {
-            "tokens_in": used.into,
-            "tokens_cached": used.cached,
-            "tokens_out": used.out,
-            "cost_usd": attempts.cost if is_priced else None,
-            "estimated_usd": attempts.spent if is_priced and attempts.cost is None else None,
-        }
+        """Return the fields of a good answer. The slot is free before the answer is read."""
+        endpoint, recorder = self.endpoint, current()
+        async with endpoint.limiter.turn(tokens) as turn:
+            sent = time.perf_counter()
+            if recorder:
+                free = 0.0 if bill.estimate == 0.0 else None
+                recorder.begin(replace(row, cost_usd=free, estimated_usd=bill.estimate))
+            bill.was_sent = True
+            try:
+                response = await endpoint.client.post(PATHS[row.kind], request)
+            except CallError as error:
+                if error.cost_is_unknown:
+                    bill.add(None, bill.estimate)
+                raise
+            latency, used = time.perf_counter() - sent, tokens_of(response.body)
+            turn.note(read_rate_limit(response.headers), used.total)
+        bill.add_answer(row, response, used)
+        request_id = response.headers.get("x-request-id")
+        return {"status": "ok", "latency_s": latency, "provider_request_id": request_id} | read(response)
 
     def _estimate(self, row: CallRow, request: Mapping[str, Any]) -> Tokens:
         """Return an upper estimate of a call's tokens."""

@@ -7,6 +7,7 @@ import hashlib
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -67,6 +68,21 @@ class Ledger:
                 if key in self._rows:
                     break
         return self._rows.get(key)
+
+    @contextmanager
+    def making(self, key: str) -> Iterator[asyncio.Future[CallRow]]:
+        """Let identical requests wait for the call that the block makes: for the result set, or for its error."""
+        made = self.in_flight[key] = asyncio.get_running_loop().create_future()
+        try:
+            yield made
+        except Exception as error:  # the budget is spent, for the waiting requests too
+            made.set_exception(error)
+            made.exception()  # marks it as retrieved if nobody waits
+            raise
+        finally:
+            del self.in_flight[key]
+            if not made.done():
+                made.cancel()
 
     def add(self, row: CallRow) -> None:
         """Add a call that has just finished."""

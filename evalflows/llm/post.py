@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx2
 
-from evalflows.llm.calls import retry
+from evalflows.llm.attempts import Attempts
 from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect
 from evalflows.llm.faults import http_status_kind, remember_key
 from evalflows.llm.ledger import current
-from evalflows.llm.rate_limits import Limiter, RateLimit, outcome_of, read_rate_limit
+from evalflows.llm.rate_limits import Limiter, read_rate_limit
 from evalflows.specs.errors import CallError, InputError, Post, Posted, describe
 from evalflows.specs.files import filled, origin_of
 from evalflows.specs.permitted import check_sent, variable, variables_in
@@ -40,41 +40,34 @@ def poster(spec: HttpTarget) -> Post:
         remember_key(secret)
     client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
 
+    who = f"target {spec.name!r} ({spec.url})"
+
     async def attempt(body: Any) -> Posted:
-        slot = await limiter.acquire()
-        started, failure = time.perf_counter(), None
-        try:
+        async with limiter.turn():
+            started = time.perf_counter()
             if recorder := current():
                 recorder.check_can_keep() if recorder.request is None else recorder.begin(recorder.request)
-            async with asyncio.timeout(spec.timeout_s):
-                response = await _post(client, spec.url, headers, body)
-                latency = time.perf_counter() - started
-            version = response.headers.get(spec.version_header) if spec.version_header else None
-            return Posted(response=_content(response), latency_s=latency, version=version and as_version(version))
-        except TimeoutError:
-            failure = CallError("timeout", "no answer in time", cost_is_unknown=True)
-            raise failure from None
-        except CallError as error:
-            failure = _redacted(secrets, error)
-            raise failure from None
-        finally:
-            rate_limit = RateLimit(failure.retry_after_s, failure.limit_is_empty) if failure else None
-            limiter.release(slot, outcome_of(failure), rate_limit)
-            failure = None  # else it and this frame, which holds the response, keep each other
+            try:
+                async with asyncio.timeout(spec.timeout_s):
+                    response = await _post(client, spec.url, headers, body)
+                    latency = time.perf_counter() - started
+                version = response.headers.get(spec.version_header) if spec.version_header else None
+                return Posted(response=_content(response), latency_s=latency, version=version and as_version(version))
+            except TimeoutError:
+                raise CallError("timeout", "no answer in time", cost_is_unknown=True) from None
+            except CallError as error:
+                raise _redacted(secrets, error) from None
 
     async def post(body: Any) -> Posted:
-        cost_is_unknown = False
-
-        async def counted() -> Posted:
-            nonlocal cost_is_unknown
-            try:
-                return await attempt(body)
-            except CallError as error:
-                cost_is_unknown = error.cost_is_unknown = cost_is_unknown or error.cost_is_unknown
-                raise
-
-        posted, attempts = await retry(counted, spec.attempts, f"target {spec.name!r} ({spec.url})")
-        return replace(posted, attempts=attempts, cost_is_unknown=cost_is_unknown)
+        attempts, cost_is_unknown = Attempts(spec.attempts, who), False
+        while True:
+            async with attempts:
+                try:
+                    posted = await attempt(body)
+                except CallError as error:
+                    cost_is_unknown = error.cost_is_unknown = cost_is_unknown or error.cost_is_unknown
+                    raise
+                return replace(posted, attempts=attempts.made, cost_is_unknown=cost_is_unknown)
 
     return post
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Literal
+from typing import Literal, Self
 
 from evalflows.specs.errors import NOT_ATTEMPTED, TRANSIENT, UNREACHABLE, CallError, ErrorKind
 from evalflows.store.records import LimitChange, now
@@ -231,6 +231,32 @@ class Slot:
     tokens: float  # estimated
 
 
+@dataclass(slots=True)
+class Turn:
+    """A slot of a limiter for a block, which makes one attempt at a call. It is returned with the call's outcome."""
+
+    limiter: "Limiter"
+    tokens: float  # estimated
+    slot: Slot | None = None
+    rate_limit: RateLimit | None = None
+    used_tokens: float | None = None
+
+    def note(self, rate_limit: RateLimit, used_tokens: float | None = None) -> None:
+        """Note what a response says of the limits, and the tokens really used."""
+        self.rate_limit, self.used_tokens = rate_limit, used_tokens
+
+    async def __aenter__(self) -> Self:
+        self.slot = await self.limiter.acquire(self.tokens)
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        assert self.slot is not None
+        failure = error if isinstance(error, CallError) else None
+        if failure is not None:
+            self.rate_limit = RateLimit(failure.retry_after_s, failure.limit_is_empty)
+        self.limiter.release(self.slot, outcome_of(failure), self.rate_limit, self.used_tokens)
+
+
 class Bucket:
     """A token bucket per minute. Written here because estimates are corrected later, which libraries do not support."""
 
@@ -297,6 +323,10 @@ class Limiter:
     @property
     def in_flight(self) -> int:
         return self._in_flight
+
+    def turn(self, tokens: float = 0.0) -> Turn:
+        """Return the block of an attempt at a call of about so many tokens, which waits for a slot."""
+        return Turn(self, tokens)
 
     async def acquire(self, tokens: float = 0.0) -> Slot:
         """Wait for a slot for a call of about so many tokens."""

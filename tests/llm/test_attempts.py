@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
-from evalflows.llm import calls as attempts
-from evalflows.llm.calls import LONGEST_PAUSE_S, RETRYABLE, calls_waiting, pause_s, retry
+from evalflows.llm import attempts
+from evalflows.llm.attempts import LONGEST_PAUSE_S, RETRYABLE, Attempts, calls_waiting, pause_s
 from evalflows.llm.faults import http_status_kind
 from evalflows.llm.rate_limits import retry_after_s
 from evalflows.specs.errors import CallError, ErrorKind
@@ -40,12 +40,15 @@ def faulty(kinds: Iterable[ErrorKind]) -> list[CallError]:
     return [CallError(kind, f"fault {number}") for number, kind in enumerate(kinds, start=1)]
 
 
+async def retried(once: Callable[[], Awaitable[str]], most: int = 4) -> tuple[str, int]:
+    attempts = Attempts(most, WHO)
+    while True:
+        async with attempts:
+            return await once(), attempts.made
+
+
 def attempt(once: Callable[[], Awaitable[str]], most: int = 4) -> tuple[str, int]:
-    return asyncio.run(_awaited(retry(once, most, WHO)))
-
-
-async def _awaited(what: Awaitable[Any]) -> Any:
-    return await what
+    return asyncio.run(retried(once, most))
 
 
 def failure(once: Callable[[], Awaitable[str]], most: int = 4) -> CallError:
@@ -91,7 +94,7 @@ def test_a_long_wait_is_said_once_for_all_calls_of_an_endpoint(
 
     async def all_at_once() -> None:
         asked = (failing(CallError("rate_limited", "", retry_after_s=wait))[0] for wait in (90.0, 90.0, 59.0))
-        await asyncio.gather(*(retry(once, 2, WHO) for once in asked))
+        await asyncio.gather(*(retried(once, 2) for once in asked))
 
     asyncio.run(all_at_once())
     said = f"evalflows: {WHO} asks to wait 90 s: its calls are made again in 0 s\n"
@@ -102,7 +105,7 @@ def test_a_wait_that_is_broken_off_ends_the_attempts() -> None:
     once, calls = failing(CallError("rate_limited", "slow down", retry_after_s=3600.0))
 
     async def broken_off() -> None:
-        task = asyncio.ensure_future(_awaited(retry(once, 4, WHO)))
+        task = asyncio.ensure_future(retried(once))
         while not calls:
             await asyncio.sleep(0)
         await asyncio.sleep(0.01)
@@ -182,10 +185,10 @@ def test_a_status_says_whether_another_attempt_may_cure_it(status: int, kind: Er
 def test_calls_that_wait_for_their_next_attempt_are_counted() -> None:
     async def seen_meanwhile() -> tuple[int, float]:
         once, _ = failing(CallError("rate_limited", "slow down", retry_after_s=0.3))
-        retried = [asyncio.ensure_future(retry(once, 4, WHO)) for _ in range(1)]
+        waiting = asyncio.ensure_future(retried(once))
         await asyncio.sleep(0.05)
         seen = calls_waiting()
-        await asyncio.gather(*retried)
+        await waiting
         return seen
 
     assert calls_waiting() == (0, 0.0)

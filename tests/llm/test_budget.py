@@ -11,7 +11,7 @@ import openai
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from evalflows.llm import calls, loop
+from evalflows.llm import attempts, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
@@ -29,7 +29,7 @@ Outcome = Completion | BaseException
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 class Varying:

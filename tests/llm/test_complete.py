@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 
-from evalflows.llm import calls as attempts
-from evalflows.llm import loop
+from evalflows.llm import attempts, loop
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs import CallError, Completion, EndpointConnection

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, serving
 
-from evalflows.llm import calls, loop
+from evalflows.llm import attempts, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import embedder
 from evalflows.llm.ledger import Ledger, Recorder, recording
@@ -21,7 +21,7 @@ SIZE = 8
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 def vector_of(text: str) -> list[float]:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from evalflows.llm import calls as attempts
-from evalflows.llm import loop, rate_limits
+from evalflows.llm import attempts, loop, rate_limits
 from evalflows.llm.calls import Completer
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording

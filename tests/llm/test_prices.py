@@ -7,7 +7,7 @@ import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 from genai_prices import Usage, calc_price
 
-from evalflows.llm import calls, loop
+from evalflows.llm import attempts, loop
 from evalflows.llm.budget import Price, Tokens, price_of
 from evalflows.llm.calls import tokens_of
 from evalflows.llm.connect import completer
@@ -154,7 +154,7 @@ OWN = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 def test_bad_answers_and_the_good_one_after_them_are_billed_together() -> None:

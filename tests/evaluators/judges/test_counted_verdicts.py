@@ -9,7 +9,7 @@ from endpoint import Endpoint, completion, serving
 
 from evalflows.evaluators.judges import context_precision
 from evalflows.evaluators.score import Score
-from evalflows.llm import calls, loop
+from evalflows.llm import attempts, loop
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs import CallError, EndpointConnection
@@ -19,7 +19,7 @@ from evalflows.store.records import CallRow
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
 
 
 def useful(*numbers: int) -> str:

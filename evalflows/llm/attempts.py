@@ -1,0 +1,98 @@
+"""Attempts at one call of a model or an application: which errors are tried again in place, and after what pause."""
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from types import TracebackType
+
+from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind, print_note
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+LONGEST_WAIT_S = 600.0
+"""Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
+SAID_FROM_S = 60.0
+"""A wait of so many seconds that an endpoint asks for is said: the run would seem to hang."""
+
+RETRYABLE: frozenset[ErrorKind] = TRANSIENT | {"truncated"}
+"""A retry in place may give a shorter answer than a truncated one; if it does not, a later run will not help either."""
+
+
+class Attempts:
+    """The attempts at one call. Each is a block, which ends the loop around it with its result:
+
+        attempts = Attempts(4, who)
+        while True:
+            async with attempts:
+                return await call()
+
+    The block swallows a CallError that another attempt may cure, and pauses before it begins again. Any other error,
+    and that of the last attempt, is raised, with the number of attempts made. `who` names the endpoint, for the note
+    about a long wait that it asks for.
+    """
+
+    __slots__ = ("_asked_s", "_most", "_who", "made")
+
+    def __init__(self, most: int, who: str) -> None:
+        self._most, self._who, self.made = most, who, 0
+        self._asked_s: float | None = None  # the wait that the endpoint asked for
+
+    async def __aenter__(self) -> None:
+        if self.made:
+            # Here the last error is gone, and with it the frames that hold what was received.
+            seconds = pause_s(self.made, self._asked_s)
+            if self._asked_s is not None and self._asked_s > SAID_FROM_S:
+                _say_wait(self._who, self._asked_s, seconds)
+            with _noted(seconds):
+                await asyncio.sleep(seconds)
+        self.made += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, CallError):
+            return False
+        error.attempts, self._asked_s = self.made, error.retry_after_s
+        return error.kind in RETRYABLE and self.made < self._most
+
+
+def pause_s(attempt: int, retry_after_s: float | None) -> float:
+    """Return the seconds to wait after an attempt (from 1): as the provider asks, else exponential; with jitter."""
+    if retry_after_s is not None:
+        return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
+
+
+_said: dict[str, float] = {}  # until when the wait that was said last lasts, by endpoint
+
+
+def _say_wait(who: str, asked_s: float, seconds: float) -> None:
+    """Print that an endpoint asks for a long wait, once for all calls that wait meanwhile."""
+    time_now = time.monotonic()
+    if _said.get(who, time_now) <= time_now:
+        _said[who] = time_now + seconds
+        print_note(f"{who} asks to wait {asked_s:.0f} s: its calls are made again in {seconds:.0f} s")
+
+
+_waiting: dict[int, float] = {}  # until when, by an id of the wait
+_ids = count()
+
+
+@contextmanager
+def _noted(seconds: float) -> Iterator[None]:
+    """Note during a block that a call waits for its next attempt."""
+    number = next(_ids)
+    _waiting[number] = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        del _waiting[number]
+
+
+def calls_waiting() -> tuple[int, float]:
+    """Return how many calls of this process wait for their next attempt, and the seconds until the first of them."""
+    ends = [*_waiting.copy().values()]
+    return len(ends), max(0.0, min(ends) - time.monotonic()) if ends else 0.0

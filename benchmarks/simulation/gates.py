@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, difference_text
-from benchmarks.simulation.worlds import Draw, Normal, Setting, Sizes, Skewed, World, YesNo
+from benchmarks.simulation.worlds import Draw, NearOne, Normal, Setting, Sizes, Skewed, World, YesNo
 from evalflows.analysis.gates import BoundedEstimate, Interval, Kind, Rule, conclusion_of, evaluate_rules
 from evalflows.stats.clusters import FloatArray, clustering_of, degrees_of_freedom
 from evalflows.stats.means import mean_estimate, skewed_t_interval, skewness_of_mean
-from evalflows.stats.paired import effective_counts, paired_difference
+from evalflows.stats.paired import effective_counts, paired_difference, paired_differences
 from evalflows.stats.proportions import clipped, clopper_pearson_interval, paired_share_interval
 
 CONFIDENCE_LEVEL, MIN_EXAMPLES = 0.95, 20
@@ -30,6 +30,8 @@ class Guarded(NamedTuple):
     sizes: Sizes | None = None
 
 
+RARE = ((30, 0.03), (30, 0.1), (100, 0.03), (200, 0.01))
+"""Pairs, and the share of the candidate's values that are 0 instead of near 1."""
 GUARDS = ((YesNo(base=0.8, differ=0.2), 0.05), (Normal(), 0.25), (Skewed(), 0.4))
 SIZES: tuple[Sizes, Sizes] = ("even", "uneven")
 
@@ -42,10 +44,14 @@ def gate_cells() -> Iterator[Cell]:
         for world, margin in ((YesNo(base=0.8, differ=0.2), 0.05), (Normal(), 0.15)):
             guarded = [Guarded(world, margin, margin, sizes)]
             yield _gate("guard, all of the margin lost", guarded, 100, (PASSED, FAILED))
+    for n, share in RARE:
+        yield _gate("guard, all of the margin lost", [Guarded(NearOne(), share, share)], n, (PASSED, FAILED))
     yield from _several()
     for n in (30, 100, 300):
         for base in (0.8, 0.95):
-            yield _floor(base, n)
+            yield _floor(Setting(world=YesNo(base=base, differ=0.05), n=n), f"yes/no, {base:.0%} yes")
+    for n, share in RARE:
+        yield _floor(Setting(world=NearOne(), n=n, loss=share), f"near 1, {share:.0%} are 0")
 
 
 def _several() -> Iterator[Cell]:
@@ -85,18 +91,19 @@ def _gate(name: str, guarded: Sequence[Guarded], n: int, figures: tuple[Figure, 
     )
 
 
-def _floor(base: float, n: int) -> Cell:
-    setting = Setting(world=YesNo(base=base, differ=0.05), n=n)
+def _floor(setting: Setting, world: str) -> Cell:
+    mean_of = share_with_bounds if setting.world.binary else _mean_near_one
 
     def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
         for draw in setting.draws(rng, runs):
-            yield _decided([("confident_threshold", base, share_with_bounds(draw.baseline))])
+            values = draw.candidate if setting.loss else draw.baseline
+            yield _decided([("confident_threshold", setting.means[0], mean_of(values))])
 
     return Cell(
         kind="gate",
         method="sure floor, which is the true mean",
-        world=f"yes/no, {base:.0%} yes",
-        n=str(n),
+        world=world,
+        n=str(setting.n),
         difference="none",
         figures=(PASSED, FAILED),
         rows=rows,
@@ -142,9 +149,12 @@ def _share_interval(gained: int, lost: int, n: int, confidence_level: float) -> 
 
 
 def _recomputed(draw: Draw, world: World) -> IntervalAt:
+    sides = draw.candidate[None], draw.baseline[None]
+    known = paired_differences(*sides, draw.clusters, binary=world.binary, bounds=world.bounds)
+
     def interval_at(confidence_level: float) -> Interval | None:
-        estimate = paired_difference(*draw, binary=world.binary, bounds=world.bounds, confidence_level=confidence_level)
-        return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
+        (low,), (high,) = (end.tolist() for end in known.interval_at(confidence_level))
+        return None if math.isinf(low) else (low, high)
 
     return interval_at
 
@@ -177,6 +187,14 @@ def share_with_bounds(values: FloatArray) -> BoundedEstimate:
         return clopper_pearson_interval(yes, values.size, confidence_level=confidence_level)
 
     return _estimate(mean_estimate(values, binary=True).mean, interval_at, values.size, None)
+
+
+def _mean_near_one(values: FloatArray) -> BoundedEstimate:
+    def interval_at(confidence_level: float) -> Interval | None:
+        estimate = mean_estimate(values, bounds=NearOne().bounds, confidence_level=confidence_level)
+        return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
+
+    return _estimate(float(values.mean()), interval_at, values.size, None)
 
 
 def _estimate(value: float | None, interval_at: IntervalAt, n: int, p_value: float | None) -> BoundedEstimate:

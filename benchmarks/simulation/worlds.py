@@ -170,6 +170,25 @@ class Repeated:
         return SOME_ERRORS / 3 / (2 / 3) / math.sqrt(n)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearOne:
+    """Values evenly spread over 0.9 to 1; of the candidate's, the share `loss` is 0 instead."""
+
+    name: str = "near 1, rarely 0"
+    binary: bool = False
+    bounds: tuple[float, float] | None = (0.0, 1.0)
+
+    def pairs(self, rng: np.random.Generator, shape: tuple[int, ...], loss: float) -> Pair:
+        candidate, baseline = 0.9 + 0.1 * rng.random((2, *shape))
+        return np.where(rng.random(shape) < loss, 0.0, candidate), baseline
+
+    def means(self, loss: float) -> tuple[float, float]:
+        return 0.95 * (1 - loss), 0.95
+
+    def typical_loss(self, n: float) -> float:
+        return min(0.5, 5 / n)
+
+
 class Draw(NamedTuple):
     """The data of one run."""
 

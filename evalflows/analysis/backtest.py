@@ -283,6 +283,7 @@ def _of_repetitions(metric: RepetitionValues, chosen: Repetitions) -> MetricValu
         scored=int(counts.sum()),
         n_missing=int(missing.sum()),
         weights=metric.weights,
+        are_0_or_1=bool(np.isin(metric.values[~np.isnan(metric.values)], (0, 1)).all()),
     )
 
 

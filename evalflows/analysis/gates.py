@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from evalflows.analysis.figures import estimate as estimate_text
-from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows
+from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows, Scale
 from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.means import MeanEstimate, sample_skewness
 from evalflows.stats.multiple_tests import adjusted
-from evalflows.stats.paired import PairedDifference, PairedDifferences
+from evalflows.stats.paired import PairedDifferences
 from evalflows.stats.proportions import one_sided_p
 from evalflows.store.queries.lookup import approved
-from evalflows.store.queries.values import Values
+from evalflows.store.queries.values import MetricValues, Values
 from evalflows.store.records import (
     BaselineRow,
     DecisionConclusion,
@@ -139,13 +139,14 @@ class BoundedEstimate:
     reason_code: ReasonCode | None = None
     n_left_out: int = 0  # pairs left out for a missing value, by the metric's policy
     against: str | None = None  # what the candidate is compared with, if not with the same examples
-    caution: str | None = None  # why a non-inferiority rule may be met more often than it should
+    caution: str | None = None  # why a rule may be met more often than it should
+    missing_as: str = ""  # what a missing value counts as, if nothing declares it
 
     @property
     def missing_text(self) -> str:
         """How many have a missing value, in words."""
         noun = self.noun.removesuffix("s") if self.n_missing == 1 else self.noun
-        return f"{self.n_missing} {noun} with a missing value"
+        return f"{self.n_missing} {noun} with a missing value{self.missing_as}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,20 +382,24 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
     higher = tested.higher_is_better
     worst = [paired.worst_case_difference(extreme, paired.confidence_level) for extreme in EXTREMES]
     values = (None if one is None else one.difference for one in worst)
+    n, noun = tested.known.n, "clusters" if tested.known.is_clustered else "pairs"
     return BoundedEstimate(
         value=_sign(estimate.difference, higher),
         interval_at=lambda confidence_level: _single(tested.interval_at(confidence_level)),
         worst_case_interval_at=lambda confidence_level: _single(tested.worst_case_interval_at(confidence_level)),
         worst_case_values=oriented(*values, higher_is_better=higher),
-        n=tested.known.n,
-        noun="clusters" if tested.known.is_clustered else "pairs",
+        n=n,
+        noun=noun,
         n_missing=paired.n_missing,
         n_left_out=paired.n_left_out,
         higher_is_better=higher,
         p_value=estimate.p_value,
         reason=estimate.reason,
         reason_code=estimate.reason_code,
-        caution=_long_tail(paired, estimate),
+        caution=None
+        if paired.is_binary
+        else _caution(f"{n} {noun}", n, paired.scale, paired.candidate, paired.baseline),
+        missing_as=AS_0_OR_1 if paired.scale.is_observed else "",
     )
 
 
@@ -426,30 +431,41 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         return ends and oriented(ends[0].low, ends[1].high, higher_is_better=higher)
 
     estimate, worst = sample.mean(confidence_level, exact=True), worst_cases(confidence_level)
+    n, noun = (estimate.n, "examples") if estimate.n_clusters is None else (estimate.n_clusters, "clusters")
     return BoundedEstimate(
         value=_sign(estimate.mean, higher),
         interval_at=interval_at,
         worst_case_interval_at=worst_case_interval_at,
         worst_case_values=worst and oriented(worst[0].mean, worst[1].mean, higher_is_better=higher),
-        n=estimate.n if estimate.n_clusters is None else estimate.n_clusters,
-        noun="examples" if estimate.n_clusters is None else "clusters",
+        n=n,
+        noun=noun,
         n_missing=n_missing,
         higher_is_better=higher,
         reason=estimate.reason,
         reason_code=estimate.reason_code,
+        caution=None if sample.values.is_binary else _caution(f"{n} {noun}", n, sample.scale, sample.values),
+        missing_as=AS_0_OR_1 if sample.scale.is_observed else "",
     )
 
 
-def _long_tail(paired: PairedMetric, estimate: PairedDifference) -> str | None:
-    """Warn of values with a long tail, of which a small sample can miss what would be a loss."""
-    n, noun = (estimate.n_pairs, "pairs") if estimate.n_clusters is None else (estimate.n_clusters, "clusters")
-    if paired.is_binary or n >= ENOUGH_FOR_TAILS:
+AS_0_OR_1 = ", counted as 0 or 1,"
+"""What a missing value counts as if all other values are 0 or 1."""
+
+
+def _caution(what: str, n: int, scale: Scale, *sides: MetricValues) -> str | None:
+    """Warn if so few of the values can miss rare ones that would be a loss.
+
+    With a range, `stats.means.unseen_tail` covers them, but not the skewness of values with a long tail.
+    """
+    if n >= ENOUGH_FOR_TAILS:
         return None
-    values = np.concatenate([paired.candidate.values, paired.baseline.values])
+    values = np.concatenate([side.values for side in sides])
     skewness = sample_skewness(values[~np.isnan(values)])
-    if abs(skewness) < LONG_TAIL:
-        return None
-    return f"the values have a long tail (skewness {skewness:.1f}), of which {n} {noun} may miss what would be a loss"
+    if abs(skewness) >= LONG_TAIL:
+        return f"the values have a long tail (skewness {skewness:.1f}), of which {what} may miss what would be a loss"
+    if not np.isfinite(scale.support).all():
+        return f"no range is declared: {what} may miss rare values that would be a loss"
+    return None
 
 
 def _sign(value: float | None, higher_is_better: bool) -> float | None:
@@ -681,7 +697,7 @@ def _evaluated(
     why = why_open(rule, estimate, confidence_level, threshold) if outcome == "open" else None
     missing = f"; {estimate.missing_text} could not change that"
     note = why or (missing if estimate.n_missing else "")
-    if rule.kind == "non_inferiority" and outcome == "met" and estimate.caution:
+    if rule.kind != "threshold" and outcome == "met" and estimate.caution:
         note = f"{note}; {estimate.caution}"
     text = outcome_text(rule, outcome, confidence_level, higher_is_better=higher)
     return _result(rule, outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)

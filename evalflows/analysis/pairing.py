@@ -125,6 +125,7 @@ class Scale:
     support: tuple[float, float]  # possible values; infinite if unknown
     bounds: tuple[float, float]  # the range assumed for missing values; for a built-in measure, the declared one
     leaves_out_missing: bool = False  # the policy for pairs with a missing value
+    is_observed: bool = False  # whether nothing declares the range, but all values are 0 or 1
 
     @property
     def is_bounded(self) -> bool:
@@ -157,20 +158,30 @@ class Scale:
         return bool(self.declared.higher_is_better)
 
 
-def scale_of(values: MetricValues, spec: ExperimentSpec) -> Scale:
-    """The scale of a metric, from its spec and the kind of its values."""
-    declared = spec.direction(values.metric)
+def scale_of(values: MetricValues, spec: ExperimentSpec, other: MetricValues | None = None) -> Scale:
+    """The scale of a metric, from its spec and the kind of its values, and of those of the `other` side.
+
+    Numbers that are 0 or 1 in all runs are tested as no and yes, so their range is that of yes/no values.
+    """
+    declared, is_observed = spec.direction(values.metric), False
     if values.metric in MEASURES:
         support = (0.0, np.inf)  # a measure can exceed its declared range
     elif declared.range is not None:
         support = declared.range
     else:
         composite = values.metric in {composite.name for composite in spec.composites}
-        support = (0.0, 1.0) if values.is_yes_no or composite else UNBOUNDED
+        is_observed = not (values.is_yes_no or composite) and values.are_0_or_1 and (other is None or other.are_0_or_1)
+        support = (0.0, 1.0) if values.is_yes_no or composite or is_observed else UNBOUNDED
     bounds = declared.range or support
     has_bounds = bool(np.isfinite(bounds).all())
     policy = declared.missing or ("leave_out" if values.metric in MEASURES and not has_bounds else "worst")
-    return Scale(declared=declared, support=support, bounds=bounds, leaves_out_missing=policy == "leave_out")
+    return Scale(
+        declared=declared,
+        support=support,
+        bounds=bounds,
+        leaves_out_missing=policy == "leave_out",
+        is_observed=is_observed,
+    )
 
 
 Clusters = Sequence[str | None] | None
@@ -205,7 +216,9 @@ class MetricSample:
         numbers, clusters = linearised(values[known], weights[known]), _chosen_clusters(self.clusters, known)
         settings: dict[str, Any] = {"confidence_level": confidence_level, "exact": exact}
         if ends is None:
-            estimate = mean_estimate(numbers, clusters, **settings)
+            bounds = None if is_weighted or not np.isfinite(self.scale.support).all() else self.scale.support
+            within = numbers if bounds is None else np.clip(numbers, *bounds)  # the range may have changed
+            estimate = mean_estimate(within, clusters, bounds=bounds, **settings)
         else:
             estimate = mean_estimate(numbers == ends[1], clusters, binary=True, **settings).rescaled(*ends)
         low, high = (
@@ -287,6 +300,9 @@ class PairedMetric:
         """The difference over the examples scored on both sides."""
         difference = self._at(self.differences_of(self.rows), confidence_level)
         said = [difference.warning] if difference.warning else []
+        if self.n_missing and self.scale.is_observed:
+            noun = "pair has" if self.n_missing == 1 else "pairs have"
+            said.append(f"{self.n_missing} {noun} a missing value: it counts as 0 or 1, like all other values")
         n_pairs = self.n_left_out + self.n_apart + difference.n_pairs
         if self.n_left_out:
             said.append(f"{self.n_left_out} of {n_pairs} pairs left out for a missing value (missing: leave_out)")
@@ -365,7 +381,7 @@ def paired_metric(
 ) -> PairedMetric:
     """Pair a metric of two experiments whose examples match by position. The only constructor of `PairedMetric`."""
     candidate, baseline = with_one_sided_missing(candidate, baseline)
-    scale, left_out = scale_of(candidate, spec), candidate.missing | baseline.missing
+    scale, left_out = scale_of(candidate, spec, baseline), candidate.missing | baseline.missing
     if scale.leaves_out_missing:
         candidate, baseline = (_without(side, left_out) for side in (candidate, baseline))
     return PairedMetric(

@@ -33,17 +33,20 @@ from evalflows.stats.clusters import (
 from evalflows.stats.means import (
     CORRECTED,
     OF_DIFFERENCES,
+    TAILED,
     MeanEstimate,
     adjusted_means,
+    is_narrow,
     skewed_t_interval,
     skewed_t_p_value,
     skewness_of_mean,
+    unseen_tail,
+    unseen_tail_p_value,
 )
 from evalflows.stats.proportions import (
     bonett_price_standard_error,
     checked_bounds,
     exact_mcnemar_p,
-    largest_missed_share,
     paired_score_interval,
     paired_share_interval,
     t_interval,
@@ -265,7 +268,7 @@ class PairedDifference:
     n_clusters: int | None  # None if no clusters were given
     reason: str | None  # why there is no interval; None if there is one
     reason_code: NoInterval | None = None
-    standard_error: float | None = None  # that the interval is based on; None if it uses none
+    standard_error: float | None = None  # that the interval is based on; None if it uses none, or not only this
     warning: str | None = None  # why the interval may be less reliable than it seems; None if it is not
 
 
@@ -287,6 +290,7 @@ class PairedDifferences:
     error: FloatArray  # shape (R,): the standard error that the interval is based on; 0 without variation
     df: FloatArray  # shape (R,): of Student's t
     skewness: FloatArray  # shape (R,): of the mean, for which the interval is corrected
+    narrow: NDArray[np.bool_]  # shape (R,): whether a rare large difference may not have been drawn; not for yes/no
     counts: Sequence[Counts | None] | None  # of yes/no pairs, by replicate; None for one whose clusters do not vary
     ends: tuple[float, float] | None = None  # the numbers that stand for no and yes, if they are not 0 and 1
     limit: float = math.inf  # the intervals are clipped to this size, too
@@ -317,6 +321,9 @@ class PairedDifferences:
         else:
             error = np.where(constant, 1.0, self.error)
             p_values = skewed_t_p_value(difference, error, self.skewness, df=self.df)
+            if self.narrow.any():
+                unseen = unseen_tail_p_value(difference, count, self.widest)
+                p_values = np.where(self.narrow, np.maximum(p_values, unseen), p_values)
         return np.where(constant, flipped, p_values)
 
     def interval_at(self, confidence_level: float) -> tuple[FloatArray, FloatArray]:
@@ -335,9 +342,10 @@ class PairedDifferences:
         else:
             low, high = skewed_t_interval(difference, self.error, self.skewness, df=self.df, confidence_level=level)
         if math.isfinite(self.widest):
-            missed, constant = largest_missed_share(self.clustering.count, confidence_level=level), self.error == 0
-            low = np.where(constant, difference - missed * (difference + self.widest), low)
-            high = np.where(constant, difference + missed * (self.widest - difference), high)
+            possible, constant = (-self.widest, self.widest), self.error == 0
+            unseen = unseen_tail(difference, self.clustering.count, possible, confidence_level=level)
+            low = np.where(constant, unseen[0], np.where(self.narrow, np.minimum(low, unseen[0]), low))
+            high = np.where(constant, unseen[1], np.where(self.narrow, np.maximum(high, unseen[1]), high))
         low, high = (
             self._scaled(end.clip(-self.widest, self.widest)).clip(-self.limit, self.limit) for end in (low, high)
         )
@@ -374,7 +382,7 @@ class PairedDifferences:
             n_clusters=self.clustering.count if self.is_clustered else None,
             reason=reason,
             reason_code=None if reason is None else "too_few" if self.too_few is not None else "no_spread",
-            standard_error=float(self._scaled(error)) if error else None,
+            standard_error=float(self._scaled(error)) if error and not self.narrow[0] else None,
             warning=few_clusters(self.clustering) if error and not alone else None,
         )
 
@@ -388,9 +396,10 @@ class PairedDifferences:
             of = "" if alone else " of clusters"
             interval = f"clopper-pearson{of}" if math.isfinite(self.widest) else "no interval"
             return f"{interval}; exact sign-flip{of}"
-        if alone:
-            return "bonett-price and tango; exact mcnemar" if self.binary else CORRECTED
-        return "cluster-robust bonett-price and tango" if self.binary else f"cluster-robust {CORRECTED}"
+        if self.binary:
+            return "bonett-price and tango; exact mcnemar" if alone else "cluster-robust bonett-price and tango"
+        name = TAILED if self.narrow[0] else CORRECTED
+        return name if alone else f"cluster-robust {name}"
 
 
 def paired_difference(
@@ -418,7 +427,9 @@ def paired_difference(
     difference, p is that of the exact sign-flip test
     (Fisher 1935): 1.0 if the difference is 0, else 2 ** (1 - their number). The interval then follows from the bounds
     and the largest share of other differences that could have been missed (Clopper & Pearson 1934); without bounds
-    there is none. With fewer than two pairs or clusters, there is neither interval nor p-value.
+    there is none. If they vary little compared with the bounds (`stats.means.is_narrow`), each end is the farther one
+    of t and of `stats.means.unseen_tail`, and p the larger one of both. With fewer than two pairs or clusters, there is
+    neither interval nor p-value.
 
     Raise ValueError for a nan or inf, a shape other than (n,), vectors or clusters of different lengths, a nan among
     the clusters, a confidence level not between 0 and 1, with `binary` for a value other than 0 and 1, for bounds not
@@ -451,7 +462,8 @@ def paired_differences(
     clustering, zeros = clustering_of(clusters, n), np.zeros(count)
     candidate, baseline = np.ascontiguousarray(candidate), np.ascontiguousarray(baseline)
     few = too_few(n, clustering, "pair")
-    error, df, skewness = zeros, zeros, zeros
+    error, df, skewness, narrow = zeros, zeros, zeros, zeros > 0
+    widest = math.inf if bounds is None else bounds[1] - bounds[0]
     counts: Sequence[Counts | None] | None = None
     differences = candidate - baseline
     if few is None and binary and clustering.all_singletons:
@@ -466,6 +478,7 @@ def paired_differences(
         else:
             df = degrees_of_freedom(differences, clustering)
             skewness = skewness_of_mean(differences, clustering, np.where(error > 0, error, np.inf))
+            narrow = (error > 0) & is_narrow(differences, widest)
     if counts is not None:
         error = np.array([0.0 if one is None else one.error for one in counts])
     return PairedDifferences(
@@ -474,12 +487,13 @@ def paired_differences(
         clustering=clustering,
         is_clustered=clusters is not None,
         binary=binary,
-        widest=math.inf if bounds is None else bounds[1] - bounds[0],
+        widest=widest,
         too_few=few,
         difference=means_of(differences) if n else np.full(count, np.nan),
         error=error,
         df=df,
         skewness=skewness,
+        narrow=narrow,
         counts=counts,
     )
 

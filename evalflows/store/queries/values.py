@@ -76,6 +76,7 @@ class MetricValues:
     scored: int  # runs
     n_missing: int  # runs that failed or were not attempted
     weights: Values  # inverse sampling rates; 1 without sampling
+    are_0_or_1: bool = False  # whether all scored runs are, at least one of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,7 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
         scored=row["scored"],
         n_missing=row["n_missing"],
         weights=weights,
+        are_0_or_1=row["are_0_or_1"],
     )
 
 
@@ -188,6 +190,7 @@ select metric, evaluator_version, example_id,
        count(*) filter (status = 'scored' and value is null) as labelled,
        count(*) as runs,
        bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as yes_no,
+       bool_and(value in (0, 1)) filter (status = 'scored') as are_0_or_1,
        min(sampling_rate) as rate
 {_OF_METRIC} group by metric, evaluator_version, example_id
 """
@@ -201,6 +204,7 @@ select metric, evaluator_version, example_id, evaluator,
        (status = 'scored' and value is null)::integer as labelled,
        1 as runs,
        coalesce(data_type, 'BOOLEAN') = 'BOOLEAN' as yes_no,
+       case when status = 'scored' then value in (0, 1) end as are_0_or_1,
        sampling_rate as rate
 {_OF_METRIC}
 """
@@ -215,6 +219,7 @@ with places as (
 select metric, evaluator_version, any_value(evaluator) as evaluator,
        count(mean) > 0 or sum(labelled) = 0 as is_number,
        bool_and(yes_no) as is_yes_no,
+       coalesce(bool_and(are_0_or_1), false) as are_0_or_1,
        case when count(mean) > 0 then sum(numbers) else sum(scored) end::bigint as scored,
        sum(n_missing)::bigint as n_missing,
        list(place) as places,

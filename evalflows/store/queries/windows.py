@@ -205,6 +205,7 @@ def production_scores(
             scored=int((~np.isnan(array)).sum()),
             n_missing=int(is_missing.sum()),
             weights=np.array([1.0 if rate is None else 1 / rate for rate in rates]),
+            are_0_or_1=bool(np.isin(array[~np.isnan(array)], (0, 1)).all()),
         ),
         clusters=list(clusters),
         noun=f"{kinds[0]}s",

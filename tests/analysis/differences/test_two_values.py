@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from evalflows.analysis.backtest import swap_sides, with_regression
-from evalflows.analysis.pairing import UNBOUNDED, MetricSample, PairedMetric, Scale
+from evalflows.analysis.gates import Rule, bounded_difference, evaluate_rules
+from evalflows.analysis.pairing import UNBOUNDED, MetricSample, PairedMetric, Scale, paired_metric
+from evalflows.analysis.verdicts import classify
 from evalflows.specs.evaluator import MetricSpec
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.stats.means import mean_estimate
 from evalflows.stats.paired import paired_difference
 from evalflows.store.queries.values import MEASURED, MetricValues, has_two_values
@@ -116,3 +119,34 @@ def test_replicates_of_a_backtest_are_rescaled_too() -> None:
     )
     worse = with_regression(pair, unchanged, 20.0, seed=1)
     assert np.isin(worse.candidate, HUNDRED).all() and worse.candidate.mean() < 100 * candidate.mean()
+
+
+@pytest.mark.parametrize(("other", "decides"), [(1.0, True), (2.0, False)])
+def test_a_missing_value_counts_as_0_or_1_if_all_values_of_both_sides_do(other: float, decides: bool) -> None:
+    rng, n = np.random.default_rng(5), 120
+    baseline = (rng.random(n) < 0.65).astype(float)
+    candidate = np.maximum(baseline, rng.random(n) < 0.6)
+    baseline[7] = other
+    spec = ExperimentSpec.model_validate(
+        {
+            "name": "n",
+            "dataset": {"rows": [{"inputs": "q"}]},
+            "targets": [{"kind": "python", "name": "bot", "function": "bot:answer"}],
+        }
+    )
+    sides = [
+        replace(values_of(side, np.arange(n) % 20 == first), are_0_or_1=bool((side <= 1).all()))
+        for first, side in enumerate((candidate, baseline))
+    ]
+    pair = paired_metric(sides[0], sides[1], None, spec)
+    (verdict,), estimate = classify([pair.difference_test()], "holm"), bounded_difference(pair)
+    (result,) = evaluate_rules(
+        [(Rule(kind="superiority", metric="m", bound=0.0), estimate)],
+        confidence_level=0.95,
+        min_examples=20,
+        adjustment="holm",
+    )
+    counted = "12 pairs with a missing value, counted as 0 or 1, could not change that"
+    said = (pair.difference(0.95).warning or "").startswith("12 pairs have a missing value: it counts as 0 or 1")
+    assert (verdict.conclusion == "better", result.outcome == "met", counted in result.text, said) == (decides,) * 4
+    assert decides or verdict.reason_code == "missing_unbounded"

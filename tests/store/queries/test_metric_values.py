@@ -97,6 +97,8 @@ def test_an_examples_value_is_the_mean_of_its_repetitions_in_the_snapshots_order
     assert found.values.tolist() == [0.25, 3.0, 1.5]
     assert (found.scored, found.n_missing, found.missing.tolist()) == (6, 0, [False] * 3)
     assert (found.evaluator, found.evaluator_version, found.weights.tolist()) == ("right", "v1", [1.0] * 3)
+    made.scores({"e0": [0.0, 1.0], "e1": [1.0, "failed"]}, metric="numbers")
+    assert not found.are_0_or_1 and made.values("numbers").are_0_or_1
 
 
 @pytest.mark.usefixtures("how_metrics_are_read")

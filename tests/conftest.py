@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from plain_flows import plain_flows
 from postgres_server import binaries, postgres_server
 from prefect_database import give_database_to
 from prefect_server import prefect_server
@@ -179,6 +180,13 @@ def prefect_api(prefect_environment: dict[str, str], prefect_settings: Any) -> I
     settings = prefect_settings.model_copy(deep=True)  # made anew they take 50 ms
     with SettingsContext(profile=get_settings_context().profile, settings=settings):
         yield prefect_environment
+
+
+@pytest.fixture
+def without_prefect() -> Iterator[None]:
+    """Flows of this process run without Prefect, which takes longer than they do."""
+    with plain_flows():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -60,8 +60,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) -> None:
-    run = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
+def test_run_show_ls_and_sql(here: Path, prefect_api: dict[str, str]) -> None:
+    run = evalflows("run", "spec.yaml", cwd=here, environment=prefect_api)
     assert run.returncode == 0, run.stderr
     stages = [line.removeprefix("evalflows: ").partition(":")[0] for line in run.stderr.splitlines()]
     shown = [stage for stage in dict.fromkeys(stages) if not stage.startswith("starting, ")]  # on a busy machine
@@ -80,11 +80,11 @@ def test_run_show_ls_and_sql(folder: Path, prefect_environment: dict[str, str]) 
         "scored": 4,
     }
     changed = ("--set", "name=twice", "--set", "repetitions=2", "--set", "evaluators.0={use: contains}")
-    twice = evalflows("run", "spec.yaml", *changed, cwd=folder, environment=prefect_environment)
+    twice = in_process("run", "spec.yaml", *changed)
     assert "contains" in twice.stdout and "exact_match" not in twice.stdout
     assert "twice (exp-" in twice.stdout and "8 of 8 answered" in twice.stdout
-    again = evalflows("resume", "small", cwd=folder, environment=prefect_environment)
-    assert (again.returncode, again.stdout) == (0, run.stdout), again.stderr
+    again = in_process("resume", "small")
+    assert (again.exit_code, again.stdout) == (0, run.stdout), again.stderr
 
 
 @pytest.mark.usefixtures("store")
@@ -174,15 +174,14 @@ def test_a_fault_of_ours_is_exit_70_and_one_line(monkeypatch: pytest.MonkeyPatch
     assert "Traceback" in CliRunner().invoke(cli, ["show", "x", "--verbose"]).stderr
 
 
-@pytest.mark.slow
-def test_a_damaged_file_is_exit_4_and_named(folder: Path, prefect_environment: dict[str, str]) -> None:
+@pytest.mark.usefixtures("here", "prefect_api")
+def test_a_damaged_file_is_exit_4_and_named() -> None:
     freeze(Store(), to_examples(enumerate(ROWS), "rows"), name=None, source="rows")
     (path,) = Path(os.environ["EVALFLOWS_STORE"]).glob("examples/sealed/*/rows.parquet")
     path.write_bytes(b"not Parquet")
-    done = evalflows("run", "spec.yaml", cwd=folder, environment=prefect_environment)
-    assert done.returncode == 4
-    lines = done.stderr.splitlines()
-    (line,) = [one for one in lines if not one.startswith("evalflows: starting, ")]  # on a busy machine
+    done = in_process("run", "spec.yaml")
+    assert done.exit_code == 4
+    (line,) = done.stderr.splitlines()
     assert str(path) in line and "`evalflows doctor`" in line
 
 

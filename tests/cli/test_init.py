@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -144,14 +145,19 @@ def test_the_deployments_are_of_that_experiment(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_printed_commands_run_as_they_are(here: Path, prefect_environment: dict[str, str]) -> None:
+def test_the_printed_commands_run_as_they_are(
+    here: Path, prefect_api: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate, tests = commands(init())
-    decided = in_bash(gate, here, prefect_environment)
-    assert decided.returncode == 0, decided.stderr
+    for name in ("EVALFLOWS_STORE", "EVALFLOWS_SPOOL"):
+        monkeypatch.delenv(name)
+    monkeypatch.syspath_prepend(here)
+    decided = CliRunner().invoke(cli, shlex.split(gate, comments=True)[1:])
+    assert decided.exit_code == 0, decided.stderr
     assert "gate release: evals-candidate against evals-current: PASS\n" in decided.stdout
     assert re.search(r"contains reaches 0\.8: 1\.0+ \[0\.\d+, 1\.0+\], 5 examples", " ".join(decided.stdout.split()))
     assert "no significant difference in" in decided.stdout
-    tested = in_bash(tests, here, prefect_environment)
+    tested = in_bash(tests, here, prefect_api)
     assert tested.returncode == 0, tested.stdout
     assert "2 passed" in tested.stdout
     assert (here / "data" / "store").is_dir()

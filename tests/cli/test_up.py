@@ -3,13 +3,15 @@
 import os
 import signal
 import sqlite3
-import subprocess
 import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
-from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
+from click.testing import CliRunner
+from running_up import Up, prefect_yaml, running_up, until
+
+from evalflows.cli.main import cli
 
 SPEC = {"name": "slow", "dataset": {"path": "rows.jsonl"}, "targets": [{"kind": "python", "function": "mine:slow"}]}
 MODULE = """
@@ -82,30 +84,21 @@ def test_when_the_worker_dies_all_ends_with_a_line(folder: Path, prefect_environ
 NOBODY = "http://127.0.0.1:9/api"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "api", "message"),
-    [
-        (["deploy"], NOBODY, f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"),
-        (["up", "--port", "4999"], NOBODY, f"--port 4999: PREFECT_API_URL is set to {NOBODY}, so no server is started"),
-    ],
-)
-def test_an_api_that_is_not_there_is_told_in_a_line(
-    arguments: list[str], api: str, message: str, folder: Path, tmp_path: Path
-) -> None:
-    refused(arguments, folder, {"PREFECT_API_URL": api, "PREFECT_HOME": str(tmp_path)}, message)
+def test_an_api_that_is_not_there_is_told_in_a_line(folder: Path) -> None:
+    nobody = f"PREFECT_API_URL={NOBODY}: no Prefect API answers there: [Errno 111] Connection refused"
+    refused(["deploy"], folder, {"PREFECT_API_URL": NOBODY}, nobody)
+    is_set = f"--port 4999: PREFECT_API_URL is set to {NOBODY}, so no server is started"
+    refused(["up", "--port", "4999"], folder, {"PREFECT_API_URL": NOBODY}, is_set)
 
 
-@pytest.mark.slow
 def test_a_folder_that_hides_evalflows_is_refused(tmp_path: Path) -> None:
     name = "evalflows/__init__.py"
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).touch()
     hidden = "hides the evalflows package in flow runs, wanted another file name"
-    refused(["up"], tmp_path, {}, f"{tmp_path / name}: {hidden}")
+    refused(["up"], tmp_path, {"PREFECT_API_URL": NOBODY}, f"{tmp_path / name}: {hidden}")
 
 
-@pytest.mark.slow
 def test_a_folder_without_a_prefect_yaml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "evalflows").mkdir()  # of specs, say: it hides nothing
     message = f"{tmp_path / 'prefect.yaml'}: no such file, wanted one with deployments: docs/guides/deployments.md"
@@ -120,10 +113,12 @@ def test_what_cannot_be_deployed_is_told_in_a_line(folder: Path, prefect_environ
 
 
 def refused(arguments: list[str], folder: Path, environment: dict[str, str], message: str) -> None:
-    done = subprocess.run(
-        [EVALFLOWS, *arguments], cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stdout) == (2, "")
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with pytest.MonkeyPatch.context() as patch, temporary_settings({PREFECT_API_URL: environment["PREFECT_API_URL"]}):
+        patch.chdir(folder)
+        done = CliRunner(env=environment).invoke(cli, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"evalflows: {message}"), done.stderr
     assert done.stderr.count("\n") == 1
 

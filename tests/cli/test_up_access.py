@@ -19,10 +19,13 @@ from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from evalflows.store import connect as open_store
+
 pytestmark = pytest.mark.slow
 
 SPEC = {
     "name": "small",
+    "description": "{{ $HOME }}, {{ spec }} and {{x}} are not templates",
     "dataset": {"path": "rows.jsonl"},
     "targets": [{"kind": "python", "function": "mine:upper"}],
     "evaluators": ["exact_match"],
@@ -42,7 +45,7 @@ def up(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     (place / "rows.jsonl").write_text('{"inputs": {"question": "q"}, "outputs": {"answer": "Q"}}\n')
     (place / "mine.py").write_text(MODULE)
     (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))
-    (place / "prefect.yaml").write_text(prefect_yaml("mine"))
+    (place / "prefect.yaml").write_text(prefect_yaml("mine", changes="[repetitions=2]"))
     own = {"EVALFLOWS_HOME": str(home), "PREFECT_API_URL": "", "EVALFLOWS_STORE": str(place / "kept")}
     with running_up(place, "--port", "0", environment=own) as one:
         yield one
@@ -120,9 +123,9 @@ def test_the_secret_is_seen_by_the_user_alone(home: Path, up: Up) -> None:
 
 def test_our_commands_find_the_secret_by_the_url(home: Path, up: Up) -> None:
     there = os.environ | {"PREFECT_API_URL": up.url, "EVALFLOWS_HOME": str(home)}
-    for arguments in (["deploy"], ["run", "spec.yaml"]):
-        done = subprocess.run([EVALFLOWS, *arguments], cwd=up.output.parent, env=there, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    command = [EVALFLOWS, "run", "spec.yaml"]
+    done = subprocess.run(command, cwd=up.output.parent, env=there, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     assert up.ask("/flow_runs/count") > 0
 
 
@@ -134,10 +137,11 @@ def test_without_the_secret_they_say_what_they_want(tmp_path: Path, up: Up) -> N
 
 
 def ended(up: Up, **changes: Any) -> tuple[str, str]:
-    """The last state, with its message, of a run of the deployment with a changed spec."""
+    """The last state, with its message, of a run of the deployment, with a changed spec if there are changes."""
     (deployment,) = up.ask("/deployments/filter")
     spec = SPEC | {"evaluators": [{"use": "exact_match"}]} | changes
-    run = up.ask(f"/deployments/{deployment['id']}/create_flow_run", parameters={"spec": spec, "resume": None})
+    given = {"parameters": {"spec": spec, "resume": None}} if changes else {}
+    run = up.ask(f"/deployments/{deployment['id']}/create_flow_run", **given)
 
     def state() -> dict[str, Any] | None:
         (found,) = up.ask("/flow_runs/filter", flow_runs={"id": {"any_": [run["id"]]}})
@@ -147,8 +151,11 @@ def ended(up: Up, **changes: Any) -> tuple[str, str]:
     return last["type"], last["message"] or ""
 
 
-def test_a_run_that_names_the_folders_code_completes(up: Up) -> None:
+def test_a_run_has_the_spec_of_its_deployment_as_it_is(up: Up) -> None:
     assert ended(up)[0] == "COMPLETED"
+    query = "select description, repetitions, state from experiments where repetitions = 2"
+    with open_store(up.output.parent / "kept") as catalog:
+        assert catalog.execute(query).fetchall() == [(SPEC["description"], 2, "completed")]
 
 
 COMMAND = {"rows": [{"inputs": {"cmd": "touch pwned"}}]}

@@ -101,7 +101,7 @@ def write_spec(folder: Path, base_url: str, experiments: list[str]) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_killed_comparison_repeats_only_calls_in_flight(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     old, new = answered("old", "new", n=MANY)
     total = 2 * MANY

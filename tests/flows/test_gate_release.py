@@ -15,7 +15,7 @@ from evalflows.specs.gate import GateSpec
 from evalflows.store import connect
 from evalflows.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 GUARD = {"name": "release", "non_inferiority": {"exact_match": 0.05}}
 

@@ -9,7 +9,7 @@ from planted_difference import ROWS, N, always, often, spec, targets
 from evalflows import run
 from evalflows.specs.reference import refer
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_another_evaluation_finds_paid_calls_in_the_ledger(store: Store) -> None
     assert rows("select calls, calls_cached from watermarks order by started_at") == [(N, 0), (0, N)]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_killed_while_judging_loses_nothing_and_pays_for_no_more_than_was_in_flight(
     store: Store, tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:

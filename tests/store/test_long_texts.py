@@ -50,5 +50,5 @@ def peak_mb(folder: Path, n: int) -> int:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_long_texts(tmp_path: Path) -> None:
-    few, many = peak_mb(tmp_path / "few", 40), peak_mb(tmp_path / "many", 160)
-    assert many - few < 60, (few, many)  # of 120 MB of inputs and as much of outputs
+    few, many = peak_mb(tmp_path / "few", 30), peak_mb(tmp_path / "many", 90)
+    assert many - few < 30, (few, many)  # of 60 MB of inputs and as much of outputs

@@ -525,6 +525,8 @@ def begin_early() -> None:
 
     Prefect, which knows for certain, takes seconds to load.
     """
+    if _api_of_calling_run():
+        return
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     files = [home / "profiles.toml", Path("prefect.toml"), Path("pyproject.toml"), Path(".env")]
     if not os.environ.get("PREFECT_API_URL") and not any(_mentions_prefect(file) for file in files):
@@ -656,6 +658,8 @@ def _access() -> Mapping[Any, Any]:
         if api.url and api.url != _local.get(PREFECT_API_URL):
             secret = None if api.auth_string else Home.here().secret_at(api.url)
             return {PREFECT_API_AUTH_STRING: secret} if secret else {}
+        if (calling := _api_of_calling_run()) and calling != _local.get(PREFECT_API_URL):
+            return {PREFECT_API_URL: calling}
         server = local_server()
         _pass_proxies_by()
         found = {PREFECT_API_URL: server.api, PREFECT_API_AUTH_STRING: Home.here().secret()}
@@ -665,6 +669,16 @@ def _access() -> Mapping[Any, Any]:
         api = get_current_settings().api
         secret = api.auth_string.get_secret_value() if api.auth_string else None
         return {} if found == {PREFECT_API_URL: api.url, PREFECT_API_AUTH_STRING: secret} else found
+
+
+def _api_of_calling_run() -> str | None:
+    """Return the API of the flow or task of the user's that calls us; None without one.
+
+    Without a configured API, Prefect starts a server for it. Only there is the run to which ours belongs.
+    """
+    context = sys.modules.get("prefect.context")
+    run = context and (context.TaskRunContext.get() or context.FlowRunContext.get())
+    return str(run.client.api_url) if run else None
 
 
 def _pass_proxies_by() -> None:

@@ -7,9 +7,8 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import partial
-from types import NoneType
 from typing import Any, NamedTuple
 
 from evalflows.specs.columns import at_path as value_at_path
@@ -17,6 +16,7 @@ from evalflows.specs.errors import CallError, Complete, Completion, InputError, 
 from evalflows.specs.files import JSON_TYPES, fill, fill_json, placeholders, texts
 from evalflows.specs.reference import is_async, name_of, parameters_of
 from evalflows.specs.target import ChatTarget, HttpTarget
+from evalflows.specs.values import identifier, is_blank, stored
 from evalflows.store.records import OutputRow, derived_id, to_json
 from evalflows.store.spilled import SpilledRows
 
@@ -24,7 +24,6 @@ __all__ = [
     "Answer",
     "NoRecordedAnswerError",
     "Target",
-    "as_fields",
     "as_outputs",
     "chat",
     "check_body",
@@ -95,27 +94,12 @@ def length_of(outputs: Mapping[str, Any]) -> int:
 
 
 def as_outputs(returned: object) -> dict[str, Any]:
-    """Return what a target returned as a mapping; anything but a mapping becomes `{"output": …}`."""
-    fields = as_fields(returned)
+    """Return what a target returned as a mapping of values as JSON has them; another value becomes `{"output": …}`.
+
+    Raise InputError, which names the field, for a value that cannot be stored: see `stored`.
+    """
+    fields = stored(returned, "outputs")
     return fields if isinstance(fields, dict) else {"output": fields}
-
-
-_PLAIN = (str, int, float, NoneType)
-
-
-def as_fields(value: Any) -> Any:
-    """Return a value whose dataclasses and pydantic models, also those inside, are mappings of their fields."""
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): as_fields(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_fields(item) for item in value]
-    if isinstance(value, type):
-        return value
-    if callable(dump := getattr(value, "model_dump", None)):
-        return dump(mode="json")
-    return {one.name: as_fields(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
 
 
 def http(spec: HttpTarget, post: Post) -> Target:
@@ -363,9 +347,9 @@ def _repetition(given: object, where: str) -> int | None:
 
 
 def _example_key(row: Mapping[str, Any], where: str) -> str:
-    if row.get("id") is not None:
-        return f"id:{row['id']}"
-    if "inputs" in row:
+    if (identity := identifier(row.get("id"), f"{where}: id")) is not None:
+        return f"id:{identity}"
+    if not is_blank(row.get("inputs")):
         try:
             return _inputs_key(row["inputs"])
         except (TypeError, ValueError) as error:

@@ -3,10 +3,11 @@
 A new rule is a function here, with its name in `__all__` of `evaluators/__init__.py`, which makes it a short name.
 """
 
+import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -26,12 +27,14 @@ def why_not_contained(
     all_of: Sequence[str] = (),
     key: str | None = None,
     ignore_case: bool = True,
+    normalize: bool = True,
 ) -> str:
     """Say what is missing in the answer."""
     any_texts, all_texts = _wanted(reference_outputs, any_of, all_of, key)
-    text = _fold(as_text(pick(outputs, key)), ignore_case)
-    missing = [part for part in all_texts if _fold(part, ignore_case) not in text]
-    has_any = not any_texts or any(_fold(part, ignore_case) in text for part in any_texts)
+    fold = partial(_fold, ignore_case=ignore_case, normalize=normalize)
+    text = fold(answer_text(outputs, key))
+    missing = [part for part in all_texts if fold(part) not in text]
+    has_any = not any_texts or any(fold(part) in text for part in any_texts)
     parts = [f"missing: {listed(missing)}"] if missing else []
     return "; ".join([*parts, *([] if has_any else [f"none of: {listed(any_texts)}"])])
 
@@ -45,18 +48,21 @@ def contains(
     all_of: Sequence[str] = (),
     key: str | None = None,
     ignore_case: bool = True,
+    normalize: bool = True,
 ) -> bool | None:
     """Whether the answer contains all of `all_of` and at least one of `any_of`.
 
     Without either, whether it contains the reference, or each element if the reference is a list. None if there is
-    nothing to look for.
+    nothing to look for. With `normalize`, texts are the same that differ only in Unicode form (NFC), line ends, or
+    no-break and other wide or narrow spaces.
     """
     any_texts, all_texts = _wanted(reference_outputs, any_of, all_of, key)
     if not any_texts and not all_texts:
         return None
-    text = _fold(as_text(pick(outputs, key)), ignore_case)
-    contains_any = not any_texts or any(_fold(part, ignore_case) in text for part in any_texts)
-    return contains_any and all(_fold(part, ignore_case) in text for part in all_texts)
+    fold = partial(_fold, ignore_case=ignore_case, normalize=normalize)
+    text = fold(answer_text(outputs, key))
+    contains_any = not any_texts or any(fold(part) in text for part in any_texts)
+    return contains_any and all(fold(part) in text for part in all_texts)
 
 
 def _wanted(
@@ -77,7 +83,17 @@ def _texts(reference: Any) -> list[str]:
     return [as_text(part) for part in parts if part not in ("", None, {})]
 
 
-def _fold(text: str, ignore_case: bool) -> str:
+_LINE_END = re.compile("\r\n?")
+_SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
+
+
+def _fold(text: str, ignore_case: bool, normalize: bool, strip: bool = False) -> str:
+    """Return a text in the form in which it is compared."""
+    if normalize and not text.isascii():
+        text = _SPACE.sub(" ", unicodedata.normalize("NFC", text))
+    if normalize and "\r" in text:
+        text = _LINE_END.sub("\n", text)
+    text = text.strip() if strip else text
     return text.casefold() if ignore_case else text
 
 
@@ -128,26 +144,44 @@ def exact_match(
     key: str | None = None,
     ignore_case: bool = False,
     strip: bool = True,
+    normalize: bool = True,
+    any_type: bool = False,
 ) -> bool | None:
     """Whether the answer equals the reference. None if the example has no reference.
 
-    It compares the field `key`, or the only field of each side whatever its name, or else all of both.
+    It compares the field `key`, or the only field of each side whatever its name, or else all of both. A text that is a
+    JSON object or list equals that object or list. With `any_type`, the text "4" equals the number 4, and "true" true.
+    `normalize` is as in `contains`.
     """
     if reference_outputs is None:
         return None
-    answer, expected = (_plain(pick(side, key), ignore_case, strip) for side in (outputs, reference_outputs))
-    return bool(answer == expected)
+    fold = partial(_folded_texts, fold=partial(_fold, ignore_case=ignore_case, normalize=normalize, strip=strip))
+    answer, expected = pick(outputs, key), pick(reference_outputs, key)
+    if fold(answer) == fold(expected):
+        return True
+    if isinstance(answer, str) == isinstance(expected, str):
+        return False
+    text, value, whole = (
+        (answer, expected, reference_outputs) if isinstance(answer, str) else (expected, answer, outputs)
+    )
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(said, dict | list):
+        return (
+            any_type and type(said) is not str and (said == value and isinstance(said, bool) == isinstance(value, bool))
+        )
+    return bool(fold(said) == fold(value) or (key is None and fold(said) == fold(whole)))
 
 
-def _plain(value: Any, ignore_case: bool, strip: bool) -> Any:
+def _folded_texts(value: Any, fold: Callable[[str], str]) -> Any:
+    """Return a value whose texts are in the form in which they are compared."""
     if isinstance(value, list):
-        return [_plain(item, ignore_case, strip) for item in value]
+        return [_folded_texts(item, fold) for item in value]
     if isinstance(value, dict):
-        return {name: _plain(item, ignore_case, strip) for name, item in value.items()}
-    if not isinstance(value, str):
-        return value
-    value = value.strip() if strip else value
-    return value.casefold() if ignore_case else value
+        return {name: _folded_texts(item, fold) for name, item in value.items()}
+    return fold(value) if isinstance(value, str) else value
 
 
 _SPACELESS = re.compile(f"[{UNSPACED}]")

@@ -71,7 +71,8 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
 
 Target = Function | Mapping[str, Any] | TargetSpec
-Data = str | Path | Iterable[Mapping[str, Any]] | DatasetSpec
+Data = str | Path | Iterable[Mapping[str, Any]] | DatasetSpec | Any
+"""Any: a DataFrame of pandas, whose rows are used."""
 
 
 @overload
@@ -213,7 +214,8 @@ def _dataset(data: Data) -> DatasetSpec:
     if isinstance(data, DatasetSpec):
         return data
     if not isinstance(data, str | Path):
-        return DatasetSpec(rows=[dict(row) for row in data])
+        records = getattr(data, "to_dict", None)  # of a DataFrame of pandas
+        return DatasetSpec(rows=[dict(row) for row in (data if records is None else records(orient="records"))])
     text = str(data)
     if text.startswith("snap-"):
         return DatasetSpec(snapshot=text)

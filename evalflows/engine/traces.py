@@ -41,6 +41,7 @@ from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
 from evalflows.specs.reference import load, name_of, parts_of, version_of
 from evalflows.specs.traces import MAPPED, MEASURED, TRACES, TraceEvaluationSpec, TraceScope
+from evalflows.specs.values import stored
 from evalflows.store.conversations import conversation_rows
 from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, observations_of, scores_of_items
 from evalflows.store.records import ExampleRow, Json, OutputRow, ScoreRow, derived_id, now, to_json
@@ -48,7 +49,7 @@ from evalflows.store.schemas import TRACE_SCORE_TABLES, records_of
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
-from evalflows.targets import as_fields, length_of
+from evalflows.targets import length_of
 from evalflows.telemetry.masking import Masking, SecretPattern, patterns_with
 from evalflows.telemetry.views import (
     ObservationView,
@@ -312,7 +313,10 @@ def item_id(item: Item) -> str:
 
 
 def _as_mapping(value: Any, only: str) -> dict[str, Any]:
-    simple = plain(as_fields(value))
+    try:
+        simple = stored(value, only)
+    except InputError:  # an object of a mapper, as text
+        simple = plain(value)
     return simple if isinstance(simple, dict) else {} if simple is None else {only: simple}
 
 

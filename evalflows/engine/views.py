@@ -9,7 +9,8 @@ from evalflows.engine.chunks import Chunk
 from evalflows.evaluators.binding import LANGFUSE_FIELDS, offer_fields, offer_run
 from evalflows.evaluators.score import Evaluation, Evaluations, ExampleView, RunView
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
-from evalflows.specs.errors import NOT_ATTEMPTED, RETURNED_AS, UNREACHABLE, ErrorKind, StorageError
+from evalflows.specs.code_versions import fault_text
+from evalflows.specs.errors import NOT_ATTEMPTED, RETURNED_AS, UNREACHABLE, ErrorKind, InputError, StorageError
 from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, derived_id, from_json, to_json
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
 
@@ -34,8 +35,10 @@ def returned(value: Any) -> dict[str, Any]:
         text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
         columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
         return columns | (_reported(answer) if answer else {})
-    except (TypeError, ValueError) as error:
-        return failed("bad_return", f"outputs cannot be stored as JSON: {error}")
+    except InputError as error:
+        return failed("bad_return", str(error))
+    except Exception as error:  # of an object of the user's, whose fields are read here
+        return failed("bad_return", f"outputs cannot be stored as JSON: {fault_text(error)}")
 
 
 def raised(error: Exception | SystemExit) -> dict[str, Any]:

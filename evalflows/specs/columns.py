@@ -2,6 +2,7 @@
 OpenAI messages.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from evalflows.specs.errors import InputError, Message, short
+from evalflows.specs.files import unique_object
 
 
 def _by_field(value: object) -> object:
@@ -40,6 +42,7 @@ class ExampleColumns(BaseModel):
     cluster: str | None = Field(
         None, description="The column with its cluster (what was sampled together); default: `cluster`, if present"
     )
+    as_json: list[str] = Field([], description="Columns whose texts are JSON, and become what they say")
 
 
 class AnswerColumns(BaseModel):
@@ -55,10 +58,15 @@ class AnswerColumns(BaseModel):
     repetition: str | None = Field(
         None, description="The column with the repetition that is answered, from 0; default: `repetition`, if present"
     )
+    as_json: list[str] = Field([], description="Columns whose texts are JSON, and become what they say")
 
 
 def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, Any]:
-    """Convert a row of any schema to {"inputs", "reference_outputs", …}. Raise InputError if a column is missing."""
+    """Convert a row of any schema to {"inputs", "reference_outputs", …}.
+
+    Raise InputError if a column is missing, or one of `as_json` is not JSON.
+    """
+    row = _parsed(row, columns.as_json)
     paths = {name: getattr(columns, name) or name for name in ("id", "split", "cluster")}
     fixed = {name: at_path(row, path) for name, path in paths.items() if getattr(columns, name) or path in row}
     used = {*paths.values(), *columns.inputs.values(), *columns.reference_outputs.values()}
@@ -80,8 +88,9 @@ def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, An
 def answer_row(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
     """Convert a row of any schema to {"id" or "inputs", "repetition", "outputs", …}.
 
-    Raise InputError if a column is missing.
+    Raise InputError if a column is missing, or one of `as_json` is not JSON.
     """
+    row = _parsed(row, columns.as_json)
     answer: dict[str, Any] = {"outputs": _outputs(row, columns)}
     if columns.inputs:
         answer["inputs"] = _pick(row, columns.inputs)
@@ -103,8 +112,32 @@ def _outputs(row: Mapping[str, Any], columns: AnswerColumns) -> dict[str, Any]:
         return {}
 
 
+def _parsed(row: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Return a row in which the texts of these columns are what they say as JSON."""
+    parsed = dict(row)
+    for name in names:
+        value = at_path(row, name)
+        if isinstance(value, str) and value.strip():
+            try:
+                parsed[name] = json.loads(value, object_pairs_hook=unique_object)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{name}: not JSON: {error}") from error
+    return parsed
+
+
 def _pick(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    return {field: at_path(row, path) for field, path in columns.items()}
+    picked = {field: at_path(row, path) for field, path in columns.items()}
+    if isinstance(text := picked.get("messages"), str):
+        picked["messages"] = _conversation_in(text)
+    return picked
+
+
+def _conversation_in(text: str) -> Any:
+    """Return the conversation that a cell holds as JSON, else the text."""
+    try:
+        return checked_messages(json.loads(text)) or text
+    except (ValueError, RecursionError):
+        return text
 
 
 def at_path(row: Mapping[str, Any], path: str) -> Any:

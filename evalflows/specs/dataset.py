@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from evalflows.specs.columns import ExampleColumns
+from evalflows.specs.errors import InputError
 from evalflows.specs.traces import MAPPED, Filter
+from evalflows.specs.values import stored_row
 
 SelectedScope = Literal["traces", "sessions"]
 SelectionOrder = Literal["newest", "worst", "uncertain", "random"]
@@ -138,6 +140,14 @@ class DatasetSpec(BaseModel):
     expectations: list[Expectation] | str | None = Field(
         None, description="Expectations that the examples must meet: a list, or the path of a suite as JSON"
     )
+
+    @field_validator("rows")
+    @classmethod
+    def _as_stored(cls, rows: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+        try:
+            return rows and [stored_row(row, str(number)) for number, row in enumerate(rows, start=1)]
+        except InputError as error:
+            raise ValueError(str(error)) from error
 
     @model_validator(mode="after")
     def _one_source(self) -> "DatasetSpec":

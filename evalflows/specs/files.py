@@ -144,13 +144,16 @@ def placeholders(template: str) -> set[str]:
 def fill(template: str, values: Mapping[str, object]) -> str:
     """Replace every placeholder once; braces inside a value stay unchanged.
 
-    Text is inserted unchanged, anything else as JSON. Raise KeyError for a name that `values` lacks.
+    Text is inserted unchanged, null (an empty cell) as nothing, anything else as JSON. Raise KeyError for a name that
+    `values` lacks.
     """
 
     def part(match: re.Match[str]) -> str:
         if match[0] in ("{{", "}}"):
             return match[0][0]
         value = values[match[1]]
+        if value is None:
+            return ""
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     return _PART.sub(part, template)

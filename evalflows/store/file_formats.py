@@ -1,5 +1,7 @@
-"""Read numbered rows from a file in any supported format; JSON and JSONL strictly, with the position in every error
-message.
+"""Read numbered rows from a file in any supported format, with the position in every error message.
+
+JSON may be a list, lines, one object, columns, or rows by id or under one name. Rows without any value are skipped and
+counted in a note.
 """
 
 from __future__ import annotations
@@ -12,57 +14,18 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.files import check_regular, located, unique_object
-
-
-def read_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of JSONL with their line numbers, from 1. Empty lines are skipped.
-
-    Raises InputError, in one line, if a line is not a JSON object.
-    """
-    for number, line in enumerate(lines, start=1):
-        if line.removeprefix(codecs.BOM_UTF8).strip():
-            row = parse_json(line, f"{where}:{number}")
-            if not isinstance(row, dict):
-                raise InputError(f"{where}:{number}: got {type(row).__name__}, wanted an object")
-            yield number, row
-
-
-def parse_json(text: bytes, where: str) -> Any:
-    """Parse a JSON value. Raises InputError, in one line, if the text is not JSON (NaN is not)."""
-    try:
-        return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse, object_pairs_hook=unique_object)
-    except UnicodeDecodeError as error:
-        at = f"{error.reason} at byte {error.start} of the line"
-        raise InputError(f"{where}: not UTF-8: {at}; save the file as UTF-8") from error
-    except RecursionError as error:
-        raise InputError(f"{where}: not JSON: nested too deeply") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON: {error.msg} at {_place(error)}") from error
-    except ValueError as error:
-        raise InputError(f"{where}: not JSON: {error}") from error
-
-
-def _place(error: json.JSONDecodeError) -> str:
-    line = f"line {error.lineno}, " if error.lineno > 1 else ""
-    return f"{line}character {error.colno}"
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON value")
-
+from evalflows.specs.values import is_blank, stored_row
 
 Numbered = Iterator[tuple[int, dict[str, Any]]]
 
@@ -79,7 +42,7 @@ LARGEST_HEADER = 1 << 16
 """In bytes: as much of a CSV file is read to find its delimiter."""
 
 STRUCTURED = ("inputs", "reference_outputs", "outputs", "expected_output", "metadata", "attachments")
-"""Columns of a CSV file whose cells may contain JSON objects or lists."""
+"""Columns of a CSV file whose cells are JSON if all of them are objects or lists."""
 
 
 def read_rows(path: str | os.PathLike[str]) -> Numbered:
@@ -89,16 +52,71 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
     Raises InputError, in one line, if the file cannot be read in the format that its name implies.
     """
     where = located(path)
-    reader = READERS.get(suffix(where))
-    if reader is None:
+    if suffix(where) not in READERS:
         raise InputError(f"{path}: got {suffix(where) or 'no suffix'}, wanted one of {', '.join(READERS)}")
     try:
         with opened(where) as file:
-            yield from reader(file, str(path))
+            yield from rows_of(file, suffix(where), str(path))
     except OSError as error:  # gzip's own has no strerror
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (EOFError, ValueError, OverflowError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def rows_of(file: BinaryIO, ending: str, where: str) -> Numbered:
+    """Yield the rows of an open file with their numbers, as `read_rows` does. `ending` is a key of READERS."""
+    text = file if ending == ".parquet" else _in_utf8(file, where)
+    return filled_rows(READERS[ending](text, where), where)
+
+
+def filled_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Numbered:
+    """Yield the rows that have a value; print a note if there are others."""
+    blank, first = 0, 0
+    for number, row in rows:
+        if not all(map(is_blank, row.values())):
+            yield number, dict(row)
+            continue
+        blank, first = blank + 1, first or number
+    if blank:
+        print_note(f"{where}: skipped {blank} blank {'row' if blank == 1 else 'rows'}, the first at {first}")
+
+
+_UTF_16 = re.compile(rb"(?:[^\0]\0)+[^\0]?|(?:\0[^\0])+\0?")
+
+
+def _in_utf8(file: BinaryIO, where: str) -> BinaryIO:
+    """Return a file of text as UTF-8: UTF-16 and UTF-32, as spreadsheets save text, are converted."""
+    start = file.read(8)
+    file.seek(0)
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        encoding = "utf-32"
+    elif start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif len(start) > 1 and _UTF_16.fullmatch(start):
+        encoding = "utf-16-be" if start[0] == 0 else "utf-16-le"
+    else:
+        return file
+    try:
+        return io.BytesIO(file.read().decode(encoding).encode())
+    except UnicodeError as error:
+        raise InputError(f"{where}: not {encoding.upper()}, as its first bytes say: {error}") from error
+
+
+def _not_utf8(error: UnicodeDecodeError, where: str, *, lines: bool = False) -> InputError:
+    """Return the error of a text that is not UTF-8, with the encoding that spreadsheets save if it may be that one.
+
+    With `lines`, it names the line. A guess at other encodings is wrong too often for a text of one line.
+    """
+    content, start = error.object, error.start
+    begin = content.rfind(b"\n", 0, start) + 1
+    place = f"{where}:{content.count(bytes([10]), 0, start) + 1}" if lines else where
+    try:
+        content[begin : start + 1].decode("cp1252")
+        perhaps = ", perhaps Windows-1252 or Latin-1"
+    except UnicodeDecodeError:
+        perhaps = ""
+    at = f"{error.reason} at byte {start - begin} of the line"
+    return InputError(f"{place}: not UTF-8{perhaps}: {at}; save the file as UTF-8 (in a spreadsheet: CSV UTF-8)")
 
 
 def suffix(path: Path) -> str:
@@ -150,47 +168,283 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
+def read_lines(lines: Iterable[bytes], where: str) -> Numbered:
+    """Yield the objects of JSONL with their line numbers, from 1. Empty lines are skipped.
+
+    Raises InputError, in one line, if a line is not a JSON object.
+    """
+    for number, line in enumerate(lines, start=1):
+        if line.removeprefix(codecs.BOM_UTF8).strip():
+            yield number, _object(parse_json(line, f"{where}:{number}"), f"{where}:{number}")
+
+
+def parse_json(text: bytes, where: str) -> Any:
+    """Parse a JSON value. NaN, which Python and pandas write for missing values, is null.
+
+    Raises InputError, in one line, if the text is not JSON (Infinity is not).
+    """
+    values = _values(text, where)
+    if len(values) == 1:
+        return values[0]
+    raise InputError(f"{where}: not JSON: got {len(values) or 'no'} values, wanted one")
+
+
+def _values(content: bytes, where: str, *, lines: bool = False) -> list[Any]:
+    """Return the JSON values that a text consists of, one after the other. With `lines`, errors name the line."""
+    values: list[Any] = []
+    try:
+        text = content.decode("utf-8-sig")
+        at = _BLANKS.match(text, 0).end()  # type: ignore[union-attr]  # it matches nothing, too
+        while at < len(text):
+            value, at = _DECODER.raw_decode(text, at)
+            values.append(value)
+            at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+    except UnicodeDecodeError as error:
+        raise _not_utf8(error, where, lines=lines) from error
+    except RecursionError as error:
+        raise InputError(f"{where}: not JSON: nested too deeply") from error
+    except json.JSONDecodeError as error:
+        place = f"{where}:{error.lineno}" if lines else where
+        line = f"line {error.lineno}, " if error.lineno > 1 and not lines else ""
+        raise InputError(f"{place}: not JSON: {error.msg} at {line}character {error.colno}") from error
+    except ValueError as error:
+        raise InputError(f"{where}: not JSON: {error}") from error
+    return values
+
+
+def _constant(constant: str) -> None:
+    if constant != "NaN":
+        raise ValueError(f"{constant} is not a JSON value")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"{text[:40]} is too large for a number")
+    return number
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=unique_object)
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: got {type(value).__name__}, wanted an object")
+    return value
+
+
+def _from_jsonl(file: BinaryIO, where: str) -> Numbered:
+    """Read JSONL; a JSON document under its name, in one line or several, is read too."""
+    first = [line.strip() for line in _first_lines(file)]
+    is_document = first[:1] in ([b"{"], [b"["], [b"[{"]) or (len(first) == 1 and first[0].startswith(b"["))
+    return _from_json(file, where) if is_document else read_lines(file, where)
+
+
 def _from_json(file: BinaryIO, where: str) -> Numbered:
-    """Read a list of objects; JSONL under the name .json is read too."""
-    content = file.read().removeprefix(codecs.BOM_UTF8)
-    if content.lstrip()[:1] != b"[":
-        yield from read_lines(io.BytesIO(content), where)
+    """Read a JSON document; JSONL, or objects one after the other, are read too."""
+    first = _first_lines(file)
+    if len(first) == 2 and _is_object(first[0]):
+        yield from read_lines(file, where)
         return
-    for number, row in enumerate(parse_json(content, where), start=1):
-        if not isinstance(row, dict):
-            raise InputError(f"{where}:{number}: got {type(row).__name__}, wanted an object")
-        yield number, row
+    values = _values(file.read(), where, lines=True)
+    rows = _document_rows(values[0], where) if len(values) == 1 else values
+    for number, row in enumerate(rows, start=1):
+        yield number, _object(row, f"{where}:{number}")
+
+
+def _first_lines(file: BinaryIO) -> list[bytes]:
+    """Return the first two lines that are not blank, and seek the file's start."""
+    first = [*islice((line for line in file if line.removeprefix(codecs.BOM_UTF8).strip()), 2)]
+    file.seek(0)
+    return first
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(parse_json(line, ""), dict)
+    except InputError:
+        return False
+
+
+def _document_rows(document: Any, where: str) -> Iterable[Any]:
+    """Return the rows of a JSON document: a list, or an object that is a table, or else one row.
+
+    Tables are {"rows": [{…}, …]} (whatever the name, beside scalars), columns {"question": [a, b]} and what pandas
+    writes, and rows by id {"q1": {…}, "q2": {…}}. Raise InputError for columns of different lengths.
+    """
+    if not isinstance(document, dict):
+        return document if isinstance(document, list) else [document]
+    values = list(document.values())
+    lists = [value for value in values if isinstance(value, list)]
+    if len(lists) == 1 and _are_rows(lists[0]) and _names_rows(document):
+        return lists[0]
+    if {"columns", "data"} <= document.keys() <= {"columns", "index", "data"}:  # orient="split" of pandas
+        return [dict(zip(document["columns"], cells, strict=True)) for cells in document["data"]]
+    if lists and len(lists) == len(values) and not any(map(_is_conversation, lists)):
+        if len(lengths := sorted({len(value) for value in lists})) > 1:
+            raise InputError(f"{where}: got columns of {lengths[0]} and {lengths[-1]} values, wanted as many in each")
+        return [dict(zip(document, cells, strict=True)) for cells in zip(*lists, strict=True)]
+    mappings = [value for value in values if isinstance(value, dict) and value]
+    if not mappings or len(mappings) < len(values):
+        return [document]
+    keys = [*mappings[0]]
+    if all({*value} == {*keys} for value in mappings) and all(re.fullmatch(r"\d+", key) for key in keys):
+        return [{name: column[key] for name, column in document.items()} for key in keys]  # pandas' default
+    if len(values) > 1 and not document.keys() & {*STRUCTURED, "input"} and {*keys}.intersection(*mappings):
+        return [{"id": identity, **row} for identity, row in document.items()]
+    return [document]
+
+
+_ROWS = re.compile(
+    r"(test_?)?(rows?|data|dataset|examples?|items|records|samples|cases|tests|questions|entries|results)"
+)
+
+
+def _names_rows(document: Mapping[str, Any]) -> bool:
+    """Whether the only list in an object is named as rows are, or the object has nothing else."""
+    return len(document) == 1 or any(
+        isinstance(value, list) and _ROWS.fullmatch(name.lower()) for name, value in document.items()
+    )
+
+
+def _are_rows(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(value, dict) for value in values) and not _is_conversation(values)
+
+
+def _is_conversation(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(value, dict) and "role" in value for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a CSV file is written."""
+
+    delimiter: str
+    skipped: int  # lines before the header
+    padded: bool  # whether a blank follows each delimiter
 
 
 def _from_csv(file: BinaryIO, where: str) -> Numbered:
-    """Read CSV. An empty cell is null. A cell of a column in STRUCTURED that starts like JSON is parsed as JSON."""
+    """Read CSV. An empty cell is null. The cells of a column in STRUCTURED are JSON if all of them are."""
     csv.field_size_limit(LARGEST_CELL)
-    delimiter = _delimiter(file)
+    layout = _layout(file)
+    structured = _json_columns(_cells(file, layout, where), where)
+    file.seek(0)
+    noted = set[str]()
+    for number, row in _cells(file, layout, where):
+        for name in STRUCTURED:
+            text = row.get(name)
+            if text is None or text.lstrip()[:1] not in ("{", "["):
+                continue
+            if name in structured:
+                row[name] = parse_json(text.encode(), f"{where}:{number}: {name}")
+            elif name not in noted and _json_problem(text, where) is None:
+                noted.add(name)
+                print_note(f"{where}: {name}: read as text, since not all of its cells are JSON")
+        yield number, row
+
+
+def _layout(file: BinaryIO) -> _Layout:
+    """Return how a CSV file is written, by its first line: `sep=;`, or the header.
+
+    The delimiter is the one of DELIMITERS that gives the header the most columns; the comma if none gives more.
+    """
+    start = file.read(LARGEST_HEADER).removeprefix(codecs.BOM_UTF8)
+    file.seek(0)
+    first = re.split(rb"[\r\n]", start, maxsplit=1)[0].decode("utf-8", "replace")
+    if said := re.fullmatch(r'"?sep=(.)"?[,;\s]*', first, re.IGNORECASE):
+        return _Layout(said[1], 1, padded=False)
+    headers = {delimiter: next(csv.reader([first], delimiter=delimiter), []) for delimiter in DELIMITERS}
+    delimiter = max(DELIMITERS, key=lambda delimiter: len(headers[delimiter]))
+    others = headers[delimiter][1:]
+    return _Layout(delimiter, 0, padded=bool(others) and all(name.startswith(" ") for name in others))
+
+
+def _cells(file: BinaryIO, layout: _Layout, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the cells of each row by column, null if empty, with the number of the row's last line.
+
+    Raise InputError for cells beyond the header, or in a column without a name; an index that pandas wrote is left out.
+    """
     lines = _Lines(file)
-    reader = csv.DictReader(lines, strict=True, delimiter=delimiter)
+    reader = csv.reader(lines, strict=True, delimiter=layout.delimiter, skipinitialspace=layout.padded)
+    names: list[str] = []
     try:
-        if reader.fieldnames and len(set(reader.fieldnames)) < len(reader.fieldnames):
-            raise InputError(f"{where}: got two columns of the same name: {', '.join(reader.fieldnames)}")
-        for row in reader:
-            if None in row or None in row.values():
-                wanted = len(reader.fieldnames or ())
-                raise InputError(f"{where}:{lines.read}: got {_cells(row)} cells, wanted {wanted}")
-            yield lines.read, {name: _cell(name, text, where, lines.read) for name, text in row.items()}
+        for cells in islice(reader, layout.skipped, None):
+            if not names:
+                names = _header(cells, where)
+                continue
+            if not cells and len(names) > 1:  # an empty line
+                continue
+            rest = cells[len(names) :]
+            if any(map(str.strip, rest)) or (len(cells) < len(names) and any(map(str.strip, cells))):
+                raise InputError(f"{where}:{lines.read}: got {len(cells)} cells, wanted {len(names)}")
+            row = dict(zip_longest(names, (cell or None for cell in cells[: len(names)])))
+            if row.pop("", None) is not None:
+                _check_unnamed(names, cells, f"{where}:{lines.read}")
+            yield lines.read, row
     except csv.Error as error:
         raise InputError(f"{where}:{lines.read}: not CSV: {error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{where}:{lines.read}: not UTF-8: {error.reason} at byte {error.start} of the line; "
-            "save the file as UTF-8 (in a spreadsheet: CSV UTF-8)"
-        ) from error
+        raise _not_utf8(error, f"{where}:{lines.read}") from error
 
 
-def _delimiter(file: BinaryIO) -> str:
-    """Return the one of DELIMITERS that gives the header the most columns; the comma if none gives more."""
-    start = file.read(LARGEST_HEADER).removeprefix(codecs.BOM_UTF8)
-    header = re.split(rb"[\r\n]", start, maxsplit=1)[0].decode("utf-8", "replace")
-    file.seek(0)
-    return max(DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
+def _header(cells: Sequence[str], where: str) -> list[str]:
+    """Return the columns' names, without empty ones at the end; none for a blank row.
+
+    Raise InputError if two are the same.
+    """
+    names = [cell.strip() for cell in cells]
+    while names and not names[-1]:
+        names.pop()
+    if len({*names} - {""}) < sum(map(bool, names)):
+        raise InputError(f"{where}: got two columns of the same name: {', '.join(names)}")
+    return names
+
+
+def _check_unnamed(names: Sequence[str], cells: Sequence[str], where: str) -> None:
+    """Raise InputError for a cell in a column without a name, except whole numbers in the first: an index of pandas."""
+    for place, (name, cell) in enumerate(zip(names, cells, strict=False)):
+        if not name and cell.strip() and (place or not re.fullmatch(r"\d+", cell)):
+            raise InputError(f"{where}: got a cell in column {place + 1}, which has no name in the header")
+
+
+_LIKE_JSON = re.compile(r"""\s*(?:\{\s*["'}]|\[\s*["'{\]])""")
+"""What JSON begins with, and Python's literals in its place, and text hardly ever."""
+
+
+def _json_columns(rows: Numbered, where: str) -> set[str]:
+    """Return the columns in STRUCTURED whose cells are all JSON objects or lists.
+
+    Raise InputError if all cells of a column look like them and one is not.
+    """
+    candidates: dict[str, InputError | None] = {}
+    for count, (number, row) in enumerate(rows):
+        if not count:
+            candidates = {name: None for name in STRUCTURED if name in row}
+        for name in [*candidates]:
+            text = row[name]
+            if is_blank(text) or not (problem := _json_problem(text, f"{where}:{number}: {name}")):
+                continue
+            if _LIKE_JSON.match(text):
+                candidates[name] = candidates[name] or problem
+            else:
+                del candidates[name]
+        if not candidates:
+            break
+    for found in candidates.values():
+        if found is not None:
+            raise found
+    return {*candidates}
+
+
+def _json_problem(text: str, where: str) -> InputError | None:
+    """Return why a text is not a JSON object or list; None if it is one."""
+    try:
+        value = parse_json(text.encode(), where) if text.lstrip()[:1] in ("{", "[") else None
+    except InputError as error:
+        return error
+    return None if isinstance(value, dict | list) else InputError(f"{where}: not a JSON object or list")
 
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -211,18 +465,6 @@ class _Lines:
                 yield part
 
 
-def _cells(row: dict[Any, Any]) -> int:
-    return sum(text is not None for name, text in row.items() if name is not None) + len(row.get(None, ()))
-
-
-def _cell(name: str, text: str, where: str, number: int) -> Any:
-    if text == "":
-        return None
-    if name in STRUCTURED and text.lstrip()[:1] in ("{", "["):
-        return parse_json(text.encode(), f"{where}:{number}: {name}")
-    return text
-
-
 def _from_parquet(file: BinaryIO, where: str) -> Numbered:
     number = 0
     try:
@@ -231,9 +473,7 @@ def _from_parquet(file: BinaryIO, where: str) -> Numbered:
         for batch in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 number += 1
-                if not _PLAIN.issuperset(map(type, row.values())):
-                    row = {name: plain(value, f"{where}:{number}: {name}") for name, value in row.items()}
-                yield number, row
+                yield number, stored_row(row, f"{where}:{number}")
     except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a map with a duplicate key, for example
         raise InputError(f"{where}: not Parquet: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
@@ -252,46 +492,9 @@ def _columns(schema: pa.Schema, where: str) -> list[str]:
 ROWS_AT_ONCE = 2_000
 """Rows of a Parquet file that are Python objects at a time."""
 
-_PLAIN = frozenset({str, int, bool, type(None)})
-"""Types that `plain` leaves as they are."""
-
-
-def plain(value: Any, where: str) -> Any:
-    """Convert a value of Arrow, pandas or numpy to JSON types. NaN, which pandas uses for missing values, is null.
-
-    Raises InputError if JSON has no such type.
-    """
-    match value:
-        case None | str() | bool() | int():
-            return value
-        case float():
-            return None if value != value else value
-        case datetime() | date() | time():
-            return None if value != value else value.isoformat()  # NaT is missing too
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case UUID():
-            return str(value)
-        case timedelta():
-            return value.total_seconds()
-        case dict():
-            return {str(name): plain(item, where) for name, item in value.items()}
-        case list() | tuple():
-            return [plain(item, where) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.kind in "mM":  # tolist() turns nanoseconds into integers
-            value = value.astype(f"{value.dtype.kind}8[us]")
-        return plain(value.tolist(), where)
-    import pandas as pd  # late: few values get here
-
-    if value is pd.NA:
-        return None
-    raise InputError(f"{where}: got {type(value).__name__}, wanted text, a number, a list or a mapping")
-
-
 READERS: dict[str, Callable[[BinaryIO, str], Numbered]] = {
-    ".jsonl": read_lines,
-    ".ndjson": read_lines,
+    ".jsonl": _from_jsonl,
+    ".ndjson": _from_jsonl,
     ".json": _from_json,
     ".csv": _from_csv,
     ".parquet": _from_parquet,

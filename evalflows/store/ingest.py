@@ -13,9 +13,10 @@ from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.files import located
 from evalflows.specs.reference import load
+from evalflows.specs.values import stored_row
 from evalflows.store.conversations import conversation_rows
 from evalflows.store.erasing import erased_examples, refused_without_texts
-from evalflows.store.file_formats import Numbered, plain, read_rows, stem
+from evalflows.store.file_formats import Numbered, filled_rows, read_rows, stem
 from evalflows.store.known_files import key_of, known_snapshot, note_snapshot
 from evalflows.store.records import ExampleRow
 from evalflows.store.schemas import is_erased
@@ -138,10 +139,10 @@ def _examples(store: Store, spec: DatasetSpec) -> Examples:
         return to_examples(_mapped(read_rows(spec.path), spec, spec.path), spec.path)
     if spec.function is not None:
         where = f"function {spec.function!r}, row"
-        return to_examples(_mapped(_function_rows(spec.function), spec, where), where)
+        return to_examples(_mapped(filled_rows(_function_rows(spec.function), where), spec, where), where)
     if spec.rows is not None:
         where = "dataset row"
-        return to_examples(_mapped(enumerate(spec.rows, start=1), spec, where), where)
+        return to_examples(_mapped(filled_rows(enumerate(spec.rows, start=1), where), spec, where), where)
     return load_snapshot(store, spec.snapshot or find_snapshot(store, spec.name or ""))
 
 
@@ -162,7 +163,7 @@ def _function_rows(function: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for number, row in enumerate(_iterable(rows()), start=1):
             if not isinstance(row, Mapping):
                 raise InputError(f"row {number}: got {type(row).__name__}, wanted a mapping")
-            yield number, {str(name): plain(value, f"row {number}: {name}") for name, value in row.items()}
+            yield number, stored_row(row, f"row {number}")
     except InputError as error:
         raise InputError(f"function {function!r}: {error}") from error
     except Exception as error:

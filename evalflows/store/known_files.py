@@ -5,12 +5,12 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from evalflows.specs import columns, files
+from evalflows.specs import columns, files, values
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.store import conversations, file_formats, records, snapshots
 from evalflows.store.store import Store
 
-READ_BY = (columns, files, conversations, file_formats, file_formats, snapshots, snapshots, records, snapshots)
+READ_BY = (columns, files, values, conversations, file_formats, snapshots, records)
 """The modules that make examples of a file's rows: other code may make others."""
 
 _SNAPSHOT = re.compile("snap-[0-9a-f]{24}")

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.values import identifier, is_blank, stored_row
 from evalflows.store.files import state_of, storage_errors, verify
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
 from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_rows
@@ -309,7 +310,7 @@ def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ex
         for number, row in rows:
             yield _to_example(row, len(numbers), f"{where}:{number}")
             numbers.append(number)
-            unnamed.append(row.get("id") is None)
+            unnamed.append(is_blank(row.get("id")))
 
     examples = draft(made(), lambda ids: _numbered(ids, numbers, unnamed, where))
     if not examples:
@@ -451,9 +452,10 @@ def load_snapshot(store: Store, identity: str) -> Examples:
     return stored(store.filesystem, path)
 
 
-def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow:
+def _to_example(given: Mapping[str, Any], position: int, where: str) -> ExampleRow:
+    row = stored_row(given, where)
     inputs = _one_of(row, INPUTS, where)
-    if inputs is None or inputs in ("", {}):
+    if is_blank(inputs) or inputs == {}:
         got = ", ".join(map(str, row)) or "an empty row"
         raise InputError(f"{where}: no inputs: got {got}, wanted 'inputs' (or `columns`, for rows of any schema)")
     for key in row:
@@ -473,10 +475,7 @@ def _to_example(row: Mapping[str, Any], position: int, where: str) -> ExampleRow
         raise InputError(f"{where}: not JSON: {error}") from error
     if is_erased(content["inputs"]):
         raise InputError(f"{where}: got an erased example, wanted its texts")
-    if row.get("id") is None:
-        identity = derived_id(to_json({"example_id": "", **content}))[:20]
-    else:
-        identity = _valid_text(str(row["id"]), "id", where)
+    identity = _text(row, "id", where) or derived_id(to_json({"example_id": "", **content}))[:20]
     return ExampleRow(snapshot_id="", example_id=identity, position=position, **content)
 
 
@@ -496,10 +495,8 @@ def _json(value: Any, only: str) -> str | None:
 
 
 def _text(row: Mapping[str, Any], name: str, where: str) -> str | None:
-    value = row.get(name)
-    if value is not None and not isinstance(value, str | int):
-        raise InputError(f"{where}: {name}: got {type(value).__name__}, wanted a text")
-    return None if value is None else _valid_text(str(value), name, where)
+    text = identifier(row.get(name), f"{where}: {name}")
+    return None if text is None else _valid_text(text, name, where)
 
 
 def _valid_text(text: str, name: str, where: str) -> str:

@@ -28,8 +28,12 @@ def test_any_text_with_its_braces_doubled_comes_out_as_it_was(text: str) -> None
 
 
 def test_anything_but_text_goes_in_as_json() -> None:
-    for value in (1, 1.5, True, None, ["é", 1], {"b": {"c": "ü"}}):
+    for value in (1, 1.5, True, ["é", 1], {"b": {"c": None}}):
         assert fill("{a}", {"a": value}) == json.dumps(value, ensure_ascii=False)
+
+
+def test_null_adds_no_word() -> None:
+    assert fill("{a}|{b}", {"a": None, "b": "c"}) == "|c"
 
 
 @given(st.text(st.sampled_from("{}ab "), max_size=12))

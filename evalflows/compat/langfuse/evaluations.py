@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,8 @@ from evalflows.evaluators.score import Evaluations, ExampleView, Fields, ItemRes
 from evalflows.specs.errors import RETURNED_AS, InputError, kept_apart, short
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.reference import version_of
+from evalflows.specs.values import stored
 from evalflows.store.records import ExampleRow, ScoreRow, from_json
-from evalflows.targets import as_fields
 from evalflows.telemetry.conventions import to_text
 from evalflows.telemetry.views import ObservationView, SessionView, TraceView
 
@@ -131,7 +130,7 @@ class Item:
             kind = type(self._view).__name__.removesuffix("View").lower()
             raise AttributeError(f"{kind}: has no {name!r}; docs/guides/langfuse.md lists what is supported") from None
         if self._raw and name in _CONTENT:
-            return found if found is None or isinstance(found, str) else to_text(as_fields(found))
+            return found if found is None or isinstance(found, str) else to_text(stored(found, name))
         return _as_items(found)
 
     def __getitem__(self, name: str) -> Any:
@@ -145,8 +144,7 @@ class Item:
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """Return all fields of the trace, the observation or the session."""
-        dumped: dict[str, Any] = as_fields(self._view)
-        return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in dumped.items()}
+        return dict(stored(self._view, type(self._view).__name__))
 
     def __repr__(self) -> str:
         return f"<{type(self._view).__name__.removesuffix('View')} {self._view.id}>"
@@ -220,7 +218,7 @@ def as_row(item: Any, where: str) -> dict[str, Any]:
     row = {
         "inputs": wrapped(given["input"], "input"),
         "reference_outputs": None if given["expected_output"] is None else wrapped(given["expected_output"], "output"),
-        "metadata": as_fields(given["metadata"]),
+        "metadata": stored(given["metadata"], f"{where}: metadata"),
         "id": given["id"],
     }
     return {name: value for name, value in row.items() if value is not None}
@@ -228,7 +226,7 @@ def as_row(item: Any, where: str) -> dict[str, Any]:
 
 def wrapped(value: Any, only: str) -> dict[str, Any]:
     """Return a value as a mapping from which `unwrapped` gives exactly this value."""
-    simple = as_fields(value)
+    simple = stored(value, only)
     return simple if isinstance(simple, dict) and simple.keys() != {only} else {only: simple}
 
 
@@ -325,7 +323,7 @@ def _exact(mapped: Any) -> Any:
     if all(value is None for value in found.values()):
         return mapped  # not what a mapper has to return, as the flow will say
     for name, only in (("input", "input"), ("output", "output"), ("expected_output", "output")):
-        if isinstance(simple := as_fields(found[name]), dict):
+        if isinstance(simple := stored(found[name], name), dict):
             found[name] = wrapped(simple, only)
     return EvaluatorInputs(**found)
 

@@ -37,8 +37,8 @@ from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.wrapped import plain
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, describe, short
-from evalflows.store.file_formats import READERS, read_rows, stem
-from evalflows.store.file_formats import plain as plain_value
+from evalflows.specs.values import stored_row
+from evalflows.store.file_formats import read_rows, rows_of, stem
 from evalflows.store.ingest import compare_examples, merge_examples
 from evalflows.store.labels import later_labels
 from evalflows.store.queries.lookup import find_experiments
@@ -1043,7 +1043,7 @@ class ExampleMethods:
         if isinstance(csv_file, str | Path):
             where, rows = str(csv_file), [row for _, row in read_rows(csv_file)]
         else:
-            where, rows = csv_file[0], [row for _, row in READERS[".csv"](csv_file[1], csv_file[0])]
+            where, rows = csv_file[0], [row for _, row in rows_of(csv_file[1], ".csv", csv_file[0])]
         return _made_of(name or stem(where), where, rows, input_keys, output_keys, description)
 
     @refusing(data_type=_ONLY_KV)
@@ -1058,10 +1058,7 @@ class ExampleMethods:
         data_type: str | None = "kv",
     ) -> Dataset:
         """Make a dataset of a DataFrame, whose values keep their types. Raises InputError as `upload_csv`."""
-        rows = [
-            {str(key): plain_value(value, f"row {number}: {key}") for key, value in row.items()}
-            for number, row in enumerate(df.to_dict(orient="records"), start=1)
-        ]
+        rows = [stored_row(row, f"row {number}") for number, row in enumerate(df.to_dict(orient="records"), start=1)]
         return _made_of(name, "data frame", rows, input_keys, output_keys, description)
 
 

@@ -66,9 +66,9 @@ def test_every_format_gives_the_same_examples(store: Store, tmp_path: Path) -> N
         (CSV, {"inputs": "frage"}, "FILE:2: no column 'frage', got number, question, reply, topic"),
         (CSV, {"inputs": "question", "id": "nr"}, "FILE:2: no column 'nr', got number, question, reply, topic"),
         (b"id,inputs\n1,a\n2,b\n1,c\n", None, "FILE:4: duplicate id '1', first in row 2"),
-        (b"inputs,metadata\na,{\n", None, "FILE:2: metadata: not JSON: "),
+        (b'inputs,metadata\na,"{""b"": "\n', None, "FILE:2: metadata: not JSON: "),
         (b"inputs,outputs,expected_output\na,b,c\n", None, "FILE:2: got both 'outputs' and 'expected_output'"),
-        (b"inputs\na\n\n,\n", None, "FILE:4: got 2 cells, wanted 1"),
+        (b"inputs\na\n\n,b\n", None, "FILE:4: got 2 cells, wanted 1"),
         (b"inputs,split\na,x\n,y\n", None, "FILE:3: no inputs: got inputs, split, wanted"),
     ],
     ids=lambda value: str(value)[:40],
@@ -155,11 +155,20 @@ def test_errors_in_a_function_name_the_function(store: Store) -> None:
         (lambda: pd.Series([1]), ": row 1: got int, wanted a mapping"),
         (lambda: pd.DataFrame(), ", row: got no rows, wanted at least one example"),
         (lambda: [{"inputs": 1}, {"input": {}}], ", row:2: no inputs: got input"),
-        (lambda: [{"inputs": {1, 2}}], ": row 1: inputs: got set, wanted text"),
+        (lambda: [{"inputs": {"a": [1, float("inf")]}}], ": row 1: inputs.a.1: got inf, wanted a finite number"),
+        (lambda: [{"inputs": (n for n in "ab")}], ": row 1: inputs: got generator, wanted its values"),
+        (lambda: [{"inputs": {1: "a", "1": "b"}}], ": row 1: inputs: got two keys that are the same as text"),
+        (circular, ": row 1: inputs: nested too deeply, or contains itself"),
         (lambda: [{"inputs": b"x"}], ": row 1: inputs: got bytes, wanted text"),
     ]
     for function, said in cases:
         assert function_problem(store, function).startswith(f"function FUNCTION{said}")
+
+
+def circular() -> list[Row]:
+    row: Row = {}
+    row["inputs"] = row
+    return [row]
 
 
 async def awaited() -> list[Row]:

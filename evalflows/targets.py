@@ -2,13 +2,17 @@
 tools, an HTTP application, a Python function, or recorded answers.
 """
 
+import asyncio
 import hashlib
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
+from inspect import isawaitable
 from typing import Any, NamedTuple
 
 from evalflows.specs.columns import at_path as value_at_path
@@ -25,6 +29,7 @@ __all__ = [
     "NoRecordedAnswerError",
     "Target",
     "as_outputs",
+    "awaited",
     "chat",
     "check_body",
     "check_fields",
@@ -49,7 +54,8 @@ OFFERED = ("inputs", "metadata", "example", "example_id", "attachments", *TRIAL)
 class Target:
     """The system under test.
 
-    `call` takes a mapping with the names in OFFERED. It returns outputs, an Answer, or an awaitable of either.
+    `call` takes a mapping with the names in OFFERED. It returns outputs, an Answer, or an awaitable of either, even if
+    it is not async: a lambda may return a coroutine.
     """
 
     call: Callable[[Mapping[str, Any]], Any | Awaitable[Any]]
@@ -190,8 +196,11 @@ def _listed(names: Mapping[Any, Any], most: int = 20) -> str:
     return ", ".join([*shown, *(["…"] if len(names) > most else [])]) or "nothing"
 
 
-def python(function: Callable[..., Any], fields: frozenset[str]) -> Target:
+def python(function: Callable[..., Any], fields: frozenset[str], timeout_s: float | None = None) -> Target:
     """Build a target that calls a function with the fields of the inputs by name, or with the inputs as one dict.
+
+    The texts that a generator yields, also an async one, are joined. A call that takes longer than `timeout_s` raises
+    CallError `too_slow`.
 
     `fields` are the fields that the inputs of all examples share. The function may also ask for any name in OFFERED;
     a field called `repetition` or `seed` goes before ours.
@@ -222,9 +231,81 @@ def python(function: Callable[..., Any], fields: frozenset[str]) -> Target:
         rest = (
             {n: v for n, v in available["inputs"].items() if n not in sources} if takes_any and not takes_dict else {}
         )
-        return function(*positional, **rest, **filled)
+        return _begun(partial(function, *positional, **rest, **filled), timeout_s)
 
     return Target(call=call, is_async=is_async(function))
+
+
+GRACE_S = 1.0
+"""Seconds that a cancelled answer has to end; after that it is abandoned."""
+
+
+def _begun(call: Callable[[], Any], timeout_s: float | None) -> Any:
+    """Return what a call returns, or what is to be awaited for it."""
+
+    def made() -> Any:
+        returned = call()
+        return _joined([*returned]) if isinstance(returned, Iterator) else returned
+
+    if timeout_s is None:
+        returned = made()
+        return awaited(returned) if isinstance(returned, AsyncIterator) else returned
+    returned = _within(timeout_s, made)
+    is_later = isawaitable(returned) or isinstance(returned, AsyncIterator)
+    return _awaited_within(timeout_s, returned) if is_later else returned
+
+
+async def awaited(returned: Any) -> Any:
+    """Return what an awaitable gives, and the texts of a generator joined. Raise CallError if it yields others."""
+    value = await returned if isawaitable(returned) else returned
+    if isinstance(value, AsyncIterator):
+        return _joined([part async for part in value])
+    return _joined([*value]) if isinstance(value, Iterator) else value
+
+
+def _joined(parts: Sequence[Any]) -> str:
+    others = [type(part).__name__ for part in parts if not isinstance(part, str)]
+    if others:
+        raise CallError("bad_return", f"yielded {others[0]}, wanted texts, or one value that is returned")
+    return "".join(parts)
+
+
+def _within(timeout_s: float, call: Callable[[], Any]) -> Any:
+    """Call a sync function on a thread of its own, which is left running if it takes too long: none can be stopped."""
+    ended: list[Callable[[], Any]] = []
+
+    def run() -> None:
+        try:
+            value = call()
+        except BaseException as error:
+            ended.append(partial(_raise, error))
+        else:
+            ended.append(lambda: value)
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name="evalflows-answer", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if not ended:
+        raise CallError("too_slow", f"took longer than {timeout_s:g} s and was left running")
+    return ended[0]()
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+async def _awaited_within(timeout_s: float, returned: Any) -> Any:
+    task = asyncio.ensure_future(awaited(returned))
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # retrieved, or asyncio complains
+    try:
+        await asyncio.wait({task}, timeout=timeout_s)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_S)
+        raise CallError("too_slow", f"took longer than {timeout_s:g} s and was stopped")
+    finally:
+        task.cancel()
 
 
 class NoRecordedAnswerError(LookupError):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import Enum
 from hashlib import sha256
 from itertools import count as count_up
@@ -16,7 +17,7 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from evalflows.specs.comparison import OrderStatus
-from evalflows.specs.errors import json_text, short
+from evalflows.specs.errors import describe, json_text, short
 from evalflows.specs.evaluator import MAX_NUMBER
 from evalflows.store.records import DataType, ScoreStatus
 
@@ -72,7 +73,7 @@ class Score:
 
 
 class Judgement(NamedTuple):
-    """A score as it is stored: a number or a label, or neither if the evaluator does not apply.
+    """A score as it is stored: a number or a label, or neither if the evaluator does not apply or says an error.
 
     A tuple, as it takes a fifth of the time of a frozen dataclass to make, and rules make millions.
     """
@@ -88,9 +89,12 @@ class Judgement(NamedTuple):
     prompt_hash: str | None = None
     repeats: int | None = None
     spread: float | None = None
+    error: str | None = None  # that the evaluator says instead of a score
 
     @property
-    def status(self) -> Literal["scored", "not_applicable"]:
+    def status(self) -> Literal["scored", "failed", "not_applicable"]:
+        if self.error is not None:
+            return "failed"
         return "not_applicable" if self.value is None and self.label is None else "scored"
 
 
@@ -139,6 +143,10 @@ def _each(returned: object, name: str) -> Iterator[Judgement]:
         yield _from_fields(_attributes(returned), name)
 
 
+COMMENTS = ("comment", "reason", "reasoning", "explanation")
+"""Fields that explain a score: ours, and those of other projects. The first one counts."""
+
+
 def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
     if not fields.keys() & {"score", "value", "label"}:
         raise TypeError(f"returned a mapping with {', '.join(map(str, fields)) or 'nothing'}, wanted {WANTED}")
@@ -148,7 +156,8 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
     value, label, data_type = _typed(
         _checked(values[0]) if values else None, texts[0] if texts else None, _declared(fields.get("data_type"))
     )
-    comment = fields.get("comment")
+    comment = next((fields[name] for name in COMMENTS if fields.get(name) is not None), None)
+    error = fields.get("error") if value is None and label is None else None
     return Judgement(
         metric=str(fields.get("key") or fields.get("name") or name),
         value=value,
@@ -157,6 +166,7 @@ def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
         comment=None if comment is None else str(comment),
         metadata=fields.get("metadata") or None,
         config_id=None if fields.get("config_id") is None else str(fields["config_id"]),
+        error=describe(error) if isinstance(error, BaseException) else str(error) if error else None,
         **{name: _SCORE_OWN[name](name, fields[name]) for name in _SCORE_OWN if fields.get(name) is not None},
     )
 
@@ -174,10 +184,21 @@ def _typed(
         return None if value is None else float(value), label, None if content is None else inferred
     if declared == "CATEGORICAL":
         return None, str(_whole(value)) if label is None else label, declared
+    if declared == "NUMERIC" and value is None and label is not None:
+        value, label = number_in(label), None
     if value is None or (declared == "BOOLEAN" and value not in (0, 1)):
         wanted = "true, false, 1 or 0" if declared == "BOOLEAN" else "a number"
         raise ValueError(f"returned {short(content)} as {declared}, wanted {wanted}")
     return float(value), label, declared
+
+
+def number_in(text: str) -> float | None:
+    """Return the number that a text is; None if it is none that can be a score."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) <= MAX_NUMBER else None
 
 
 def _whole(value: float | bool | None) -> float | int | bool | None:
@@ -214,7 +235,7 @@ _SCORE_OWN: dict[str, Callable[[str, object], Any]] = {
 
 
 def _attributes(returned: object) -> dict[str, Any]:
-    names = ("key", "name", "score", "value", "label", "comment", "metadata", "data_type", "config_id")
+    names = ("key", "name", "score", "value", "label", *COMMENTS, "error", "metadata", "data_type", "config_id")
     own = _SCORE_OWN if isinstance(returned, Score) else ()
     fields = {name: getattr(returned, name) for name in (*names, *own) if hasattr(returned, name)}
     if not fields.keys() & {"score", "value", "label"}:
@@ -237,7 +258,7 @@ def as_number(value: object) -> float | bool | None:
     """Return a bool or a float, also from a numpy scalar; None for anything else."""
     if isinstance(value, bool):
         return value
-    if isinstance(value, numbers.Real):
+    if isinstance(value, numbers.Real | Decimal):
         try:
             return float(value)
         except OverflowError:

@@ -30,7 +30,7 @@ from evalflows.store.records import CallRow, ExampleRow, OutputRow, ScoreRow, fr
 from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
-from evalflows.targets import seed_of
+from evalflows.targets import awaited, seed_of
 
 
 def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chunk, int]:
@@ -166,10 +166,13 @@ class _Answering:
             async with self._charged(example) as charge:
                 answering = self.experiment.answering
                 value = await answering.call_on_thread(call, arguments) if on_thread else call(arguments)
-                if self.is_async and isawaitable(value):
-                    value = await value
+                if isawaitable(value):
+                    is_on_loop = on_thread or self.is_async
+                    value = await awaited(value) if is_on_loop else loop.run(awaited(value))
                 charge(value)
-        except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
+        except BaseException as error:  # the user's code may exit, or cancel itself; the run goes on
+            if loop.ends_work(error):
+                raise
             return raised(error)
         return returned(value)
 

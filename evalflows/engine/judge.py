@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
@@ -30,7 +30,7 @@ from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.workers import call_within, run_sync
 from evalflows.evaluators.binding import read_returned
 from evalflows.evaluators.composite import Part, combined
-from evalflows.evaluators.score import Judgement, Preference
+from evalflows.evaluators.score import Judgement, Preference, number_in
 from evalflows.llm import loop
 from evalflows.llm.faults import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, recording
@@ -318,7 +318,9 @@ async def _outcomes(evaluator: RunnableEvaluator, available: Mapping[str, Any]) 
 async def _called(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> list[EvaluationResult]:
     try:
         returned = await _returned(evaluator, available)
-    except (Exception, SystemExit) as error:  # the user's code may exit; the run goes on
+    except BaseException as error:  # the user's code may exit, or cancel itself; the run goes on
+        if loop.ends_work(error):
+            raise
         return [_raised(evaluator, error)]
     return _results(evaluator, returned, available)
 
@@ -331,7 +333,11 @@ def _outcomes_of_rule(rule: RunnableEvaluator, available: Mapping[str, Any]) -> 
         return [failed_result(rule.bound.name, error.kind, str(error), attempts=0)]
     try:
         returned = rule.bound.call(available)
-    except (Exception, SystemExit) as error:
+        if isawaitable(returned):  # of a lambda that calls an async function
+            returned = loop.run(_awaited(returned))
+    except BaseException as error:
+        if loop.ends_work(error):
+            raise
         outcomes = [_raised(rule, error)]
     else:
         outcomes = _results_of_rule(rule, returned, available)
@@ -351,7 +357,7 @@ def _results_of_rule(rule: RunnableEvaluator, returned: object, available: Mappi
     return results
 
 
-def _raised(evaluator: RunnableEvaluator, error: Exception | SystemExit) -> EvaluationResult:
+def _raised(evaluator: RunnableEvaluator, error: BaseException) -> EvaluationResult:
     """Return the result of an evaluator that raised. Raise a StorageError again: it is no fault of the item."""
     if isinstance(error, StorageError):
         raise error
@@ -375,15 +381,31 @@ async def _returned(evaluator: RunnableEvaluator, available: Mapping[str, Any]) 
     if evaluator.bound.is_async and evaluator.spec.timeout_s is not None:
         return await call_within(evaluator.spec.timeout_s, evaluator.bound, available)
     returned = evaluator.bound.call(available)
-    return await returned if evaluator.bound.is_async and isawaitable(returned) else returned
+    if not isawaitable(returned):
+        return returned
+    return await returned if evaluator.bound.is_async else loop.run(_awaited(returned))
+
+
+async def _awaited(returned: Awaitable[Any]) -> Any:
+    return await returned
 
 
 def _result(returned: Judgement | Preference, evaluator: RunnableEvaluator) -> EvaluationResult:
     """Return the result of one score or preference. Raise ValueError if it is out of bounds."""
     if isinstance(returned, Preference):
         return result_of_preference(returned, evaluator.bound.name)
-    _check(returned, evaluator)
-    return result_of_score(returned)
+    judgement = _by_config(returned, evaluator.configs)
+    _check(judgement, evaluator)
+    return result_of_score(judgement)
+
+
+def _by_config(judgement: Judgement, configs: Mapping[str, ScoreConfigSpec]) -> Judgement:
+    """Return the score, whose text is a number if its config says that it is."""
+    config = configs.get(judgement.config_id or "") if judgement.label is not None else None
+    if config is None or config.data_type != "NUMERIC" or judgement.value is not None:
+        return judgement
+    number = number_in(judgement.label or "")
+    return judgement if number is None else judgement._replace(value=number, label=None, data_type="NUMERIC")
 
 
 def _check(judgement: Judgement, evaluator: RunnableEvaluator) -> None:

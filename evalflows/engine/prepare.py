@@ -139,7 +139,7 @@ def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[
                 raise TypeError("a chat target needs complete")
             return chat(spec, complete)
         case PythonTarget():
-            return python(load(spec.function), shared_fields(examples))
+            return python(load(spec.function), shared_fields(examples), spec.timeout_s)
         case HttpTarget():
             return http(spec, poster(spec))
         case RecordedTarget():
@@ -178,7 +178,7 @@ def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) 
     settings = spec.model_dump_json(exclude=NOT_IN_VERSION)
     match spec:
         case PythonTarget():
-            return version_of(load(spec.function), settings)
+            return version_of(load(spec.function), spec.model_dump_json(exclude=NOT_IN_VERSION | {"timeout_s"}))
         case HttpTarget():
             return version_of(http, settings)
         case RecordedTarget():

@@ -66,7 +66,11 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 def result_of_score(judgement: Judgement) -> EvaluationResult:
-    """Return the result of a score."""
+    """Return the result of a score, or of the error that stands for it."""
+    if judgement.error is not None:
+        return failed_result(judgement.metric, "raised", _clean(judgement.error) or "no score")._replace(
+            turn=judgement.turn
+        )
     return EvaluationResult(  # by position: by name takes three times as long
         judgement.metric,
         judgement.status,

@@ -41,7 +41,7 @@ def returned(value: Any) -> dict[str, Any]:
         return failed("bad_return", f"outputs cannot be stored as JSON: {fault_text(error)}")
 
 
-def raised(error: Exception | SystemExit) -> dict[str, Any]:
+def raised(error: BaseException) -> dict[str, Any]:
     """Return the columns of a run whose target raised. Raise a StorageError again: it is no fault of the item."""
     if isinstance(error, StorageError):
         raise error

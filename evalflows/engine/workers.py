@@ -14,10 +14,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
+from functools import partial
 from heapq import heappop, heappush
 from inspect import isawaitable
 from itertools import count
@@ -167,6 +169,45 @@ def ended_by_errors() -> Iterator[None]:
         raise
 
 
+class _Threads(Executor):
+    """At most `width` threads, which end when there is nothing to do.
+
+    They are daemons, unlike those of ThreadPoolExecutor: after an interrupt, a call of the user's that hangs must not
+    keep the process alive.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width, self._running = width, 0
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._lock, self._numbers = threading.Lock(), count()
+
+    def submit(self, function: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        future: Future[Result] = Future()
+        with self._lock:
+            self._waiting.append((future, partial(function, *args, **kwargs)))
+            if self._running == self._width:
+                return future
+            self._running += 1
+        threading.Thread(target=self._work, name=f"evalflows-items_{next(self._numbers)}", daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running -= 1
+                    return
+                future, call = self._waiting.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = call()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+
 Item = TypeVar("Item")
 
 Work = Callable[[Item], Coroutine[Any, Any, None]]
@@ -205,7 +246,7 @@ class Workers:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._threads = ThreadPoolExecutor(width, thread_name_prefix="evalflows-items")
+        self._threads = _Threads(width)
         self._places = _Places(width)
         self._turns = count()
 

@@ -87,7 +87,7 @@ def _root(error: BaseException) -> BaseException:
     return error if error.__cause__ is None else _root(error.__cause__)
 
 
-def fault_of(error: Exception | SystemExit) -> CallError:
+def fault_of(error: BaseException) -> CallError:
     """Return what the user's own code raised: the error of a call, their own OpenAI client's too, else `raised`.
 
     It has the user's frames, unless the model was not reached: that is no fault of their code.

@@ -61,6 +61,22 @@ def raise_if_stopped() -> None:
         raise CancelledError
 
 
+def ends_work(error: BaseException) -> bool:
+    """Whether an exception that passes the user's code ends the run: an interrupt, or the end of its task.
+
+    Any other is the user's own, also a CancelledError of a task that their code has cancelled itself.
+    """
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        return True
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # on a thread without a loop
+        task = None
+    return _stopped.is_set() or (task is not None and task.cancelling() > 0)
+
+
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Register a coroutine that closes something on the loop when the process ends."""
     _closing.append(close)

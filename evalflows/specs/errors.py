@@ -163,7 +163,10 @@ def first_problem(error: "ValidationError", where: str) -> str:
 
 def describe(error: BaseException) -> str:
     """Format an exception as one line, with its type."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception as fault:  # of the user's own type of exception
+        text = f"its text cannot be made: {type(fault).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -77,6 +77,9 @@ class PythonTarget(_Target):
 
     kind: Literal["python"]
     function: str = Field(description='The function as "module:name"')
+    timeout_s: float | None = Field(
+        None, gt=0, description="The maximum seconds for one answer, with its model calls; a longer one fails"
+    )
 
 
 def _check_url(url: str, field: str = "url") -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
 from itertools import product
@@ -198,6 +199,8 @@ def test_a_pydantic_model_and_a_named_tuple_with_the_attributes_are_scores() -> 
         ("warm", "CATEGORICAL", None, "warm"),
         ("1", "CATEGORICAL", None, "1"),
         (2.5, "CATEGORICAL", None, "2.5"),
+        (" 0.5", "NUMERIC", 0.5, None),
+        (Decimal("0.5"), "NUMERIC", 0.5, None),
     ],
 )
 def test_a_score_that_fits_the_declared_type_is_kept(
@@ -211,7 +214,7 @@ def test_a_score_that_fits_the_declared_type_is_kept(
     ("given", "declared", "said"),
     [
         ("four", "NUMERIC", "returned 'four' as NUMERIC, wanted a number"),
-        ("4", "NUMERIC", "returned '4' as NUMERIC, wanted a number"),
+        ("nan", "NUMERIC", "returned 'nan' as NUMERIC, wanted a number"),
         ("yes", "BOOLEAN", "returned 'yes' as BOOLEAN, wanted true, false, 1 or 0"),
         (0.5, "BOOLEAN", "returned 0.5 as BOOLEAN, wanted true, false, 1 or 0"),
         (2, "BOOLEAN", "returned 2.0 as BOOLEAN, wanted"),
@@ -221,6 +224,20 @@ def test_a_score_that_fits_the_declared_type_is_kept(
 def test_a_score_that_does_not_fit_the_declared_type_is_rejected(given: object, declared: DataType, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
         normalise({"name": "mine", "value": given, "data_type": declared}, "mine")
+
+
+def test_an_error_instead_of_a_score_is_a_failure_and_explanations_are_comments() -> None:
+    failed, applies_not, good = normalise(
+        [
+            {"name": "a", "score": None, "error": ValueError("no answer"), "reason": "none"},
+            {"name": "b", "score": None, "error": None, "explanation": "not a question"},
+            {"name": "c", "score": 1, "error": "retried", "comment": None, "reasoning": "right"},
+        ],
+        "mine",
+    )
+    assert (failed.status, failed.error, failed.value) == ("failed", "ValueError: no answer", None)
+    assert (applies_not.status, applies_not.comment) == ("not_applicable", "not a question")
+    assert (good.status, good.value, good.comment) == ("scored", 1.0, "right")
 
 
 @pytest.mark.parametrize(

@@ -197,9 +197,15 @@ def test_a_wrong_row_is_refused_in_one_line_with_its_number() -> None:
 
 
 def test_a_value_that_json_cannot_hold_is_refused() -> None:
-    for value in (float("nan"), float("inf"), {1, 2}, b"x", {"deep": [float("nan")]}, "\ud83d"):
-        for field in ("inputs", "reference_outputs", "metadata"):
-            assert problem([A, B | {field: {"x": value}}]).startswith("FILE:2: not JSON: ")
+    refused = {
+        "x: got inf, wanted": float("inf"),
+        "x: got bytes, wanted": b"x",
+        "x.y.0: got -inf": {"y": [float("-inf")]},
+    }
+    for field in ("inputs", "reference_outputs", "metadata"):
+        assert problem([A, B | {field: {"x": "\ud83d"}}]).startswith("FILE:2: not JSON: ")
+        for said, value in refused.items():
+            assert problem([A, B | {field: {"x": value}}]).startswith(f"FILE:2: {field}.{said}")
 
 
 awkward_text = st.text(st.characters(), max_size=4)  # with surrogates and line ends

@@ -25,7 +25,7 @@ import numpy as np
 
 from evalflows.analysis.differences import MetricReader, estimate_rows
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id, to_json
+from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
 
@@ -84,7 +84,7 @@ def _experiment(store: Store, place: int, snapshot: str, examples: list[str]) ->
     )
     store.publish("experiments", row.experiment_id, [row])
     store.publish("outputs", row.experiment_id, [_output(row, example) for example in examples])
-    store.publish("scores", row.experiment_id, _scores(row, examples, 0.6 + 0.02 * place))
+    store.publish("judgements", row.experiment_id, _scores(row, examples, 0.6 + 0.02 * place))
     store.publish("estimates", row.experiment_id, estimate_rows(MetricReader(store), row, spec))
     return row.experiment_id
 
@@ -107,14 +107,14 @@ def _output(row: ExperimentRow, example: str) -> OutputRow:
     )
 
 
-def _scores(row: ExperimentRow, examples: list[str], rate: float) -> Iterator[ScoreRow]:
+def _scores(row: ExperimentRow, examples: list[str], rate: float) -> Iterator[JudgementRow]:
     for example in examples:
         run = derived_id(row.experiment_id, example, 0)
         drawn = float(rng.random() < rate), round(float(rng.beta(4 * rate, 1.6)), 1), float(rng.random())
         for metric, value in zip(METRICS, drawn, strict=True):
             failed = rng.random() < 0.01
-            yield ScoreRow(
-                score_id=derived_id(run, None, metric, "v1"),
+            yield JudgementRow(
+                judgement_id=derived_id(run, None, metric, "v1"),
                 subject_kind="run",
                 subject_id=run,
                 run_id=run,

@@ -107,7 +107,7 @@ def scores(identity: str, examples: list[str], runs: list[str], hard: Any) -> pa
     failed = rng.random(count) < 0.02
     right = (rng.random(count) > np.tile(hard, len(METRICS))).astype(float)
     columns = {
-        "score_id": [derived_id(run, metric) for metric in METRICS for run in runs],
+        "judgement_id": [derived_id(run, metric) for metric in METRICS for run in runs],
         "subject_kind": "run",
         "subject_id": runs * len(METRICS),
         "experiment_id": identity,
@@ -128,7 +128,7 @@ def scores(identity: str, examples: list[str], runs: list[str], hard: Any) -> pa
         "latency_s": rng.random(count),
         "recorded_at": START,
     }
-    return column_table("scores", columns, count)
+    return column_table("judgements", columns, count)
 
 
 def fill(store: Store, experiments: int) -> tuple[str, str]:
@@ -145,7 +145,7 @@ def fill(store: Store, experiments: int) -> tuple[str, str]:
         owners.append(identity)
         store.publish("experiments", identity, row)
         store.publish("outputs", identity, answers(identity, examples, runs))
-        store.publish("scores", identity, scores(identity, examples, runs, hard))
+        store.publish("judgements", identity, scores(identity, examples, runs, hard))
     return owners[-1], owners[-1 - LINES]
 
 

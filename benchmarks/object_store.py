@@ -16,11 +16,11 @@ from statistics import median
 sys.path.append("tests/support")
 from s3_server import BUCKET, s3_server
 
-from evalflows.store.records import ScoreRow
+from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 
 FILES, ROWS, TIMES = 300, 50, 5
-QUERY = "select count(*), avg(value) from source.scores"
+QUERY = "select count(*), avg(value) from staging.scores"
 
 
 def fill(store: Store) -> float:
@@ -29,8 +29,8 @@ def fill(store: Store) -> float:
     for number in range(FILES):
         owner = f"exp-{number}"
         rows = [
-            ScoreRow(
-                score_id=f"{owner}-{row}",
+            JudgementRow(
+                judgement_id=f"{owner}-{row}",
                 experiment_id=owner,
                 subject_kind="run",
                 subject_id=f"{owner}-{row}",
@@ -42,7 +42,7 @@ def fill(store: Store) -> float:
             )
             for row in range(ROWS)
         ]
-        store.publish("scores", owner, rows)
+        store.publish("judgements", owner, rows)
     return time.perf_counter() - begun
 
 

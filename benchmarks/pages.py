@@ -186,7 +186,7 @@ def fill_group(store: Store, rows: list[ExperimentRow], examples: list[str]) -> 
     group = rows[0].run_group
     for row in rows:
         identity, runs = row.experiment_id, hex_ids(EXAMPLES)
-        store.publish("scores", identity, scored(identity, examples, runs))
+        store.publish("judgements", identity, scored(identity, examples, runs))
         store.publish("outputs", identity, outputs(identity, examples, runs))
         store.publish("estimates", identity, estimates(identity))
         store.publish("experiments", identity, [row])

@@ -41,11 +41,11 @@ def scores(experiment: str, rows: int) -> pa.Table:
     texts = {"experiment_id": experiment, "subject_kind": "run", "evaluator": "judge", "evaluator_version": "0123abcd"}
     columns = {name: pa.repeat(text, rows) for name, text in (texts | {"metadata": '{"tier":1}'}).items()}
     columns |= {name: hex_ids(runs).take(np.repeat(np.arange(runs), len(METRICS))) for name in ("run_id", "example_id")}
-    columns |= {"score_id": hex_ids(rows), "subject_id": columns["run_id"], "metric": pa.array(METRICS * runs)}
+    columns |= {"judgement_id": hex_ids(rows), "subject_id": columns["run_id"], "metric": pa.array(METRICS * runs)}
     columns |= {"status": pa.array(np.where(failed, "failed", "scored")), "recorded_at": pa.repeat(now(), rows)}
     columns |= {"value": pa.array(rng.random(rows).round(3), mask=failed), "latency_s": pa.array(rng.random(rows))}
     columns |= {name: pa.array(rng.integers(1, 400, rows)) for name in ("attempts", "calls", "calls_cached")}
-    schema = schema_of(TABLES["scores"].record)
+    schema = schema_of(TABLES["judgements"].record)
     return pa.table([columns.get(f.name, pa.nulls(rows)).cast(f.type) for f in schema], schema=schema)
 
 
@@ -73,7 +73,7 @@ def compare(what: str, root: Path, plain: Path, query: str, *values: str) -> Non
 
 def publish(root: Path, tables: dict[str, pa.Table]) -> None:
     for owner, table in tables.items():
-        Store(root).publish("scores", owner, table)
+        Store(root).publish("judgements", owner, table)
 
 
 def measure(root: Path, plain: Path) -> None:
@@ -87,7 +87,7 @@ def measure(root: Path, plain: Path) -> None:
         compare(f"{state}: mean and count by metric", root, plain, BY_METRIC)
         compare(f"{state}: one experiment", root, plain, ONE_EXPERIMENT, list(tables)[EXPERIMENTS // 2])
         for part in range(OPEN_PARTS):  # a running experiment, for the second round
-            Store(root).append("scores", "running", f"part-{part}", scores("running", len(METRICS)))
+            Store(root).append("judgements", "running", f"part-{part}", scores("running", len(METRICS)))
 
 
 if __name__ == "__main__":

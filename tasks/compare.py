@@ -40,15 +40,15 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.erasing import refuse_erased
 from evalflows.store.queries.lookup import find_experiments, newest_comparison
 from evalflows.store.queries.progress import (
-    cached_judgements,
-    complete_comparisons,
+    cached_calls,
+    complete_judgements,
     given_twice,
     item_metrics,
-    lacking_judgements,
     none_judged,
-    open_judgements,
+    open_work,
     spent,
     spent_by_group,
+    whats_missing,
 )
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import (
@@ -84,7 +84,7 @@ def finish_comparison(row: ComparisonSetRow) -> list[str]:
         store.append("limits", row.comparison_id, "limits", limits)
         store.append("comparison_sets", row.comparison_id, "end", [row])
         if row.state == "completed":
-            complete_comparisons(store, row.comparison_id)
+            complete_judgements(store, row.comparison_id)
             store.seal(row.comparison_id, COMPARISON_TABLES)
     return [f"comparison {row.name!r} ({row.comparison_id}): {row.reason}"] if row.reason else []
 
@@ -92,14 +92,14 @@ def finish_comparison(row: ComparisonSetRow) -> list[str]:
 def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
     """Return a comparison's last row: its state, what it lacks, and what it cost."""
     judges = [evaluator.metric for evaluator in comparison_spec(row).evaluators]  # none of votes, which are whole
-    lacking = lacking_judgements(store, row, judges, n_trials(row))
+    lacking = whats_missing(store, row.comparison_id, judges, n_trials(row))
     sums, ended_at = spent(store, row.comparison_id), after(row.recorded_at)
     return replace(
         row,
         state="incomplete" if lacking else "completed",
-        reason=lacking or none_judged(store, row, UNREACHABLE) or given_twice(store, row.comparison_id),
+        reason=lacking or none_judged(store, row.comparison_id, UNREACHABLE) or given_twice(store, row.comparison_id),
         calls=sums.calls,
-        calls_cached=cached_judgements(store, row.comparison_id),
+        calls_cached=cached_calls(store, row.comparison_id),
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
         cost_usd=sums.cost_usd,
@@ -124,7 +124,7 @@ def record_votes(row: ComparisonSetRow) -> int:
     if votes is None or row.state != "running":
         return 0
     rows = list(judgements_of(read_votes(votes), row))
-    Store().append("comparisons", row.comparison_id, "votes", rows)
+    Store().append("judgements", row.comparison_id, "votes", rows)
     return len(rows)
 
 
@@ -350,8 +350,8 @@ def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) 
     drop(identity)
     recover(store, identity, ENDING_S)
     same = before is not None and before.spec == row.spec  # otherwise there may be more pairs, or other slices
-    is_sealed = all(store.is_sealed(table, identity) for table in ("comparison_sets", "comparisons"))
-    if is_sealed and same and not open_judgements(store, identity, UNREACHABLE):
+    is_sealed = all(store.is_sealed(table, identity) for table in ("comparison_sets", "judgements"))
+    if is_sealed and same and not open_work(store, identity, UNREACHABLE):
         (finished,) = store.read("comparison_sets", identity)
         if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
             return finished  # type: ignore[no-any-return]
@@ -384,7 +384,7 @@ def compute_win_rates(row: ComparisonSetRow) -> str:
 def _systems(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> tuple[list[str], Sequence[ExampleRow]]:
     """The names of the compared systems, and the examples that they share."""
     if row.n_votes is not None:
-        votes = store.read("comparisons", row.comparison_id) if spec.slice_by else []  # only slices need the prompts
+        votes = store.read("judgements", row.comparison_id) if spec.slice_by else []  # only slices need the prompts
         return spec.experiments, voted_examples(votes)
     experiments = experiments_of(store, spec.experiments)
     return [experiment.name for experiment in experiments], shared_examples(store, experiments).examples

@@ -424,7 +424,7 @@ def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
     drop_outdated(chunk.owner, attempt)
 
 
-def _checked(chunk: Part) -> Job[Any, Any]:
+def _checked(chunk: Part) -> Job[Any]:
     """Return the job of a chunk. Raise InputError if this process has other code than the run."""
     job = job_of(chunk)
     job.check_code()

@@ -225,7 +225,7 @@ def finish_batch(batch: Batch) -> str | None:
     row = replace(_counted(batch, "incomplete" if reason else "completed"), reason=reason, ended_at=now())
     _write(store, row)
     today = now().date().isoformat()
-    owners = open_owners(store, "scores", f"{row.evaluation_id}-")
+    owners = open_owners(store, "judgements", f"{row.evaluation_id}-")
     tally.forget(frozenset(owners))
     for owner in owners:
         if owner[-10:] < today:

@@ -31,10 +31,10 @@ from evalflows.store.leases import Lease, leased, refuse_if_in_use
 from evalflows.store.queries.progress import (
     application_versions,
     cached_calls,
-    complete_scores,
+    complete_judgements,
     may_be_complete,
     no_answers,
-    no_judgements,
+    none_judged,
     spent,
     whats_missing,
 )
@@ -124,7 +124,7 @@ def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str 
         store.reopen(row.experiment_id, RESULT_TABLES)
     store.append("experiments", row.experiment_id, "end", [ended])
     if ended.state == "completed":
-        complete_scores(store, row.experiment_id)
+        complete_judgements(store, row.experiment_id)
         store.seal(row.experiment_id, EXPERIMENT_TABLES)
     return None if is_stopped else _problem(ended)
 
@@ -137,13 +137,14 @@ def _evaluators(spec: ExperimentSpec) -> list[str]:
 def _ended(store: Store, row: ExperimentRow, evaluators: Sequence[str]) -> ExperimentRow:
     """Return an experiment's last row: its state, what it lacks, and what it cost."""
     summaries = [evaluator.metric for evaluator in experiment_spec(row).summary_evaluators]
-    lacking = whats_missing(store, row, evaluators, summaries)
+    planned = row.n_examples * row.repetitions
+    lacking = whats_missing(store, row.experiment_id, evaluators, planned, answers=planned, summaries=summaries)
     sums, ended_at = spent(store, row.experiment_id), after(row.recorded_at)
     return replace(
         row,
         application_version=application_versions(store, row.experiment_id) or row.application_version,
         state="incomplete" if lacking else "completed",
-        reason=lacking or no_answers(store, row) or no_judgements(store, row, UNREACHABLE),
+        reason=lacking or no_answers(store, row) or none_judged(store, row.experiment_id, UNREACHABLE),
         calls=sums.calls,
         calls_cached=cached_calls(store, row.experiment_id),
         tokens_in=sums.tokens_in,

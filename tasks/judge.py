@@ -46,7 +46,7 @@ def judge(chunk: Any) -> Any:
     return chunk if outcome.made is None else outcome.made
 
 
-def _judge_here(job: Job[Any, Any], chunk: Any) -> Outcome:
+def _judge_here(job: Job[Any], chunk: Any) -> Outcome:
     loaded = job.load(chunk)
     is_quick = all(evaluator.is_rule for evaluator in job.evaluators)
     with (

@@ -14,7 +14,7 @@ from evalflows.analysis.robustness import composite_runs, criteria, pareto_check
 from evalflows.engine.experiments import Experiment, experiment_of
 from evalflows.engine.judge import ScoresByRun, composite_results, judge_with
 from evalflows.engine.prepare import composite_version
-from evalflows.engine.results import one_score, run_scores
+from evalflows.engine.results import judgement_columns, one_row, run_scores
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.views import evaluations_view, example_view, run_view
 from evalflows.evaluators.binding import offer_experiment
@@ -25,7 +25,7 @@ from evalflows.specs.evaluator import CompositeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.queries.labels import judged_and_labelled
 from evalflows.store.queries.lookup import find_experiments, run_groups
-from evalflows.store.records import ExperimentRow, OutputRow, ScoreRow, derived_id
+from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import records_of
 from evalflows.store.spool import Spool
@@ -52,8 +52,8 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
     enter_stage("combining scores")
     identity = experiment.row.experiment_id
     outputs: list[OutputRow] = experiment.store.read("outputs", identity, texts=bool(judges))
-    of_run: defaultdict[str, list[ScoreRow]] = defaultdict(list)
-    for score in experiment.store.read("scores", identity):
+    of_run: defaultdict[str, list[JudgementRow]] = defaultdict(list)
+    for score in experiment.store.read("judgements", identity):
         of_run[score.run_id or ""].append(score)
     names = {composite.name for composite in experiment.spec.composites}
     for run, scores in of_run.items():  # drop composites of an earlier attempt
@@ -61,7 +61,7 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
     composites = [
         score for spec in experiment.spec.composites for score in _composites(experiment, spec, outputs, of_run)
     ]
-    experiment.store.append("scores", identity, "composites", composites)
+    experiment.store.append("judgements", identity, "composites", composites)
     for score in composites:
         of_run[score.run_id or ""].append(score)
     with (
@@ -77,7 +77,7 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
 
 def _composites(
     experiment: Experiment, spec: CompositeSpec, outputs: Iterable[OutputRow], of_run: ScoresByRun
-) -> list[ScoreRow]:
+) -> list[JudgementRow]:
     """Return one composite score per run. The version is computed once, since that reads source code."""
     metrics = {metric: experiment.spec.direction(metric) for metric in spec.metrics}
     made = [*composite_results(spec, metrics, outputs, of_run)]
@@ -86,7 +86,7 @@ def _composites(
     of, results, rates = zip(*made, strict=True)
     version = composite_version(spec, experiment.spec)
     columns = run_scores(of, results, evaluator=spec.name, version=version, sampling_rates=rates)
-    return records_of("scores", columns, len(made))
+    return records_of("judgements", columns, len(made))
 
 
 async def _summarise(
@@ -95,18 +95,19 @@ async def _summarise(
     """Call a run-level evaluator on all answers. Its rows have the experiment as their subject."""
     identity = experiment.row.experiment_id
     available = offer_experiment(results)
+    version = evaluator.version
+    by = partial(judgement_columns, evaluator=evaluator.bound.name, declared_version=evaluator.spec.version)
     for result in await judge_with(evaluator, available, spool=spool, experiment_id=identity, subject_id=identity):
-        row = ScoreRow(
-            score_id=derived_id(identity, None, result.metric, evaluator.version),
-            subject_kind="experiment",
-            subject_id=identity,
-            experiment_id=identity,
-            evaluator=evaluator.bound.name,
-            evaluator_version=evaluator.version,
-            declared_version=evaluator.spec.version,
-            **one_score(result),
+        judgement = one_row(
+            {
+                **by([result], version=version),
+                "judgement_id": [derived_id(identity, None, result.metric, version)],
+                "subject_kind": ["experiment"],
+                "subject_id": [identity],
+                "experiment_id": [identity],
+            }
         )
-        spool.add("scores", row)
+        spool.add("judgements", judgement)
 
 
 def _results(experiment: Experiment, outputs: Iterable[OutputRow], of_run: ScoresByRun) -> list[ItemResult]:

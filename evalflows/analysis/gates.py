@@ -516,10 +516,10 @@ def _why_no_values(store: Store, row: ExperimentRow, metric: str) -> Reason:
     return Reason("no_data", "it has no scored values")
 
 
-_RUN_LEVEL = """select value, error from source.scores
+_RUN_LEVEL = """select value, error from staging.scores
              where experiment_id = ? and subject_kind = 'experiment' and metric = ?"""
 _ANSWERED = "select count(*) from source.outputs where experiment_id = ? and status = 'ok'"
-_PER_RUN = """select count(distinct evaluator), count(label), count(value) from source.scores
+_PER_RUN = """select count(distinct evaluator), count(label), count(value) from staging.scores
               where experiment_id = ? and subject_kind = 'run' and turn is null and metric = ?"""
 
 

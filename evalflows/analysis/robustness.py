@@ -24,14 +24,14 @@ from evalflows.stats.weights import (
     share_of_weights,
 )
 from evalflows.store.queries.values import MetricValues, clusters_of, metric_values
-from evalflows.store.records import CheckRow, ExperimentRow, ScoreRow, derived_id, from_json, to_json
+from evalflows.store.records import CheckRow, ExperimentRow, JudgementRow, derived_id, from_json, to_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 WEIGHTS, PARETO = "weights", "pareto"
 """Names of the checks."""
 
-ScoresByExample = dict[str, list[ScoreRow]]
+ScoresByExample = dict[str, list[JudgementRow]]
 """The scores of an example's repetitions, by the example's id."""
 
 
@@ -69,7 +69,7 @@ def composite_runs(store: Store, rows: Sequence[ExperimentRow], composite: Compo
     They come from the composites' score rows: missing parts that count as the worst are 0, omitted parts are NaN, and
     all parts are 0 if a requirement is not met, whatever the weights.
     """
-    by_system = [_scores_by_example(store.read("scores", row.experiment_id), composite.name) for row in rows]
+    by_system = [_scores_by_example(store.read("judgements", row.experiment_id), composite.name) for row in rows]
     shared = sorted(set.intersection(*(set(by_example) for by_example in by_system)))
     reason = _why_no_weights(composite) or (None if shared else f"no example has {composite.name} in every system")
     return CompositeRuns(
@@ -113,8 +113,8 @@ def _why_no_weights(composite: CompositeSpec) -> str | None:
     return None
 
 
-def _scores_by_example(scores: Sequence[ScoreRow], name: str) -> ScoresByExample:
-    by_example: defaultdict[str, list[ScoreRow]] = defaultdict(list)
+def _scores_by_example(scores: Sequence[JudgementRow], name: str) -> ScoresByExample:
+    by_example: defaultdict[str, list[JudgementRow]] = defaultdict(list)
     for score in scores:
         is_of_composite = score.metric == name and score.evaluator == name and score.turn is None
         if is_of_composite and score.status == "scored" and score.example_id is not None:
@@ -138,7 +138,7 @@ def _run_parts(by_system: Sequence[ScoresByExample], shared: Sequence[str], comp
     )
 
 
-def _parts(score: ScoreRow, metrics: Sequence[str]) -> list[float]:
+def _parts(score: JudgementRow, metrics: Sequence[str]) -> list[float]:
     if _has_unmet_requirement(score):
         return [0.0] * len(metrics)
     known = from_json(score.metadata)["parts"]
@@ -149,7 +149,7 @@ def _n_unmet(by_example: ScoresByExample, shared: Sequence[str]) -> int:
     return sum(_has_unmet_requirement(score) for example in shared for score in by_example[example])
 
 
-def _has_unmet_requirement(score: ScoreRow) -> bool:
+def _has_unmet_requirement(score: JudgementRow) -> bool:
     return from_json(score.metadata)["unmet_requirement"] is not None
 
 

@@ -32,8 +32,8 @@ from evalflows.store.records import (
     DecisionRow,
     ExampleRow,
     ExperimentRow,
+    JudgementRow,
     OutputRow,
-    ScoreRow,
     from_json,
 )
 from evalflows.store.row_specs import experiment_spec, gate_spec
@@ -186,12 +186,12 @@ class BatchEvaluationResult:
         return "\n".join(lines)
 
     @cached_property
-    def _scores(self) -> list[ScoreRow]:
+    def _scores(self) -> list[JudgementRow]:
         return batch_scores(self._store, self._row, SUBJECT_KINDS[self._row.scope])
 
     @cached_property
-    def _by_item(self) -> Mapping[str, list[ScoreRow]]:
-        items: dict[str, list[ScoreRow]] = {}
+    def _by_item(self) -> Mapping[str, list[JudgementRow]]:
+        items: dict[str, list[JudgementRow]] = {}
         for row in self._scores:
             items.setdefault(row.subject_id, []).append(row)
         return items
@@ -203,7 +203,7 @@ class BatchEvaluationResult:
         functions = self._composites - {one["name"] for one in from_json(self._row.evaluators) if _is_composite(one)}
         return sum(row.evaluator in functions and row.status == "scored" for row in created)
 
-    def _of_evaluator(self, name: str) -> list[ScoreRow]:
+    def _of_evaluator(self, name: str) -> list[JudgementRow]:
         return [row for row in self._scores if row.evaluator == name]
 
 
@@ -220,7 +220,7 @@ def _is_composite(described: Mapping[str, Any]) -> bool:
     return described.get("scope") == "composite"
 
 
-def _stats(name: str, rows: Sequence[ScoreRow]) -> EvaluatorStats:
+def _stats(name: str, rows: Sequence[JudgementRow]) -> EvaluatorStats:
     items = {row.subject_id for row in rows}
     failed = {row.subject_id for row in rows if row.status in _FAILED}
     return EvaluatorStats(
@@ -328,7 +328,7 @@ class ItemOutcome:
 
     example: ExampleRow
     output: OutputRow
-    scores: Sequence[ScoreRow]
+    scores: Sequence[JudgementRow]
 
 
 class ExperimentResult:
@@ -362,10 +362,10 @@ class ExperimentResult:
         return outputs
 
     @cached_property
-    def _scores(self) -> dict[str, list[ScoreRow]]:
+    def _scores(self) -> dict[str, list[JudgementRow]]:
         """The scores by subject: a run, or the experiment."""
-        scores: dict[str, list[ScoreRow]] = {}
-        for score in self._store.read("scores", self.experiment_id):
+        scores: dict[str, list[JudgementRow]] = {}
+        for score in self._store.read("judgements", self.experiment_id):
             scores.setdefault(score.subject_id, []).append(score)
         return scores
 
@@ -408,11 +408,11 @@ class ExperimentResult:
                 if output := self._outputs.get((repetition, example.example_id)):
                     yield ItemOutcome(example=example, output=output, scores=self._scores_of(output.run_id))
 
-    def _scores_of(self, subject: str) -> list[ScoreRow]:
+    def _scores_of(self, subject: str) -> list[JudgementRow]:
         return sorted(self._scores.get(subject, []), key=lambda score: score.metric)
 
     @property
-    def summary(self) -> list[ScoreRow]:
+    def summary(self) -> list[JudgementRow]:
         """The scores of the whole experiment, by summary evaluators."""
         return self._scores_of(self.experiment_id)
 
@@ -462,7 +462,7 @@ def _flat_row(item: ItemOutcome) -> dict[str, Any]:
     return columns | {name: getattr(item.output, name) for name in _OF_ANSWER}
 
 
-def _of_score(score: ScoreRow) -> dict[str, Any]:
+def _of_score(score: JudgementRow) -> dict[str, Any]:
     said = {"comment": score.comment, "score_error": score.error}
     columns = {f"{prefix}.{score.metric}": text for prefix, text in said.items() if text}
     return {f"score.{score.metric}": score.value if score.value is not None else score.label, **columns}

@@ -21,7 +21,7 @@ from evalflows.specs.experiment import TRIAL, ExperimentSpec, load_experiment
 from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import RecordedTarget
 from evalflows.store.file_formats import parse_json, read_rows
-from evalflows.store.records import ScoreRow
+from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def _try(spec: ExperimentSpec, row: str, form: str, *, keep: bool) -> None:
     """Print the scores of the row. Raise IncompleteError if a model could not be called, InputError on other errors."""
     content, source, number = _row(row)
     kept = None
-    results: Sequence[EvaluationResult | ScoreRow]
+    results: Sequence[EvaluationResult | JudgementRow]
     if keep:
         kept, results = run_trial(spec, content, f"{source}:{number}")
     else:
@@ -297,7 +297,7 @@ def _try(spec: ExperimentSpec, row: str, form: str, *, keep: bool) -> None:
         echo(f"kept: evalflows show {kept}", err=form != "table")
 
 
-def _print_scores(results: "Sequence[EvaluationResult | ScoreRow]", form: str) -> None:
+def _print_scores(results: "Sequence[EvaluationResult | JudgementRow]", form: str) -> None:
     for result in results:
         if result.error:
             kind = result.error_kind
@@ -328,30 +328,30 @@ def _row(text: str) -> tuple[dict[str, Any], str, int]:
     return row, "--try", 1
 
 
-def _usage(result: "EvaluationResult | ScoreRow") -> "Usage | ScoreRow":
+def _usage(result: "EvaluationResult | JudgementRow") -> "Usage | JudgementRow":
     """What the score cost: a stored score says it itself."""
-    return result if isinstance(result, ScoreRow) else result.usage
+    return result if isinstance(result, JudgementRow) else result.usage
 
 
-def _columns(result: "EvaluationResult | ScoreRow") -> dict[str, Any]:
+def _columns(result: "EvaluationResult | JudgementRow") -> dict[str, Any]:
     usage = _usage(result)
     return {name: getattr(usage if hasattr(usage, name) else result, name) for name in (*SCORE, *SPENT)}
 
 
-def _in_words(result: "EvaluationResult | ScoreRow") -> str:
+def _in_words(result: "EvaluationResult | JudgementRow") -> str:
     turn = f", turn {result.turn}" if result.turn is not None else ""
     lines = [f"{result.metric}{turn}: {_value(result)}", *(result.comment or "").splitlines()]
     return "\n  ".join(lines)
 
 
-def _value(result: "EvaluationResult | ScoreRow") -> str:
+def _value(result: "EvaluationResult | JudgementRow") -> str:
     if result.value is None:
         return "does not apply" if result.label is None else result.label
     text = str(bool(result.value)).lower() if result.data_type == "BOOLEAN" else f"{result.value:.6g}"
     return text if result.label is None else f"{text} ({result.label})"
 
 
-def _spent(result: "EvaluationResult | ScoreRow") -> str:
+def _spent(result: "EvaluationResult | JudgementRow") -> str:
     usage = _usage(result)
     cost = "cost unknown" if usage.cost_usd is None else f"{usage.cost_usd:.6f} USD"
     model = f"; model {result.judge_model}" if result.judge_model else ""
@@ -360,7 +360,7 @@ def _spent(result: "EvaluationResult | ScoreRow") -> str:
     return f"{usage.calls} model calls, {usage.calls_cached} from the ledger, {cost}{model}"
 
 
-def _paid(result: "EvaluationResult | ScoreRow") -> str:
+def _paid(result: "EvaluationResult | JudgementRow") -> str:
     return f" ({_spent(result)})" if _usage(result).calls else ""
 
 
@@ -368,7 +368,7 @@ ANSWER = "outputs"
 """The field of the row, and of the kept example's metadata, that holds the answer."""
 
 
-def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple[str, list[ScoreRow]]:
+def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple[str, list[JudgementRow]]:
     """Run a spec's one evaluator on a row as an experiment. Return its id and its scores.
 
     Raise InputError for a row without an answer, and IncompleteError if a model could not be called.
@@ -383,4 +383,4 @@ def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple
         from evalflows import run
 
         (identity,) = run(spec.model_copy(update=changes), None, watch)
-    return identity, Store().read("scores", identity)
+    return identity, Store().read("judgements", identity)

@@ -26,7 +26,7 @@ from evalflows.llm.ledger import Recorder, call_key, current, recording
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import RETRIED_LATER, CallError
 from evalflows.specs.target import HttpTarget
-from evalflows.store.records import CallRow, ExampleRow, OutputRow, ScoreRow, from_json, new_id, now, to_json
+from evalflows.store.records import CallRow, ExampleRow, OutputRow, from_json, new_id, now, to_json
 from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
@@ -288,7 +288,7 @@ class _LookUp:
         self._judging = self._begun() if judge else None
         self._unrecorded = None if experiment.target_may_call else 0
 
-    def _begun(self) -> Judging[Run, ScoreRow]:
+    def _begun(self) -> Judging[Run]:
         before = self._experiment.load(self.chunk).before
         return Judging(self._experiment, self._spool, before, tally.begin(self.chunk, "judgements", 0))
 

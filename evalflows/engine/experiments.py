@@ -32,11 +32,11 @@ from evalflows.llm.budget import Budget, DividedBudget, is_divided
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.rate_limits import Breaker
-from evalflows.specs.errors import UNREACHABLE, Complete, InputError
+from evalflows.specs.errors import Complete, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import ChatTarget
 from evalflows.store.queries.progress import spent_by_group
-from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, ScoreRow, now, to_json
+from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, now, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
@@ -53,25 +53,17 @@ OVERHEAD = 2000
 AnyRun = TypeVar("AnyRun", bound=tuple[Any, ...])
 
 
-class JudgesRuns(Job[AnyRun, ScoreRow]):
+class JudgesRuns(Job[AnyRun]):
     """A job that judges runs: an example and an answer, of an experiment or in the same form of production."""
-
-    table = "scores"
 
     def size_of(self, run: AnyRun) -> int:
         return size_of(run[0]) + size_of_answer(run[1].outputs, run[1].steps)
 
-    def key(self, run: AnyRun) -> str:
+    def id_of(self, run: AnyRun) -> str:
         return str(run[1].run_id)
 
-    def key_of(self, row: ScoreRow) -> str:
-        return row.subject_id
-
-    def is_final(self, row: ScoreRow) -> bool:
-        return is_final(row)
-
-    def calls_of(self, run: AnyRun) -> tuple[str, str]:
-        return run[1].experiment_id, run[1].run_id
+    def owner_of(self, run: AnyRun) -> str:
+        return str(run[1].experiment_id)
 
     def settled(self, evaluator: RunnableEvaluator, run: AnyRun) -> list[EvaluationResult]:
         """Return the result of a run without an answer: an error, at no cost."""
@@ -82,18 +74,8 @@ class JudgesRuns(Job[AnyRun, ScoreRow]):
         result = failed_result(evaluator.bound.name, "no_output", error)
         return [result._replace(status="not_attempted") if output.status == "not_attempted" else result]
 
-    def arguments(self, requested: frozenset[str], run: AnyRun, before: Sequence[ScoreRow]) -> dict[str, Any]:
+    def arguments(self, requested: frozenset[str], run: AnyRun, before: Sequence[JudgementRow]) -> dict[str, Any]:
         return evaluator_inputs(requested, run[0], run[1], before)
-
-    def row_of(self, evaluator: RunnableEvaluator, run: AnyRun, result: EvaluationResult) -> ScoreRow:
-        return ScoreRow(**{name: value for name, (value,) in self.columns(evaluator, [run], [result]).items()})
-
-
-def is_final(row: ScoreRow) -> bool:
-    """Whether a judgement is final. The score of a missing answer is not: the answer may still arrive."""
-    if row.status == "failed":
-        return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
-    return row.status != "not_attempted"
 
 
 def size_of_answer(outputs: str | None, steps: str | None) -> int:
@@ -143,8 +125,8 @@ class Experiment(JudgesRuns[Run]):
         described = to_json([*prepared_experiments.of(spec).described.values()])
         check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
 
-    def load(self, chunk: Chunk) -> Loaded[Run, ScoreRow]:
-        before: list[ScoreRow] = self.store.read("scores", chunk.experiment_id, [chunk.part])
+    def load(self, chunk: Chunk) -> Loaded[Run]:
+        before: list[JudgementRow] = self.store.read("judgements", chunk.experiment_id, [chunk.part])
         return Loaded(self._runs(chunk), chunk.stop - chunk.start, before)
 
     def _runs(self, chunk: Chunk) -> Iterator[Run]:

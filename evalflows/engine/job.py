@@ -12,38 +12,36 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from evalflows.engine.results import Columns, EvaluationResult
+from evalflows.engine.results import Columns, EvaluationResult, one_row
 from evalflows.engine.running import RunnableEvaluator, close, limit_rows
 from evalflows.engine.workers import QuickProcesses, Workers
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Ledger
-from evalflows.store.records import ComparisonRow, LimitRow, ScoreRow
+from evalflows.specs.errors import UNREACHABLE
+from evalflows.store.records import JudgementRow, LimitRow
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 
 Subject = TypeVar("Subject")
-Row = TypeVar("Row", ScoreRow, ComparisonRow)
 Drawn = tuple[list[int], list[int]]
 """Numbers of subjects: those that an evaluator judges, and those that get a row with the status sampled_out."""
 
 
-class Loaded(NamedTuple, Generic[Subject, Row]):
+class Loaded(NamedTuple, Generic[Subject]):
     """A chunk as it is judged: its subjects, as they are read, and the judgements that they have already."""
 
     subjects: Iterable[Subject]
     n_subjects: int
-    before: Sequence[Row]
-    others: Sequence[Row] = ()  # stored rows that are not judgements of its evaluators
+    before: Sequence[JudgementRow]
+    others: Sequence[JudgementRow] = ()  # stored rows that are not judgements of its evaluators
     n_done: int = 0  # judgements of subjects that are not among these, since they have all
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(ABC, Generic[Subject, Row]):
+class Job(ABC, Generic[Subject]):
     """What the chunks of one job share in this process, and what judging needs to know of its subjects."""
 
-    table: ClassVar[str]
-    """The table of the judgements."""
     called: ClassVar[str]
     """What its subjects are called, in the plural."""
     keeps_rows: ClassVar[bool] = False
@@ -88,7 +86,7 @@ class Job(ABC, Generic[Subject, Row]):
         """
 
     @abstractmethod
-    def load(self, chunk: Any) -> Loaded[Subject, Row]:
+    def load(self, chunk: Any) -> Loaded[Subject]:
         """Return the subjects of a chunk, and their judgements."""
 
     @abstractmethod
@@ -96,27 +94,23 @@ class Job(ABC, Generic[Subject, Row]):
         """Return about how many bytes a subject takes in memory."""
 
     @abstractmethod
-    def key(self, subject: Subject) -> str:
-        """Return what tells a subject from the others of its chunk."""
+    def id_of(self, subject: Subject) -> str:
+        """Return the id of a subject, which its judgements and the model calls made for it have."""
 
     @abstractmethod
-    def key_of(self, row: Row) -> str:
-        """Return the key of the subject of a judgement."""
+    def owner_of(self, subject: Subject) -> str:
+        """Return the id of the experiment, comparison or trace evaluation of a day that a subject belongs to."""
 
-    @abstractmethod
-    def is_final(self, row: Row) -> bool:
-        """Whether a judgement made before stands. That of a missing answer does not: the answer may still arrive."""
-
-    @abstractmethod
-    def calls_of(self, subject: Subject) -> tuple[str, str]:
-        """Return the ids of the owner and the subject of the model calls that are made for a subject."""
+    def is_final(self, row: JudgementRow) -> bool:
+        """Whether a judgement made before stands."""
+        return is_final(row)
 
     @abstractmethod
     def settled(self, evaluator: RunnableEvaluator, subject: Subject) -> list[EvaluationResult]:
         """Return the results of a subject that nobody needs to judge, such as a failed answer; none if it is judged."""
 
     @abstractmethod
-    def arguments(self, requested: frozenset[str], subject: Subject, before: Sequence[Row]) -> dict[str, Any]:
+    def arguments(self, requested: frozenset[str], subject: Subject, before: Sequence[JudgementRow]) -> dict[str, Any]:
         """Return the arguments of an evaluator. All objects are new, so that it may modify them."""
 
     def checked(
@@ -135,12 +129,12 @@ class Job(ABC, Generic[Subject, Row]):
     ) -> Columns:
         """Return the columns of the rows of an evaluator's results, each with its subject."""
 
-    @abstractmethod
-    def row_of(self, evaluator: RunnableEvaluator, subject: Subject, result: EvaluationResult) -> Row:
+    def row_of(self, evaluator: RunnableEvaluator, subject: Subject, result: EvaluationResult) -> JudgementRow:
         """Return the row of one result."""
+        return one_row(self.columns(evaluator, [subject], [result]))
 
     def combined(
-        self, chunk: Any, loaded: Loaded[Subject, Row], rows_of: Callable[[str], list[Row]], spool: Spool
+        self, chunk: Any, loaded: Loaded[Subject], rows_of: Callable[[str], list[JudgementRow]], spool: Spool
     ) -> Any:
         """Combine the judgements of a chunk that has been judged, and return what became of its subjects, if wanted.
 
@@ -153,11 +147,18 @@ class Job(ABC, Generic[Subject, Row]):
         return limit_rows(owner, [*self.endpoints], self.made_at)
 
 
-_jobs: dict[str, Job[Any, Any]] = {}
+def is_final(row: JudgementRow) -> bool:
+    """Whether a judgement is final. That of a missing answer is not: the answer may still arrive."""
+    if row.status == "failed":
+        return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
+    return row.status != "not_attempted"
+
+
+_jobs: dict[str, Job[Any]] = {}
 _lock = threading.RLock()
 
 
-def running(identity: str, make: Callable[[], Job[Any, Any]]) -> Job[Any, Any]:
+def running(identity: str, make: Callable[[], Job[Any]]) -> Job[Any]:
     """Return a job of this process, made on first use."""
     with _lock:
         if identity not in _jobs:
@@ -165,12 +166,12 @@ def running(identity: str, make: Callable[[], Job[Any, Any]]) -> Job[Any, Any]:
         return _jobs[identity]
 
 
-def known(identity: str) -> Job[Any, Any] | None:
+def known(identity: str) -> Job[Any] | None:
     """Return a job if this process has worked on it."""
     return _jobs.get(identity)
 
 
-def drop(identity: str) -> Job[Any, Any] | None:
+def drop(identity: str) -> Job[Any] | None:
     """Drop a job, after it has ended and before it starts: its spec may name other code then. Return it, if known."""
     with _lock:
         ended = _jobs.pop(identity, None)

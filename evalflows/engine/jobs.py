@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from evalflows.engine.traces import TraceChunk
 
 
-def job_of(chunk: "Chunk | PairChunk | TraceChunk") -> Job[Any, Any]:
+def job_of(chunk: "Chunk | PairChunk | TraceChunk") -> Job[Any]:
     """Return the job that a chunk belongs to, made on first use in this process."""
     if isinstance(chunk, Chunk):
         return experiment_of(chunk.experiment_id)

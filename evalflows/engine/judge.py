@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple
 
 from evalflows.engine.chunks import tally
-from evalflows.engine.job import Job, Loaded, Row, Subject
+from evalflows.engine.job import Job, Loaded, Subject
 from evalflows.engine.results import (
     EvaluationResult,
     failed_result,
@@ -39,7 +39,7 @@ from evalflows.specs.errors import MEASURES, RETRIED_LATER, CallError, StorageEr
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
-from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, to_json
+from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, to_json
 from evalflows.store.snapshots import in_blocks
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 
@@ -85,7 +85,7 @@ def with_earlier_cost(results: list[EvaluationResult], before: EvaluationResult 
     return [total, *results[1:]]
 
 
-ScoresByRun = Mapping[str, Sequence[ScoreRow]]
+ScoresByRun = Mapping[str, Sequence[JudgementRow]]
 
 
 def composite_results(
@@ -126,7 +126,7 @@ def _evaluators_by_metric(of_run: ScoresByRun) -> dict[str, list[str]]:
     return {metric: list(names) for metric, names in evaluators.items()}
 
 
-def _part(metric: str, scores: Sequence[ScoreRow], evaluators: Sequence[str]) -> Part:
+def _part(metric: str, scores: Sequence[JudgementRow], evaluators: Sequence[str]) -> Part:
     """Return a metric of a run as a part of a composite.
 
     If its evaluator failed, did not apply or was not sampled, that row has the evaluator's name as its metric.
@@ -141,7 +141,7 @@ def _part(metric: str, scores: Sequence[ScoreRow], evaluators: Sequence[str]) ->
     return Part(value=None, status="not_applicable" if has_judged else "failed", error="no evaluator returned it")
 
 
-def _rate(spec: CompositeSpec, scores: Iterable[ScoreRow]) -> float | None:
+def _rate(spec: CompositeSpec, scores: Iterable[JudgementRow]) -> float | None:
     """Return the lowest sampling rate of the parts: smaller samples are part of larger ones."""
     rates = [
         score.sampling_rate for score in scores if score.metric in spec.metrics and score.sampling_rate is not None
@@ -437,19 +437,19 @@ Work = Callable[[Subject], Coroutine[Any, Any, int]]
 """Judges a subject, and returns the number of judgements made: 0 if it is left to the next tier."""
 
 
-class Judging(Generic[Subject, Row]):
+class Judging(Generic[Subject]):
     """The judgements of one chunk, old and new."""
 
     def __init__(
-        self, job: Job[Subject, Row], spool: Spool, before: Iterable[Row], count: Callable[[int], None]
+        self, job: Job[Subject], spool: Spool, before: Iterable[JudgementRow], count: Callable[[int], None]
     ) -> None:
         """Take up the judgements that were made before; `count` is told how many are done."""
-        self._job: Job[Subject, Row] = job
+        self._job: Job[Subject] = job
         self._spool, self._count = spool, count
-        self._of_subject: defaultdict[str, list[Row]] = defaultdict(list)
+        self._of_subject: defaultdict[str, list[JudgementRow]] = defaultdict(list)
         for row in before:
             if job.is_final(row):
-                self._of_subject[job.key_of(row)].append(row)
+                self._of_subject[row.subject_id].append(row)
         self._keeps_rows = job.keeps_rows or any(evaluator.asks_for_scores for evaluator in job.evaluators)
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
         self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
@@ -470,7 +470,7 @@ class Judging(Generic[Subject, Row]):
         finally:
             self._store_quick()
 
-    def rows_of(self, key: str) -> list[Row]:
+    def rows_of(self, key: str) -> list[JudgementRow]:
         """Return all judgements of a subject so far, if rows are kept."""
         return self._of_subject[key]
 
@@ -493,8 +493,8 @@ class Judging(Generic[Subject, Row]):
         job, began = self._job, time.perf_counter()
         results = job.settled(rule, subject)
         if not results:
-            available = job.arguments(requested, subject, self._of_subject.get(job.key(subject), ()))
-            owner, identity = job.calls_of(subject)
+            available = job.arguments(requested, subject, self._of_subject.get(identity := job.id_of(subject), ()))
+            owner = job.owner_of(subject)
             results = judge_by_rule(rule, available, spool=self._spool, experiment_id=owner, subject_id=identity)
             results = job.checked(rule, subject, results)
         self._keep(rule, rule, subject, results, time.perf_counter() - began)
@@ -539,7 +539,7 @@ class Judging(Generic[Subject, Row]):
         return drawn
 
     def _is_judged(self, subject: Subject, evaluator: RunnableEvaluator) -> bool:
-        rows = self._of_subject.get(self._job.key(subject), ())
+        rows = self._of_subject.get(self._job.id_of(subject), ())
         return any(row.evaluator == evaluator.bound.name for row in rows)
 
     def _work(
@@ -556,7 +556,7 @@ class Judging(Generic[Subject, Row]):
             began = time.perf_counter()
             results = job.settled(evaluator, subject)
             if not results:
-                key = job.key(subject)
+                key = job.id_of(subject)
                 results = with_earlier_cost(await self._judged(tier, requested, subject), spent.get(key))
                 if undecided is not None and is_undecided(tier, results):
                     spent[key] = results[0]
@@ -573,8 +573,8 @@ class Judging(Generic[Subject, Row]):
     ) -> list[EvaluationResult]:
         self._spool.check()
         job = self._job
-        available = job.arguments(requested, subject, self._of_subject.get(job.key(subject), ()))
-        owner, identity = job.calls_of(subject)
+        available = job.arguments(requested, subject, self._of_subject.get(identity := job.id_of(subject), ()))
+        owner = job.owner_of(subject)
         results = await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=identity)
         return job.checked(evaluator, subject, results)
 
@@ -596,15 +596,15 @@ class Judging(Generic[Subject, Row]):
             return
         for result in results:
             row = self._job.row_of(evaluator, subject, result)
-            self._of_subject[self._job.key_of(row)].append(row)
-            self._spool.add(self._job.table, row, flush=elapsed > FLUSH_AFTER_S)
+            self._of_subject[row.subject_id].append(row)
+            self._spool.add("judgements", row, flush=elapsed > FLUSH_AFTER_S)
 
     def _store_quick(self) -> None:
         """Add the quick results to the part as columns. A thread that still works after an interrupt may add more."""
         for evaluator in self._job.evaluators:
             if found := self._quick.pop(evaluator.bound.name, None):
                 subjects, results = zip(*found, strict=True)
-                self._spool.add_columns(self._job.table, self._job.columns(evaluator, subjects, results))
+                self._spool.add_columns("judgements", self._job.columns(evaluator, subjects, results))
 
 
 class Outcome(NamedTuple):
@@ -615,7 +615,7 @@ class Outcome(NamedTuple):
     made: Any  # what the job made of the chunk's judgements, if anything
 
 
-def judge_chunk(job: Job[Subject, Row], chunk: Any, loaded: Loaded[Subject, Row]) -> Outcome:
+def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outcome:
     """Judge the subjects of a chunk that have no judgement yet."""
     with Spool(job.store, chunk.owner, chunk.part) as spool:
         judging = Judging(job, spool, loaded.before, tally.begin(chunk, "judgements", loaded.n_done))

@@ -16,9 +16,9 @@ from evalflows.engine.chunks import (
     winning_side,
 )
 from evalflows.engine.experiments import check_code, size_of_answer
-from evalflows.engine.job import Job, Loaded, running
+from evalflows.engine.job import Job, Loaded, is_final, running
 from evalflows.engine.prepare import prepared_comparisons
-from evalflows.engine.results import Columns, EvaluationResult, failed_result, preference_columns
+from evalflows.engine.results import Columns, EvaluationResult, failed_result, judgement_columns
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, budget_after, endpoints_of
 from evalflows.engine.views import example_view, run_view
 from evalflows.engine.workers import Workers
@@ -27,16 +27,14 @@ from evalflows.evaluators.score import Place, RunView
 from evalflows.llm.budget import Budget, DividedBudget, is_divided
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import UNREACHABLE
-from evalflows.store.queries.progress import item_metrics, judgement_id, paid
+from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgement_id, paid, pair_id
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import (
-    ComparisonRow,
     ComparisonSetRow,
     ExampleRow,
     ExperimentRow,
+    JudgementRow,
     OutputRow,
-    derived_id,
     now,
     to_json,
 )
@@ -54,15 +52,10 @@ class Pair(NamedTuple):
     right: OutputRow | None
 
 
-FAILED_OUTPUT = "failed_output"
-"""`decided_by` of a pair with a failed run, for which no evaluator is called."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Job[Pair, ComparisonRow]):
+class Comparison(Job[Pair]):
     """What the chunks of one comparison share. Its subjects are pairs of answers, each in the order shown."""
 
-    table = "comparisons"
     called = "pairs"
 
     row: ComparisonSetRow
@@ -88,8 +81,8 @@ class Comparison(Job[Pair, ComparisonRow]):
         described = to_json(prepared_comparisons.of(self.spec).described)
         check_code(self.row.comparison_id, "evaluators", self.row.evaluators, described, in_cluster=in_cluster)
 
-    def load(self, chunk: PairChunk) -> Loaded[Pair, ComparisonRow]:
-        before: list[ComparisonRow] = self.store.read("comparisons", chunk.comparison_id, [chunk.part])
+    def load(self, chunk: PairChunk) -> Loaded[Pair]:
+        before: list[JudgementRow] = self.store.read("judgements", chunk.comparison_id, [chunk.part])
         trials = list(trials_of(chunk, self.spec, self.examples))
         return Loaded(map(self.pair, trials), len(trials), before)
 
@@ -100,27 +93,19 @@ class Comparison(Job[Pair, ComparisonRow]):
         runs = (run for run in (pair.left, pair.right) if run is not None)
         return size_of(pair.trial.example) + sum(size_of_answer(run.outputs, run.steps) for run in runs)
 
-    def key(self, pair: Pair) -> str:
-        return f"{pair.trial.left_run} {pair.trial.right_run} {pair.trial.shown_first}"
+    def id_of(self, pair: Pair) -> str:
+        return pair_id(pair.trial.left_run, pair.trial.right_run, pair.trial.shown_first)
 
-    def key_of(self, row: ComparisonRow) -> str:
-        return f"{row.left_run_id} {row.right_run_id} {row.shown_first}"
+    def owner_of(self, pair: Pair) -> str:
+        return self.row.comparison_id
 
-    def is_final(self, row: ComparisonRow) -> bool:
-        if row.decided_by == FAILED_OUTPUT and self._has_recovered(row):
-            return False
-        if row.status == "failed":
-            return row.error_kind not in UNREACHABLE
-        return row.status != "not_attempted"  # a missing answer may still come
+    def is_final(self, row: JudgementRow) -> bool:
+        return is_final(row) and not (row.decided_by == FAILED_OUTPUT and self._has_recovered(row))
 
-    def _has_recovered(self, row: ComparisonRow) -> bool:
+    def _has_recovered(self, row: JudgementRow) -> bool:
         """Whether both runs of a pair that was decided by a failed one have an output by now."""
-        runs = (self.outputs.get(run) for run in (row.left_run_id, row.right_run_id))
+        runs = (self.outputs.get(run) for run in (row.left_run_id or "", row.right_run_id or ""))
         return all(run is not None and run.status == "ok" for run in runs)
-
-    def calls_of(self, pair: Pair) -> tuple[str, str]:
-        trial, owner = pair.trial, self.row.comparison_id
-        return owner, derived_id(trial.left_run, trial.right_run, trial.shown_first)
 
     def settled(self, evaluator: RunnableEvaluator, pair: Pair) -> list[EvaluationResult]:
         """Return the result of a pair with a run that failed or was not made."""
@@ -146,7 +131,7 @@ class Comparison(Job[Pair, ComparisonRow]):
         winner: Place = "second" if failed[0][0] == trial.shown_first else "first"
         return left_out._replace(status="scored", winner="tie" if len(failed) == 2 else winner)
 
-    def arguments(self, requested: frozenset[str], pair: Pair, before: Sequence[ComparisonRow]) -> dict[str, Any]:
+    def arguments(self, requested: frozenset[str], pair: Pair, before: Sequence[JudgementRow]) -> dict[str, Any]:
         trial, left, right = pair
         assert left is not None and right is not None, "a pair without them is settled"
         shown = in_order(trial.shown_first, left, right)
@@ -179,36 +164,37 @@ class Comparison(Job[Pair, ComparisonRow]):
     def columns(
         self, evaluator: RunnableEvaluator, pairs: Sequence[Pair], results: Sequence[EvaluationResult]
     ) -> Columns:
-        rows = [self._values(evaluator, pair.trial, result) for pair, result in zip(pairs, results, strict=True)]
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        name, version, owner = evaluator.bound.name, evaluator.version, self.row.comparison_id
+        by = judgement_columns(results, evaluator=name, version=version, declared_version=evaluator.spec.version)
+        judged = [_judged(pair.trial, result) for pair, result in zip(pairs, results, strict=True)]
+        columns = {column: [one[column] for one in judged] for column in judged[0]}
+        metrics = zip(by["metric"], judged, strict=True)
+        identities = [judgement_id(owner, metric, *_key(one), version) for metric, one in metrics]
+        return {**by, **columns, "judgement_id": identities, "experiment_id": (owner,) * len(judged)}
 
-    def row_of(self, evaluator: RunnableEvaluator, pair: Pair, result: EvaluationResult) -> ComparisonRow:
-        return ComparisonRow(**self._values(evaluator, pair.trial, result))
 
-    def _values(self, evaluator: RunnableEvaluator, trial: PairTrial, result: EvaluationResult) -> dict[str, Any]:
-        """Return the columns of one judgement, with winner and scores mapped back to the experiments."""
-        left, right = in_order(trial.shown_first, *(result.scores or (None, None)))
-        owner, version = self.row.comparison_id, evaluator.version
-        shown_first: Side = OTHER[trial.shown_first] if result.shown_first == "second" else trial.shown_first
-        return {
-            "judgement_id": judgement_id(owner, result.metric, trial.left_run, trial.right_run, shown_first, version),
-            "comparison_id": owner,
-            "example_id": trial.example.example_id,
-            "repetition": trial.repetition,
-            "left_experiment_id": trial.left_experiment,
-            "right_experiment_id": trial.right_experiment,
-            "left_run_id": trial.left_run,
-            "right_run_id": trial.right_run,
-            "shown_first": shown_first,
-            "left_score": left,
-            "right_score": right,
-            "evaluator": evaluator.bound.name,
-            "evaluator_version": version,
-            "declared_version": evaluator.spec.version,
-            "winner": winning_side(result.winner, trial.shown_first),
-            "recorded_at": now(),
-            **preference_columns(result),
-        }
+def _judged(trial: PairTrial, result: EvaluationResult) -> dict[str, Any]:
+    """Return the columns of a pair, with winner and scores mapped back to the experiments."""
+    left, right = in_order(trial.shown_first, *(result.scores or (None, None)))
+    shown_first: Side = OTHER[trial.shown_first] if result.shown_first == "second" else trial.shown_first
+    return {
+        "subject_kind": "pair",
+        "subject_id": pair_id(trial.left_run, trial.right_run, shown_first),
+        "example_id": trial.example.example_id,
+        "repetition": trial.repetition,
+        "left_experiment_id": trial.left_experiment,
+        "right_experiment_id": trial.right_experiment,
+        "left_run_id": trial.left_run,
+        "right_run_id": trial.right_run,
+        "shown_first": shown_first,
+        "winner": winning_side(result.winner, trial.shown_first),
+        "left_score": left,
+        "right_score": right,
+    }
+
+
+def _key(judged: Mapping[str, Any]) -> tuple[str, str, str]:
+    return judged["left_run_id"], judged["right_run_id"], judged["shown_first"]
 
 
 def comparison_of(comparison_id: str) -> Comparison:

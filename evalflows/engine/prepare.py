@@ -56,8 +56,8 @@ from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.file_formats import Numbered, read_rows
 from evalflows.store.layout import Layout
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.progress import judgement_id
-from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExampleRow, Json, dependent_id, derived_id, to_json
+from evalflows.store.queries.progress import judgement_id, pair_id
+from evalflows.store.records import ComparisonSetRow, ExampleRow, Json, JudgementRow, dependent_id, derived_id, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.store import Store
 from evalflows.targets import Target, chat, http, python, recorded, recorded_column, replayed
@@ -491,7 +491,7 @@ def _order(given: object) -> OrderStatus | None:
     return status
 
 
-def judgements_of(votes: Votes, row: ComparisonSetRow) -> Iterator[ComparisonRow]:
+def judgements_of(votes: Votes, row: ComparisonSetRow) -> Iterator[JudgementRow]:
     """Yield the judgement of each vote. Votes on the same pair and prompt are numbered as repetitions."""
     numbers: Counter[tuple[str, str, str, str]] = Counter()
     for vote in votes.votes:
@@ -501,14 +501,16 @@ def judgements_of(votes: Votes, row: ComparisonSetRow) -> Iterator[ComparisonRow
         numbers[key] += 1
 
 
-def _judgement(vote: Vote, votes: Votes, row: ComparisonSetRow, repetition: int) -> ComparisonRow:
+def _judgement(vote: Vote, votes: Votes, row: ComparisonSetRow, repetition: int) -> JudgementRow:
     left, right = sorted((vote.first, vote.second))
     first: Side = "left" if vote.first == left else "right"
     left_score, right_score = in_order(first, *(vote.scores or (None, None)))
     runs = [derived_id(row.comparison_id, vote.metric, system, vote.prompt, repetition) for system in (left, right)]
-    return ComparisonRow(
+    return JudgementRow(
         judgement_id=judgement_id(row.comparison_id, vote.metric, runs[0], runs[1], first, votes.version),
-        comparison_id=row.comparison_id,
+        subject_kind="pair",
+        subject_id=pair_id(runs[0], runs[1], first),
+        experiment_id=row.comparison_id,
         metric=vote.metric,
         example_id=vote.prompt,
         repetition=repetition,
@@ -534,9 +536,9 @@ def _judgement(vote: Vote, votes: Votes, row: ComparisonSetRow, repetition: int)
     )
 
 
-def voted_examples(rows: Sequence[ComparisonRow]) -> list[ExampleRow]:
+def voted_examples(rows: Sequence[JudgementRow]) -> list[ExampleRow]:
     """An example for each prompt of a comparison of votes, with the metadata of its first vote."""
-    first = {row.example_id: row for row in reversed(rows)}
+    first = {row.example_id or "": row for row in reversed(rows)}
     return [
         ExampleRow(snapshot_id="", example_id=prompt, position=place, inputs="{}", metadata=row.metadata)
         for place, (prompt, row) in enumerate(sorted(first.items()))

@@ -1,7 +1,6 @@
 """The result of one judgement, between the evaluator's return value and the stored row."""
 
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from evalflows.evaluators.score import Judgement, Place, Preference
@@ -9,7 +8,7 @@ from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import NOT_ATTEMPTED, ErrorKind
-from evalflows.store.records import DataType, Json, OutputRow, ScoreStatus, derived_id, now, to_json
+from evalflows.store.records import DataType, Json, JudgementRow, OutputRow, ScoreStatus, derived_id, now, to_json
 
 
 class EvaluationResult(NamedTuple):
@@ -51,15 +50,9 @@ class EvaluationResult(NamedTuple):
         return EvaluationResult._make((*self[:-4], judge_model, attempts, latency_s, usage))
 
 
-_COMMON = (
-    *("metric", "status", "comment", "metadata", "prompt_hash", "repeats", "error", "error_kind", "error_trace"),
-    *("decided_by", "judge_model", "attempts", "latency_s"),
-)
-_SCORE = (*_COMMON, "turn", "value", "label", "data_type", "config_id", "spread")
-_PREFERENCE = (*_COMMON, "agreement", "order_status")
+_OF_PAIR = ("winner", "scores", "shown_first")  # by the order shown
+_STORED = tuple(name for name in EvaluationResult._fields if name not in (*_OF_PAIR, "usage"))
 _USAGE = tuple(Usage.__slots__)
-_read_usage = attrgetter(*(f"usage.{name}" for name in _USAGE))
-_read_preference = attrgetter(*_PREFERENCE)
 
 Columns = Mapping[str, Sequence[Any]]
 """Columns of equal length by name."""
@@ -114,54 +107,52 @@ def failed_result(
     )
 
 
-def score_columns(results: Sequence[EvaluationResult]) -> Columns:
-    """Return the columns of score rows that results have under the same names."""
-    columns = dict(zip(EvaluationResult._fields, zip(*results, strict=True), strict=True))
+def judgement_columns(
+    results: Sequence[EvaluationResult], *, evaluator: str, version: str, declared_version: str | None = None
+) -> Columns:
+    """Return the columns of judgements by one evaluator, without those of their subjects."""
+    columns, count = dict(zip(EvaluationResult._fields, zip(*results, strict=True), strict=True)), len(results)
     usages = columns["usage"]
     return {
-        **{name: columns[name] for name in _SCORE},
+        **{name: columns[name] for name in _STORED},
         **{name: [getattr(usage, name) for usage in usages] for name in _USAGE},
         "attempts": [1 if attempts is None else attempts for attempts in columns["attempts"]],
+        "evaluator": (evaluator,) * count,
+        "evaluator_version": (version,) * count,
+        "declared_version": (declared_version,) * count,
+        "recorded_at": (now(),) * count,
     }
 
 
-def one_score(result: EvaluationResult) -> dict[str, Any]:
-    """Return the same columns of one score row."""
-    return {name: value for name, (value,) in score_columns([result]).items()}
-
-
-def preference_columns(result: EvaluationResult) -> dict[str, Any]:
-    """Return the columns of a pairwise judgement row that a result has under the same names."""
-    columns = dict(zip(_PREFERENCE + _USAGE, _read_preference(result) + _read_usage(result), strict=True))
-    return columns if columns["attempts"] is not None else {**columns, "attempts": 1}
+def one_row(columns: Columns) -> JudgementRow:
+    """Return the only row of some columns."""
+    return JudgementRow(**{name: value for name, (value,) in columns.items()})
 
 
 def run_scores(
     outputs: Sequence[OutputRow],
     results: Sequence[EvaluationResult],
     *,
-    evaluator: str,
     version: str,
-    declared_version: str | None = None,
     sampling_rates: Sequence[float | None] | None = None,
+    **by: Any,
 ) -> Columns:
-    """Return the columns of score rows: of results by one evaluator, each with the run that it judged."""
-    columns, count, runs = score_columns(results), len(results), [output.run_id for output in outputs]
+    """Return the columns of judgements of answers by one evaluator, each with the answer that it judged.
+
+    `by` are the other keywords of `judgement_columns`.
+    """
+    columns, runs = judgement_columns(results, version=version, **by), [output.run_id for output in outputs]
     identities = zip(runs, columns["turn"], columns["metric"], strict=True)
     return {
         **columns,
-        "score_id": [derived_id(run, turn, metric, version) for run, turn, metric in identities],
-        "subject_kind": ("run",) * count,
+        "judgement_id": [derived_id(run, turn, metric, version) for run, turn, metric in identities],
+        "subject_kind": ("run",) * len(runs),
         "subject_id": runs,
         "experiment_id": [output.experiment_id for output in outputs],
         "run_id": runs,
         "example_id": [output.example_id for output in outputs],
         "repetition": [output.repetition for output in outputs],
-        "evaluator": (evaluator,) * count,
-        "evaluator_version": (version,) * count,
-        "declared_version": (declared_version,) * count,
-        "sampling_rate": sampling_rates or (None,) * count,
-        "recorded_at": (now(),) * count,
+        "sampling_rate": sampling_rates or (None,) * len(runs),
     }
 
 

@@ -13,8 +13,8 @@ from datetime import datetime
 from inspect import isawaitable, signature
 from typing import Any, Literal
 
-from evalflows.engine.experiments import JudgesRuns, Run, is_final
-from evalflows.engine.job import Drawn, Loaded, running
+from evalflows.engine.experiments import JudgesRuns, Run
+from evalflows.engine.job import Drawn, Loaded, is_final, running
 from evalflows.engine.judge import ScoresByRun, composite_results
 from evalflows.engine.preflight import check_judge
 from evalflows.engine.prepare import (
@@ -44,7 +44,7 @@ from evalflows.specs.traces import MAPPED, MEASURED, TRACES, TraceEvaluationSpec
 from evalflows.specs.values import stored
 from evalflows.store.conversations import conversation_rows
 from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, observations_of, scores_of_items
-from evalflows.store.records import ExampleRow, Json, OutputRow, ScoreRow, derived_id, now, to_json
+from evalflows.store.records import ExampleRow, Json, JudgementRow, OutputRow, derived_id, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES, records_of
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
@@ -365,11 +365,11 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
     def check_code(self, *, in_cluster: bool = True) -> None:
         """Do nothing: its chunks are judged where it was started."""
 
-    def load(self, chunk: TraceChunk) -> Loaded[ItemRun, ScoreRow]:
+    def load(self, chunk: TraceChunk) -> Loaded[ItemRun]:
         keys = chunk.keys if chunk.part in self.tried else [key for key in chunk.keys if key.id in chunk.scored]
         self.tried.add(chunk.part)
         found = scores_of_items(self.store, keys, self.judged_by) if keys else []
-        before, others = list[ScoreRow](), list[ScoreRow]()
+        before, others = list[JudgementRow](), list[JudgementRow]()
         for row in found:
             (others if row.evaluator in self.composite_versions else before).append(row)
         pending = self._pending(chunk.keys, found)
@@ -379,7 +379,7 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         n_done = (len(chunk.keys) - len(pending)) * len(self.evaluators)
         return Loaded(runs, len(runs), before, others, n_done)
 
-    def _pending(self, keys: Sequence[ItemKey], found: Iterable[ScoreRow]) -> list[ItemKey]:
+    def _pending(self, keys: Sequence[ItemKey], found: Iterable[JudgementRow]) -> list[ItemKey]:
         """Return the items that an evaluator has not judged yet, or that lack a composite."""
         names = {evaluator.bound.name for evaluator in self.evaluators} | {*self.composite_versions}
         judged: dict[str, set[str]] = {}
@@ -416,7 +416,7 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         count, pairs = len(results), zip(outputs, results, strict=True)
         nothing = dict.fromkeys(("run_id", "example_id", "repetition"), (None,) * count)
         return {**run_scores(outputs, results, version=version, **by), **nothing} | {
-            "score_id": [
+            "judgement_id": [
                 derived_id(owner, kind, output.run_id, result.turn, result.metric, version, mapper)
                 for output, result in pairs
             ],
@@ -428,8 +428,8 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
     def combined(
         self,
         chunk: TraceChunk,
-        loaded: Loaded[ItemRun, ScoreRow],
-        rows_of: Callable[[str], list[ScoreRow]],
+        loaded: Loaded[ItemRun],
+        rows_of: Callable[[str], list[JudgementRow]],
         spool: Spool,
     ) -> Counts:
         """Add the composite scores of items, and count what became of them."""
@@ -437,15 +437,15 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         of_run = {output.run_id: rows_of(output.run_id) for output in outputs}
         composites = self._composites(outputs, of_run, before)
         for score in composites:
-            spool.add("scores", score, flush=False)
+            spool.add("judgements", score, flush=False)
         return _counts(chunk, of_run, composites, before)
 
     def _composites(
-        self, outputs: Sequence[OutputRow], of_run: ScoresByRun, before: Iterable[ScoreRow]
-    ) -> list[ScoreRow]:
+        self, outputs: Sequence[OutputRow], of_run: ScoresByRun, before: Iterable[JudgementRow]
+    ) -> list[JudgementRow]:
         """Return the composite scores of items, except those that they have."""
         known = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
-        rows = list[ScoreRow]()
+        rows = list[JudgementRow]()
         for composite in self.spec.composites:
             metrics = {metric: self.spec.direction(metric) for metric in composite.metrics}
             left = [output for output in outputs if (output.run_id, composite.name) not in known]
@@ -453,7 +453,7 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
                 of, results, rates = zip(*made, strict=True)
                 version = self.composite_versions[composite.name]
                 columns = self._columns(of, results, evaluator=composite.name, version=version, sampling_rates=rates)
-                rows += records_of("scores", columns, len(made))
+                rows += records_of("judgements", columns, len(made))
         return rows
 
 
@@ -467,10 +467,10 @@ def reopen(store: Store, owner: str) -> None:
 
 
 def _counts(
-    chunk: TraceChunk, of_run: ScoresByRun, composites: Sequence[ScoreRow], before: Sequence[ScoreRow]
+    chunk: TraceChunk, of_run: ScoresByRun, composites: Sequence[JudgementRow], before: Sequence[JudgementRow]
 ) -> Counts:
-    known = {row.score_id for row in before if is_final(row)}
-    rows = [row for found in of_run.values() for row in found if row.score_id not in known]
+    known = {row.judgement_id for row in before if is_final(row)}
+    rows = [row for found in of_run.values() for row in found if row.judgement_id not in known]
     of_items = defaultdict(list, {item: list(found) for item, found in of_run.items()})
     for row in before:
         if row.subject_id not in of_run:
@@ -488,7 +488,7 @@ def _counts(
     )
 
 
-def _usage(row: ScoreRow) -> Usage:
+def _usage(row: JudgementRow) -> Usage:
     cost = 0.0 if row.calls == 0 else row.cost_usd
     return Usage(
         calls=row.calls,

@@ -11,7 +11,7 @@ from evalflows.evaluators.score import Evaluation, Evaluations, ExampleView, Run
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.errors import NOT_ATTEMPTED, RETURNED_AS, UNREACHABLE, ErrorKind, InputError, StorageError
-from evalflows.store.records import ExampleRow, OutputRow, ScoreRow, derived_id, from_json, to_json
+from evalflows.store.records import ExampleRow, OutputRow, JudgementRow, derived_id, from_json, to_json
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
 
 _REPORTED = Answer._fields[1:]  # all but the outputs
@@ -73,7 +73,7 @@ _OUTPUTS = frozenset({"outputs", "output"})
 
 
 def evaluator_inputs(
-    requested: frozenset[str], example: ExampleRow, output: OutputRow, scores: Iterable[ScoreRow]
+    requested: frozenset[str], example: ExampleRow, output: OutputRow, scores: Iterable[JudgementRow]
 ) -> dict[str, Any]:
     """Build only the arguments an evaluator requests; for a quick rule, parsing the rest takes longer than the rule.
 
@@ -122,7 +122,7 @@ def run_view(row: OutputRow, inputs: dict[str, Any]) -> RunView:
     )
 
 
-def evaluations_view(rows: Iterable[ScoreRow]) -> Evaluations:
+def evaluations_view(rows: Iterable[JudgementRow]) -> Evaluations:
     """Return the scores of a run, without those of its turns."""
     return Evaluations(
         Evaluation(

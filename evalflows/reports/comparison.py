@@ -356,7 +356,7 @@ def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> 
     """Return the comparisons for which a condition holds; `where` is SQL from there on, with an order if it matters."""
     (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
     found = records_of(Overview, rows)
-    more = [spooled_if_running(store, one.state, one.comparison_id, "comparisons") for one in found]
+    more = [spooled_if_running(store, one.state, one.comparison_id, "judgements") for one in found]
     return [replace(one, judged=one.judged + count) for one, count in zip(found, more, strict=True)]
 
 
@@ -507,7 +507,7 @@ def judged_pair(store: Store, row: ComparisonSetRow, metric: str, left_run: str,
 
 def pair_metrics(store: Store, comparison_id: str) -> list[str]:
     """Return the metrics by which a comparison's pairs were judged."""
-    query = "select distinct metric from source.comparisons where comparison_id = ? order by metric"
+    query = "select distinct metric from staging.comparisons where comparison_id = ? order by metric"
     return [metric for (metric,) in store.query(query, [comparison_id])]
 
 

@@ -202,7 +202,7 @@ order by confirmed_at desc, decision_id desc limit $4 offset $5
 
 Section = tuple[str, Sequence[str]]
 
-TABLES = ("experiments", "outputs", "scores")
+TABLES = ("experiments", "outputs", "judgements")
 """The tables that the figures are computed from."""
 
 

@@ -126,7 +126,7 @@ class _Examiner:
             planned = row["n_examples"] * row["repetitions"]
             wanted = {("outputs", identity): planned, ("examples", row["snapshot_id"]): row["n_examples"]}
             if json.loads(row["evaluators"]):
-                wanted["scores", identity] = 1  # at least
+                wanted["judgements", identity] = 1  # at least
             for (table, owner), count in wanted.items():
                 there = self._rows.get((table, owner), 0)
                 if there < count and not {(table, owner), (table, "")} & self._unreadable:
@@ -240,8 +240,7 @@ def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:
 
 _RESUMED = {
     "outputs": "calls already paid come from the ledger",
-    "scores": "calls already paid come from the ledger",
-    "comparisons": "calls already paid come from the ledger",
+    "judgements": "calls already paid come from the ledger",
     "calls": "calls that it needs again are paid again",
     "limits": "nothing else is lost",
     "estimates": "they are computed again",

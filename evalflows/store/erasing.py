@@ -183,8 +183,7 @@ ERASED: Mapping[Why, Mapping[str, Mapping[str, Rule]]] = {
             "metadata": Eraser.example_metadata,
         },
         "outputs": {"outputs": Eraser.whole, "steps": Eraser.whole, **_ERRORS},
-        "scores": {"comment": Eraser.text, "metadata": Eraser.texts_in, **_ERRORS},
-        "comparisons": {"comment": Eraser.text, "metadata": Eraser.texts_in, **_ERRORS},
+        "judgements": {"comment": Eraser.text, "metadata": Eraser.texts_in, **_ERRORS},
         "calls": {
             "request": Eraser.whole,
             "response": Eraser.whole,
@@ -208,7 +207,7 @@ ERASED: Mapping[Why, Mapping[str, Mapping[str, Rule]]] = {
         "baselines": {"approved_by": Eraser.name, "reason": Eraser.text},
     },
     "labelled": {
-        "scores": {"label": Eraser.label},
+        "judgements": {"label": Eraser.label},
         "labels": {"label": Eraser.label},
         "checks": {"observed": Eraser.confused},
     },
@@ -226,12 +225,10 @@ STAY: Mapping[str, str] = {
     "experiments": "run_key name description metadata tags dataset_name target target_kind target_version target_code"
     " application_version evaluators spec git_commit git_branch evalflows_version flow_run_id",
     "outputs": "error_kind reused_from trace_id application_version",
-    "scores": "subject_id metric error_kind evaluator evaluator_version declared_version config_id judge_model"
-    " prompt_hash decided_by mapper_version",
+    "judgements": "subject_id left_experiment_id right_experiment_id left_run_id right_run_id metric error_kind"
+    " evaluator evaluator_version declared_version config_id judge_model prompt_hash decided_by mapper_version",
     "comparison_sets": "run_key name description metadata tags experiments baseline_experiment_id snapshot_ids"
     " evaluators spec order_rule failed_output_policy git_commit git_branch evalflows_version flow_run_id",
-    "comparisons": "metric left_experiment_id right_experiment_id left_run_id right_run_id error_kind evaluator"
-    " evaluator_version declared_version judge_model prompt_hash decided_by",
     "ratings": "metric method slice settings reason",
     "estimates": "metric evaluator_version slice method reason",
     "verdicts": "metric slice candidate_experiment_id baseline_experiment_id adjustment method reason warning settings",
@@ -414,11 +411,9 @@ _MADE_OF_TRACES = """json_extract_string(metadata, '$.trace_id') in @traces
 _QUOTES = "one.error <> '' and contains(whole.reason, one.error)"
 
 _ROWS = {
-    "scores": f"""select score_id from source.scores
-        where run_id in @runs or subject_id in @runs or run_id is null and experiment_id in @experiments
-              or {_ABOUT_TRACES}""",
-    "comparisons": """select judgement_id from source.comparisons
-        where left_run_id in @runs or right_run_id in @runs""",
+    "judgements": f"""select judgement_id from source.judgements
+        where run_id in @runs or subject_id in @runs or left_run_id in @runs or right_run_id in @runs
+              or run_id is null and experiment_id in @experiments or {_ABOUT_TRACES}""",
     # those for the runs, pairs and whole experiments, and others with the same requests
     "calls": """with about as (
             select * from source.calls
@@ -434,9 +429,10 @@ _ROWS = {
     "experiments": f"""select distinct whole.experiment_id from source.experiments whole
         join source.outputs one using (experiment_id) where one.run_id in @runs and {_QUOTES}
         union select whole.experiment_id from source.experiments whole
-        join source.scores one using (experiment_id) where one.score_id in @scores and {_QUOTES}""",
+        join source.judgements one using (experiment_id) where one.judgement_id in @judgements and {_QUOTES}""",
     "comparison_sets": f"""select distinct whole.comparison_id from source.comparison_sets whole
-        join source.comparisons one using (comparison_id) where one.judgement_id in @comparisons and {_QUOTES}""",
+        join source.judgements one on one.experiment_id = whole.comparison_id
+        where one.judgement_id in @judgements and {_QUOTES}""",
     "observations": "select trace_id, span_id from source.observations where trace_id in @traces",
 }
 """The keys of rows about the runs, traces and sessions that are erased, in an order in which each query has what it
@@ -448,12 +444,13 @@ _WRITTEN = {
     "baselines": "select baseline_id from source.baselines where approved_by in @people",
 }
 
-_LABELS = """select 'scores' as place, score_id as id, metric, label from source.scores where label is not null
+_LABELS = """select 'judgements' as place, judgement_id as id, metric, label from source.judgements
+             where label is not null
              union all select 'labels', label_id, metric, label from source.labels where label is not null"""
 
 _LABELLED = f"""
     with every as ({_LABELS}),
-    ours as (from every where place = 'scores' and id in @scores or place = 'labels' and id in @labels),
+    ours as (from every where place = 'judgements' and id in @judgements or place = 'labels' and id in @labels),
     free as (
         from ours anti join (from every anti join ours using (place, id)) others using (metric, label)
         where not exists (
@@ -481,7 +478,7 @@ class _Finder:
         if selection.examples or selection.where or known["traces"]:
             self._follow_examples(selection)
         found = self.found()
-        rows = self._ask(_LABELLED) if known["scores"] or known["labels"] else []
+        rows = self._ask(_LABELLED) if known["judgements"] or known["labels"] else []
         found.keys["labelled"] = {table: [(key,) for of, key in rows if of == table] for table, _ in rows}
         return found
 
@@ -570,18 +567,18 @@ _RUNS = """with runs as (
              on example.snapshot_id = e.snapshot_id and example.example_id = o.example_id)
     from runs union select run_id from source.outputs where reused_from in (from runs)"""
 
-_COMPARISONS = """select distinct comparison_id from source.comparisons
+_COMPARISONS = """select distinct comparison_id from staging.comparisons
     where left_run_id in @runs or right_run_id in @runs"""
 
 _OTHER_RUNS = """select run_id from source.outputs
     where experiment_id in @experiments and run_id not in @runs"""
 
-_OTHER_PAIRS = """select left_run_id, right_run_id, shown_first from source.comparisons
+_OTHER_PAIRS = """select left_run_id, right_run_id, shown_first from staging.comparisons
     where comparison_id in @owners and left_run_id not in @runs and right_run_id not in @runs"""
 
 _TRACES_OF_RUNS = "select distinct trace_id from source.outputs where trace_id is not null and run_id in @runs"
 
-_OWNERS = f"select distinct experiment_id from source.scores where {_ABOUT_TRACES}"
+_OWNERS = f"select distinct experiment_id from source.judgements where {_ABOUT_TRACES}"
 
 _SESSIONS = """select distinct session_id from staging.observations
     where trace_id in @traces and session_id is not null order by 1"""

@@ -15,7 +15,16 @@ from evalflows.store.manifests import (
 )
 from evalflows.store.store import Store
 
-TABLES_OF_EVIDENCE = ("snapshots", "examples", "experiments", "outputs", "scores", "checks", "baselines", "watermarks")
+TABLES_OF_EVIDENCE = (
+    "snapshots",
+    "examples",
+    "experiments",
+    "outputs",
+    "judgements",
+    "checks",
+    "baselines",
+    "watermarks",
+)
 """The tables that gates read."""
 
 

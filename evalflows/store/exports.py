@@ -25,10 +25,9 @@ from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, w
 from evalflows.store.files import states_of
 from evalflows.store.layout import identifier, quoted
 from evalflows.store.leases import held_leases
-from evalflows.store.schemas import TABLES
 from evalflows.store.sql import ask, connect, create_own_marts
 from evalflows.store.store import Store
-from evalflows.store.views import grain, is_own, tables_of, view_files
+from evalflows.store.views import grain, is_mart, is_own, tables_of, view_files
 
 LEASED = frozenset({"experiments", "comparison_sets", "watermarks"})
 """Tables whose `state` depends on which leases are held."""
@@ -57,6 +56,10 @@ class Exported:
     is_written: bool  # False: it was up to date
 
 
+WHOLE = "judgements"
+"""The view whose rows are those of `scores` and `comparisons`: it is exported only if it is named."""
+
+
 def relations(store: Store, only: Sequence[str] = ()) -> list[Relation]:
     """Return the relations of these names, or all. Raise InputError for an unknown name."""
     with connect(store.layout.root) as catalog:
@@ -64,7 +67,8 @@ def relations(store: Store, only: Sequence[str] = ()) -> list[Relation]:
         if unknown := sorted({*only} - {*columns}):
             raise InputError(f"export: got {unknown[0]!r}, wanted a view: `evalflows sql` lists them")
         now = _Now(store, catalog)
-        return [_relation(name, columns[name], now.state_of(name)) for name in columns if not only or name in only]
+        names = only or columns.keys() - {WHOLE}
+        return [_relation(name, columns[name], now.state_of(name)) for name in columns if name in names]
 
 
 def stage(store: Store, relation: Relation, path: Path) -> int:
@@ -231,8 +235,11 @@ def export_views(store: Store, target: Path) -> list[Exported]:
                 with duckdb.connect(str(temporary)) as connection:
                     connection.execute(FIND_STAGING)
                     create_own_marts(connection)
-                    for table in TABLES:
-                        connection.execute(f"create view if not exists main.{table} as from staging.{table}")
+                    for path in view_files():
+                        if not is_mart(path):
+                            connection.execute(
+                                f"create view if not exists main.{path.stem} as from staging.{path.stem}"
+                            )
                     _describe(connection, "view", wanted, root, kept)
             except duckdb.Error as error:
                 raise InputError(f"{target}: cannot be written: {error}") from error

@@ -25,7 +25,7 @@ from evalflows.specs.attribute_aliases import IMPLAUSIBLE
 from evalflows.store.files import state_of, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import leased
-from evalflows.store.records import Json, LabelRow, ScoreRow, after, new_id, now, to_json
+from evalflows.store.records import Json, JudgementRow, LabelRow, after, new_id, now, to_json
 from evalflows.store.schemas import TABLES
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow
@@ -156,7 +156,7 @@ def write_observations(
     store: Store,
     observations: Iterable[ObservationRow],
     *,
-    scores: Iterable[ScoreRow] = (),
+    scores: Iterable[JudgementRow] = (),
     labels: Iterable[LabelRow] = (),
 ) -> None:
     """Write observations, and the feedback that came with them, whose owner also names its day.
@@ -173,7 +173,7 @@ def write_observations(
     for observation in (with_plausible_times(row, latest) for row in observations):
         by_owner["observations", observation.day].append(observation)
     for score in scores:
-        by_owner["scores", score.experiment_id or ""].append(score)
+        by_owner["judgements", score.experiment_id or ""].append(score)
     for label in labels:
         by_owner["labels", label.batch_id].append(label)
     if not by_owner:
@@ -193,7 +193,7 @@ def _add(store: Store, table: str, owner: str, rows: Sequence[object]) -> None:
 def seal_past_days(store: Store, today: str) -> None:
     """Merge the files of each day before `today`, and of its feedback, so that queries read them faster."""
     past = [("observations", day) for day in open_owners(store, "observations") if day < today]
-    for table in ("scores", "labels"):
+    for table in ("judgements", "labels"):
         past += [(table, owner) for owner in open_owners(store, table) if _is_past_feedback(owner, today)]
     if past:
         with leased(store, LEASE, "writing observations", wait=True):

@@ -140,7 +140,7 @@ ScoreStatus = Literal["scored", "failed", "not_attempted", "not_applicable", "sa
 DataType = Literal["NUMERIC", "BOOLEAN", "CATEGORICAL"]
 ExperimentState = Literal["running", "completed", "incomplete"]
 SubjectKind = Literal[
-    "run", "trace", "observation", "session", "experiment", "comparison", "snapshot", "judge", "spec", "gate"
+    "run", "pair", "trace", "observation", "session", "experiment", "comparison", "snapshot", "judge", "spec", "gate"
 ]
 Winner = Literal["left", "right", "tie"]
 Conclusion = Literal["better", "worse", "no_worse", "equivalent", "not_enough_evidence"]
@@ -313,21 +313,36 @@ class OutputRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreRow:
-    """One score of a run or another subject. A failed evaluation is a row too, with a null value and an error."""
+class JudgementRow:
+    """One metric of one judgement of a subject: an answer, a pair of answers, an experiment or an item of production.
 
-    score_id: str  # derived from subject, turn, metric and evaluator version
+    A failed judgement is a row too, without a value or winner and with an error. The views `scores` and `comparisons`
+    have the columns of their subjects. Of a pair, the experiments define left and right; `shown_first` is the order of
+    presentation.
+    """
+
+    judgement_id: str  # derived from subject, turn, metric and evaluator version; of a pair, from its comparison too
     subject_kind: SubjectKind
-    subject_id: str
+    subject_id: str  # of a pair, derived from both runs and the order
     turn: int | None = None
-    experiment_id: str | None = None
+    experiment_id: str | None = None  # or the id of the comparison, or of the trace evaluation of a day
     run_id: str | None = None
     example_id: str | None = None
     repetition: int | None = None
+    left_experiment_id: str | None = None
+    right_experiment_id: str | None = None
+    left_run_id: str | None = None
+    right_run_id: str | None = None
+    shown_first: Literal["left", "right"] | None = None
+    order_status: Literal["known", "drawn", "unknown"] | None = None  # of a recorded judgement; None: it is known
+    weight: float | None = None  # of a recorded vote; None: 1
     metric: str
     value: float | None = None
     label: str | None = None
     data_type: DataType | None = None
+    winner: Winner | None = None
+    left_score: float | None = None
+    right_score: float | None = None
     comment: str | None = None
     status: ScoreStatus
     error: str | None = None
@@ -341,8 +356,9 @@ class ScoreRow:
     prompt_hash: str | None = None
     repeats: int | None = None  # how often the judge was asked
     spread: float | None = None  # standard deviation over the repeats
-    decided_by: str | None = None  # the tier or fallback that gave the value
-    sampling_rate: float | None = None  # in (0, 1]; None if all runs were judged
+    agreement: float | None = None  # the share of pairs of repeats with the same verdict; None for one repeat
+    decided_by: str | None = None  # the tier or fallback that decided; `failed_output` if no evaluator was called
+    sampling_rate: float | None = None  # in (0, 1]; None if all subjects were judged
     attempts: int = 1
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -397,51 +413,6 @@ class ComparisonSetRow:
     cost_usd: float | None = None
     started_at: datetime
     ended_at: datetime | None = None
-    recorded_at: datetime = field(default_factory=now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonRow:
-    """One pairwise judgement. The experiments define left and right; `shown_first` is the presentation order."""
-
-    judgement_id: str  # derived from comparison, metric, both runs, order and evaluator version
-    comparison_id: str
-    metric: str
-    example_id: str
-    repetition: int
-    left_experiment_id: str
-    right_experiment_id: str
-    left_run_id: str
-    right_run_id: str
-    shown_first: Literal["left", "right"]
-    order_status: Literal["known", "drawn", "unknown"] | None = (
-        None  # of shown_first, if the judgement was recorded; None: it is known
-    )
-    weight: float | None = None  # of a recorded vote; None: 1
-    winner: Winner | None = None
-    left_score: float | None = None
-    right_score: float | None = None
-    comment: str | None = None
-    status: ScoreStatus
-    error: str | None = None
-    error_kind: str | None = None
-    error_trace: str | None = None
-    evaluator: str
-    evaluator_version: str
-    declared_version: str | None = None
-    judge_model: str | None = None
-    prompt_hash: str | None = None
-    repeats: int | None = None  # how often the judge was asked
-    agreement: float | None = None  # the share of pairs of repeats with the same verdict; None for one repeat
-    decided_by: str | None = None  # `failed_output` if no evaluator was called
-    attempts: int = 1
-    tokens_in: int | None = None
-    tokens_out: int | None = None
-    cost_usd: float | None = None
-    calls: int | None = None  # None if the evaluator may have made some that nobody recorded
-    calls_cached: int | None = None
-    latency_s: float | None = None
-    metadata: Json | None = None
     recorded_at: datetime = field(default_factory=now)
 
 

@@ -69,21 +69,14 @@ TABLES: dict[str, Table] = {
             texts=("outputs", "steps"),
         ),
         Table(
-            name="scores",
-            record=records.ScoreRow,
-            key=("score_id",),
+            name="judgements",
+            record=records.JudgementRow,
+            key=("judgement_id",),
             owner="experiment_id",
             settled=("scored", "not_applicable", "sampled_out"),
             texts=("comment", "metadata"),
         ),
         Table(name="comparison_sets", record=records.ComparisonSetRow, key=("comparison_id",), owner="comparison_id"),
-        Table(
-            name="comparisons",
-            record=records.ComparisonRow,
-            key=("judgement_id",),
-            owner="comparison_id",
-            settled=("scored", "not_applicable", "sampled_out"),
-        ),
         Table(name="ratings", record=records.RatingRow, key=("rating_id",), owner="comparison_id"),
         Table(name="estimates", record=records.EstimateRow, key=("estimate_id",), owner="experiment_id"),
         Table(name="verdicts", record=records.VerdictRow, key=("verdict_id",), owner="run_group"),
@@ -114,13 +107,13 @@ TABLES: dict[str, Table] = {
     )
 }
 
-EXPERIMENT_TABLES = ("outputs", "scores", "calls", "limits", "experiments")
+EXPERIMENT_TABLES = ("outputs", "judgements", "calls", "limits", "experiments")
 """The tables of one experiment, in the order of sealing: the experiment's own row last."""
 
-TRACE_SCORE_TABLES = ("scores", "calls", "limits")
+TRACE_SCORE_TABLES = ("judgements", "calls", "limits")
 """The tables of the scores that one trace evaluation gave to the traces of one day, in the order of sealing."""
 
-COMPARISON_TABLES = ("comparisons", "calls", "limits", "comparison_sets")
+COMPARISON_TABLES = ("judgements", "calls", "limits", "comparison_sets")
 """The tables of one comparison, in the order of sealing."""
 
 

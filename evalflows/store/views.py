@@ -266,9 +266,9 @@ def _views_of(sql: str, own: tuple[OwnMart, ...]) -> frozenset[str]:
 
 @lru_cache(8)
 def _reads(own: tuple[OwnMart, ...]) -> Mapping[str, frozenset[str]]:
-    """What each view names; those of staging read nothing but their table."""
-    marts = {path.stem: _named(_without_comments(path)) for path in _files(own) if is_mart(path)}
-    return {**dict.fromkeys(TABLES, frozenset()), **marts, CHANGES_BETWEEN: _named(_changes_between())}
+    """What each view names, but for the table of its own name."""
+    views = {path.stem: _named(_without_comments(path)) - {path.stem} for path in _files(own)}
+    return {**views, CHANGES_BETWEEN: _named(_changes_between())}
 
 
 def _reached(names: frozenset[str], reads: Mapping[str, frozenset[str]]) -> frozenset[str]:

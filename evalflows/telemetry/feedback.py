@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from evalflows.specs.evaluator import MAX_NUMBER
 from evalflows.store.observations import feedback_owner
-from evalflows.store.records import DataType, Json, LabelRow, ScoreRow, derived_id, to_json
+from evalflows.store.records import DataType, Json, JudgementRow, LabelRow, derived_id, to_json
 from evalflows.store.trace_records import ObservationRow, TraceSource
 from evalflows.telemetry.conventions import Fields, from_text
 from evalflows.telemetry.conventions import parsed as parsed_json
@@ -24,7 +24,7 @@ class Telemetry:
     """The rows of one request, or of one record of a file."""
 
     observations: list[ObservationRow] = field(default_factory=list)
-    scores: list[ScoreRow] = field(default_factory=list)  # from evaluators
+    scores: list[JudgementRow] = field(default_factory=list)  # from evaluators
     labels: list[LabelRow] = field(default_factory=list)  # from people
     rejected: list[str] = field(default_factory=list)  # one line per span or log record that is invalid
     ignored: int = 0  # log records that are about no trace, or no GenAI events; feedback that points at nothing
@@ -70,13 +70,13 @@ def add_feedback(parsed: Telemetry, feedback: Feedback) -> None:
         parsed.scores.append(_score(feedback))
 
 
-def _score(feedback: Feedback) -> ScoreRow:
+def _score(feedback: Feedback) -> JudgementRow:
     kind, subject = feedback.subject
     value, label, data_type = _values(feedback)
     is_empty = value is None and label is None
     error = feedback.error or (f"got {feedback.value}, wanted a finite number" if _is_unusable(feedback) else None)
-    return ScoreRow(
-        score_id=_id(feedback),
+    return JudgementRow(
+        judgement_id=_id(feedback),
         subject_kind=kind,
         subject_id=subject,
         experiment_id=feedback_owner(feedback.at),

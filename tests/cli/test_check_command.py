@@ -115,7 +115,7 @@ def test_unknown_and_unfinished_names(store: Store) -> None:
 
 def test_a_damaged_file(store: Store) -> None:
     finished_experiment(store)
-    path = Path(str(store.sealed_file("scores", "exp-1")))
+    path = Path(str(store.sealed_file("judgements", "exp-1")))
     content = bytearray(path.read_bytes())
     content[20] ^= 1
     path.write_bytes(content)

@@ -36,7 +36,9 @@ def filled(store: Store, make: Make) -> Store:
     row = make("experiments", experiment_id="exp-1", state="completed", **planned)
     store.publish("experiments", "exp-1", [row])
     store.publish("outputs", "exp-1", [make("outputs", run_id=f"r{i}", experiment_id="exp-1") for i in range(2)])
-    store.publish("scores", "exp-1", [make("scores", score_id=f"s{i}", experiment_id="exp-1") for i in range(2)])
+    store.publish(
+        "judgements", "exp-1", [make("judgements", judgement_id=f"s{i}", experiment_id="exp-1") for i in range(2)]
+    )
     store.append("outputs", "exp-2", "p", [make("outputs", run_id="r", experiment_id="exp-2")])
     return store
 
@@ -58,7 +60,7 @@ def test_an_empty_store_is_sound(store: Store) -> None:
 
 
 def test_a_flipped_bit_is_damage_with_advice(filled: Store) -> None:
-    path = Path(filled.layout.sealed("scores", "exp-1"))
+    path = Path(filled.layout.sealed("judgements", "exp-1"))
     data = bytearray(path.read_bytes())
     data[50] ^= 4
     path.write_bytes(data)
@@ -84,7 +86,7 @@ def test_a_truncated_file_is_damage(filled: Store, size: int) -> None:
     ("table", "owner", "problem"),
     [
         ("outputs", "exp-1", "exp-1 is completed, but has 0 rows here, wanted 2"),
-        ("scores", "exp-1", "exp-1 is completed, but has 0 rows here, wanted 1"),
+        ("judgements", "exp-1", "exp-1 is completed, but has 0 rows here, wanted 1"),
         ("examples", "snap-1", "exp-1 is completed, but has 0 rows here, wanted 2"),
     ],
 )
@@ -96,15 +98,15 @@ def test_a_deleted_file_is_damage(filled: Store, table: str, owner: str, problem
 
 
 def test_a_key_that_repeats_in_a_sealed_file_is_damage(filled: Store, make: Make) -> None:
-    row = make("scores", score_id="s0", experiment_id="exp-1")
-    filled.publish("scores", "exp-1", [row, row])
+    row = make("judgements", judgement_id="s0", experiment_id="exp-1")
+    filled.publish("judgements", "exp-1", [row, row])
     assert [said for _, _, said, _ in findings(4)] == ["1 rows repeat a key, such as s0"]
 
 
 def test_a_file_of_another_owner_is_damage(filled: Store) -> None:
-    other = Path(filled.layout.sealed("scores", "exp-9"))
+    other = Path(filled.layout.sealed("judgements", "exp-9"))
     other.parent.mkdir()
-    shutil.copy(filled.layout.sealed("scores", "exp-1"), other)
+    shutil.copy(filled.layout.sealed("judgements", "exp-1"), other)
     assert [said for _, _, said, _ in findings(4)] == [
         "has rows of experiment_id exp-1, wanted only exp-9",
         "no run wrote this file: no manifest names it",
@@ -173,7 +175,7 @@ def test_commands_go_on_beside_a_damaged_experiment_and_the_advice_repairs_it(tm
         (old,) = catalog.execute("select experiment_id from experiments where target = 'old'").fetchone() or ("",)
     another = tmp_path / "another.yaml"
     another.write_text(yaml.safe_dump(gated(tmp_path, [], {"name": "another"}, third=right[:5])))
-    path = Path(Store().layout.sealed("scores", new))
+    path = Path(Store().layout.sealed("judgements", new))
     sound = path.read_bytes()
     for damaged in (_flipped(sound), sound[: len(sound) // 2], b""):
         path.unlink()

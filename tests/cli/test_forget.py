@@ -28,12 +28,11 @@ def test_without_yes_it_only_says_what_it_would_erase(store: Store, store_root: 
         ["calls", "7"],
         ["checks", "1"],
         ["comparison_sets", "1"],
-        ["comparisons", "1"],
         ["examples", "1"],
         ["experiments", "1"],
+        ["judgements", "3"],
         ["labels", "2"],
         ["outputs", "2"],
-        ["scores", "2"],
     ]
     assert out.splitlines()[-1] == "nothing is erased yet: --yes erases these texts for good"
     assert err.startswith("copies elsewhere stay: exports")
@@ -60,7 +59,7 @@ def test_json_is_one_document(store: Store) -> None:
     personal.fill_production(store)
     code, out, _ = run("forget", "--user", USER, "--yes", "--format", "json")
     ((one),) = json.loads(out)
-    assert code == 0 and one["rows"] == {"calls": 1, "observations": 3, "scores": 1}
+    assert code == 0 and one["rows"] == {"calls": 1, "observations": 3, "judgements": 1}
     ((by, kind, rows),) = Store().query("select erased_by, kind, rows ->> 'scores' from source.erasures")
     assert (kind, rows) == ("user", "1") and by
 

@@ -164,7 +164,7 @@ def test_explained_it_can_be_made_again_and_from_other_scores_is_another(failed:
     assert folder("explain", "nothing").exit_code == 2
     store = Store(folder.place / "store")
     ((identity,),) = folder.rows("select candidate_experiment_id from decisions")
-    store.publish("scores", identity, [replace(score, value=1.0) for score in store.read("scores", identity)])
+    store.publish("judgements", identity, [replace(score, value=1.0) for score in store.read("judgements", identity)])
     again = folder("explain", "release", "--again")
     assert again.exit_code == 0 and "a different decision now, PASS" in again.stdout
 

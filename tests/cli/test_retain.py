@@ -33,8 +33,8 @@ def test_what_is_too_old_is_said_and_erased_with_yes(store: Store, store_root: P
     code, out, err = run(path, "--yes")
     assert [line.split()[-2:] for line in out.splitlines()[-3:]] == [
         ["calls", "2"],
+        ["judgements", "2"],
         ["observations", "4"],
-        ["scores", "2"],
     ]
     assert (code, files_with(SECRET, store_root)) == (0, []) and err.startswith("copies elsewhere stay")
     assert run(path, "--yes") == (0, "nothing is too old\n", "")

@@ -100,7 +100,7 @@ def test_every_value_label_and_comment_is_that_of_a_direct_call() -> None:
     assert {e: (said(r)[0], r.calls) for e, r in scores_of(result, "polite").items()} == (
         {"right": (1, 1), "wrong": (0, 1), "near": (1, 1)}
     )
-    (mean,) = (s for s in Store().read("scores", result.experiment_id) if s.subject_kind == "experiment")
+    (mean,) = (s for s in Store().read("judgements", result.experiment_id) if s.subject_kind == "experiment")
     assert (mean.metric, mean.value, mean.comment) == ("mean", pytest.approx(2 / 3), "3 items, 1 exact")
 
 

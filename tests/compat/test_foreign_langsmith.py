@@ -157,7 +157,9 @@ def test_every_score_label_and_comment_is_that_of_a_direct_call() -> None:
         "near": (1, 1),
         "open": (1, 1),
     }
-    summed = {s.metric: s.value for s in Store().read("scores", result.experiment_id) if s.subject_kind == "experiment"}
+    summed = {
+        s.metric: s.value for s in Store().read("judgements", result.experiment_id) if s.subject_kind == "experiment"
+    }
     assert summed == {"share": 1 / 4, "runs": 4, "examples": 4}
 
 

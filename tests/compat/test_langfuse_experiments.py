@@ -128,7 +128,7 @@ def test_a_score_called_like_a_measure_has_its_name_and_no_row_twice(store: Stor
         ("length_score", 3, 0.25),
         ("weighted", 3, 0.5),
     ]
-    twice = "select subject_id, metric from source.scores group by all having count(*) > 1"
+    twice = "select subject_id, metric from staging.scores group by all having count(*) > 1"
     assert rows(twice) == []
 
 
@@ -169,7 +169,7 @@ def test_what_is_missing_stays_missing(store: Store) -> None:
     ]
     assert len(result.failed_item_ids) == 1 and "3 items, 1 not answered" in result.format()
     assert [(one.name, one.value) for one in result.run_evaluations] == [("items", 3.0)]
-    errors = rows("select error from source.scores where evaluator = 'combined' and error_kind = 'raised'")
+    errors = rows("select error from staging.scores where evaluator = 'combined' and error_kind = 'raised'")
     assert [" has no score for this item" in error for (error,) in errors] == [True]
-    judges = rows("select distinct evaluator from source.scores where evaluator like 'judge%' order by 1")
+    judges = rows("select distinct evaluator from staging.scores where evaluator like 'judge%' order by 1")
     assert judges == [("judge",), ("judge_2",)]

@@ -69,7 +69,9 @@ def test_a_wrong_parameter_is_a_bad_request(store: Store, address: str, message:
 
 def test_the_name_of_a_judge_may_have_slashes() -> None:
     owner, store = judged("small", {"q0": 1.0}), Store()
-    store.publish("scores", owner, [replace(row, evaluator="tone/of voice?") for row in store.read("scores", owner)])
+    store.publish(
+        "judgements", owner, [replace(row, evaluator="tone/of voice?") for row in store.read("judgements", owner)]
+    )
     answer = browser(store).get("/judges/tone%2Fof%20voice%3F")
     assert answer.status_code == 200 and "Judge tone/of voice?" in answer.text
 

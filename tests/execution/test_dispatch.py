@@ -87,6 +87,6 @@ def test_an_answer_of_an_application_is_a_call(store: Store, make: Make) -> None
 
 
 def test_a_part_that_was_short_of_budget_is_found(store: Store, make: Make) -> None:
-    row = make("scores", experiment_id="e1", status="not_attempted", error_kind="over_budget", error="spent")
-    store.append("scores", "e1", SECOND.part, [row])
+    row = make("judgements", experiment_id="e1", status="not_attempted", error_kind="over_budget", error="spent")
+    store.append("judgements", "e1", SECOND.part, [row])
     assert [was_over_budget(store, "e1", chunk.part) for chunk in (FIRST, SECOND)] == [False, True]

@@ -13,7 +13,7 @@ import pytest
 from evalflows.engine.prepare import Votes, judgements_of, read_votes, voted_examples
 from evalflows.specs.comparison import VotesSpec
 from evalflows.specs.errors import InputError
-from evalflows.store.records import ComparisonRow, ComparisonSetRow, now
+from evalflows.store.records import ComparisonSetRow, JudgementRow, now
 
 Row = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ def vote(first: str = "b", second: str = "a", **fields: Any) -> Row:
     return {"first": first, "second": second, **(fields or {"winner": "first"})}
 
 
-def judgements(found: Votes) -> list[ComparisonRow]:
+def judgements(found: Votes) -> list[JudgementRow]:
     row = ComparisonSetRow(
         comparison_id="cmp-1",
         name="n",

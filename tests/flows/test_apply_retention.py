@@ -78,7 +78,7 @@ def test_an_erased_experiment_is_shown_but_neither_resumed_nor_compared() -> Non
     assert all("(erased 20" in line for line in changed), "no figure changes"
     assert command("diff", "main-seldom", "main-often")[0] == 0
     assert run(given) == [first, second], "it has nothing left to do"
-    Path(Store().layout.sealed("scores", first)).unlink()
+    Path(Store().layout.sealed("judgements", first)).unlink()
     with pytest.raises(InputError, match=r"got an erased example \(q1\)"):
         run(given)
     pairs = ComparisonSpec.model_validate({"experiments": [first, second], "evaluators": [refer(longer)]})

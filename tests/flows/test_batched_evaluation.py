@@ -179,7 +179,7 @@ def test_items_that_cannot_be_mapped_or_judged_have_failed(store: Store) -> None
             "t1": 0,
             "t2": 1,
         }
-    errors = rows("select subject_id, error from source.scores where status = 'failed' order by 1")
+    errors = rows("select subject_id, error from staging.scores where status = 'failed' order by 1")
     assert [(one, "mapper: LookupError: no berth" in error) for one, error in errors] == [("bare", False), ("t1", True)]
 
 
@@ -230,4 +230,4 @@ def test_wrong_settings_are_refused_in_one_line_before_anything_runs(store: Stor
             run_batched_evaluation(**{"evaluators": [length], "mapper": own} | settings)
         assert said in str(raised.value) and "\n" not in str(raised.value), settings
     assert judged == []
-    assert rows("select count(*) from source.scores") == [(0,)]
+    assert rows("select count(*) from staging.scores") == [(0,)]

@@ -42,7 +42,7 @@ def test_evaluate_compares_finished_experiments() -> None:
     assert list(found.leaderboard().experiment) == ["long", "short"]
     assert repr(found) == f"ComparativeResult('short vs long', {found.comparison_id}, 6 pairs: longer)"
     assert [pair["example_id"] for pair in found] == NAMES[:6]
-    assert all(Store().is_sealed(table, found.comparison_id) for table in ("comparisons", "comparison_sets"))
+    assert all(Store().is_sealed(table, found.comparison_id) for table in ("judgements", "comparison_sets"))
 
 
 @pytest.mark.slow

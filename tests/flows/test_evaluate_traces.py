@@ -172,7 +172,7 @@ def test_small_batches_judge_everything_once(store: Store) -> None:
     batch = start(spec(fetch_batch_size=4))
     assert (batch.items_fetched, batch.scores_created) == (25, 25)
     assert sorted(judged) == sorted(f"answer {n}" for n in range(25))
-    owners = rows("select distinct right(experiment_id, 10) from source.scores order by 1")
+    owners = rows("select distinct right(experiment_id, 10) from staging.scores order by 1")
     assert owners == [("2026-03-02",), ("2026-03-03",), ("2026-03-04",)]
 
 

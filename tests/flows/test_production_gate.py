@@ -180,7 +180,7 @@ def test_an_experiment_s_dataset_may_be_production(tmp_path: Path) -> None:
     traces = {"dataset": {"name": "bad", "traces": worst}, "targets": [target], "gates": []}
     for _ in range(2):  # the second time, nothing is added
         (identity,) = run(ExperimentSpec.model_validate(spec | traces))
-        scored = "select avg(value), count(*) from source.scores where experiment_id = ? and metric = 'right'"
+        scored = "select avg(value), count(*) from staging.scores where experiment_id = ? and metric = 'right'"
         assert Store().query(scored, [identity]) == [(0.0, 5)]
     ((source, metadata),) = Store().query("select source, metadata from source.dataset_versions where name = 'bad'")
     assert (source, json.loads(metadata)["added"]) == ("production", 5)

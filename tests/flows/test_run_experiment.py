@@ -53,7 +53,7 @@ def test_every_answer_is_judged_and_sealed_and_a_second_run_finds_its_calls_in_t
         assert endpoint.calls == 12
         assert statuses("outputs") == {"ok": 6}
         assert statuses("scores") == {"scored": 12}
-        assert all(Store().is_sealed(table, first) for table in ("outputs", "scores", "calls", "experiments"))
+        assert all(Store().is_sealed(table, first) for table in ("outputs", "judgements", "calls", "experiments"))
         query = (
             "select state, calls, calls_cached, tokens_in, tokens_out, cost_usd, metadata ->> 'since' from experiments"
         )
@@ -126,7 +126,7 @@ def test_what_still_fails_at_the_end_is_a_row_and_a_resume_asks_again() -> None:
     assert endpoint.calls == calls + 2, "one answer and one judgement"
     assert statuses("outputs") == {"ok": 6}
     assert statuses("scores") == {"scored": 12}
-    assert Store().is_sealed("scores", identity)
+    assert Store().is_sealed("judgements", identity)
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ STATES = """
 select e.experiment_id, e.state, e.n_examples,
        (select count(*) from source.outputs o where o.experiment_id = e.experiment_id),
        (select count(*) - count(distinct run_id) from source.outputs o where o.experiment_id = e.experiment_id),
-       (select count(*) from source.scores s where s.experiment_id = e.experiment_id),
-       (select count(*) - count(distinct score_id) from source.scores s where s.experiment_id = e.experiment_id)
+       (select count(*) from staging.scores s where s.experiment_id = e.experiment_id),
+       (select count(*) - count(distinct score_id) from staging.scores s where s.experiment_id = e.experiment_id)
 from source.experiments e
 """
 

@@ -50,9 +50,10 @@ def fill() -> str:
     ]
     store.publish("outputs", identity, [one for one in outputs if one.example_id != EXAMPLE] + changed)
     scored = [
-        replace(one, repeats=5, spread=0.125) if one.repetition == 0 else one for one in store.read("scores", identity)
+        replace(one, repeats=5, spread=0.125) if one.repetition == 0 else one
+        for one in store.read("judgements", identity)
     ]
-    store.publish("scores", identity, scored)
+    store.publish("judgements", identity, scored)
     return identity
 
 

@@ -116,7 +116,7 @@ def labelled_pairs() -> None:
     examples = [f"q{place:02}" for place in range(24)]
     ids = [experiment(name, {one: f"{name} {one}" for one in examples}, place=place) for place, name in enumerate("ab")]
     row = compared(ids, by_text, both_orders=True, name="letters")
-    Store().seal(row.comparison_id, ("comparisons", "comparison_sets"))
+    Store().seal(row.comparison_id, ("judgements", "comparison_sets"))
     labels = [
         {"experiment": "b", "other_experiment": "a", "example_id": one, "metric": "by_text", "winner": winner}
         for one, winner in zip(examples, ["b"] * 16 + ["a"] * 8, strict=True)

@@ -47,7 +47,7 @@ def keep(store: Store, make: Callable[..., Any]) -> Keep:
         )
         store.publish("experiments", name, [experiment])
         store.publish("outputs", name, [_output(make, name, *run) for run in runs])
-        store.publish("scores", name, [_score(make, name, metric, *run) for run in runs])
+        store.publish("judgements", name, [_score(make, name, metric, *run) for run in runs])
         return name
 
     return made
@@ -68,8 +68,8 @@ def _score(make: Callable[..., Any], owner: str, metric: str, example: str, repe
     if value is None:
         became = {"status": "not_applicable", "value": None}
     return make(
-        "scores",
-        score_id=f"{run} {metric}",
+        "judgements",
+        judgement_id=f"{run} {metric}",
         subject_kind="run",
         subject_id=run,
         run_id=run,

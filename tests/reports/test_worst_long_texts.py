@@ -30,10 +30,10 @@ for name in ("exp-1", "exp-2"):
             of = {"run_id": f"{name}-{number}", "experiment_id": name, "example_id": example.example_id}
             outputs = json.dumps({"output": f"{name} {example.inputs}"})
             spool.add("outputs", make_row("outputs", **of, repetition=0, status="ok", outputs=outputs))
-            of |= {"score_id": f"{name}-{number}", "subject_id": f"{name}-{number}", "run_id": f"{name}-{number}"}
+            of |= {"judgement_id": f"{name}-{number}", "subject_id": f"{name}-{number}", "run_id": f"{name}-{number}"}
             value = 1.0 if name == "exp-2" else number / n
-            spool.add("scores", make_row("scores", **of, metric="right", status="scored", value=value))
-    store.seal(name, ["outputs", "scores"])
+            spool.add("judgements", make_row("judgements", **of, metric="right", status="scored", value=value))
+    store.seal(name, ["outputs", "judgements"])
     row = make_row(
         "experiments", experiment_id=name, snapshot_id=snapshot, n_examples=n, repetitions=1, spec=json.dumps(spec)
     )

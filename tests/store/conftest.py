@@ -56,4 +56,4 @@ def output(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def score(make: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda score_id, **fields: make("scores", **{"score_id": score_id, "experiment_id": OWNER} | fields)
+    return lambda score_id, **fields: make("judgements", **{"judgement_id": score_id, "experiment_id": OWNER} | fields)

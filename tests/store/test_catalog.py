@@ -94,7 +94,7 @@ def test_only_marts_show_up_in_main(store: Store, restricted: bool) -> None:
     with connect(restricted=restricted) as catalog:
         assert dict(catalog.execute(query).fetchall()) == {
             "main": MARTS,
-            "staging": sorted(TABLES),
+            "staging": sorted([*TABLES, "scores", "comparisons"]),
             "source": sorted(TABLES),
         }
 
@@ -116,7 +116,7 @@ def test_tables_and_marts_are_found_by_their_names(store: Store) -> None:
 
 
 def test_what_a_query_reads_is_found_through_schemas_capitals_and_macros() -> None:
-    assert views_of("from staging.scores") == views_of("FROM scores") == {"scores"}
+    assert views_of("from staging.scores") == views_of("FROM scores") == {"scores", "judgements"}
     assert views_of("select 1 from main.measures") == {"measures", "outputs"}
     changes = views_of("select * from changes_between('a', 'b')")
     assert changes >= {"changes_between", "experiments", "examples", "run_values", "measures", "scores", "outputs"}

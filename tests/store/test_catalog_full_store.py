@@ -60,10 +60,10 @@ def fill(store: Store, make: Make) -> None:
         "subject_kind": "trace",
         "subject_id": "id-0",
         "experiment_id": day,
-        "score_id": "of a trace",
+        "judgement_id": "of a trace",
         "judge_model": "m",
     }
-    store.append("scores", day, "p", [make("scores", **of_trace, status="scored", subject_at=START)])
+    store.append("judgements", day, "p", [make("judgements", **of_trace, status="scored", subject_at=START)])
     said = {"subject_kind": "trace", "subject_id": "id-0", "batch_id": "feedback-1", "label_id": "of a trace"}
     store.append("labels", "feedback-1", "p", [make("labels", **said)])
     fill_comparison(store, make)

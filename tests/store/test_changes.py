@@ -36,7 +36,7 @@ def judge(filler: Filler, identity: str, metric: str, version: str, given: Given
         for example, results in given.items()
         for repetition, result in enumerate(results)
     ]
-    filler.store.append("scores", identity, f"{metric}-{version}", found)
+    filler.store.append("judgements", identity, f"{metric}-{version}", found)
 
 
 def begin(filler: Filler, identity: str, snapshot: str, day: int, **fields: Any) -> None:

@@ -54,8 +54,7 @@ def test_labels_imported_later_count(store: Store, make: Make, tmp_path: Path, m
 def test_results_of_a_retry_replace_earlier_ones(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     retried = {
         ("outputs", "run_id", "experiment_id"): ("not_attempted", "failed"),  # else it would be called again for ever
-        ("scores", "score_id", "experiment_id"): ("scored", "scored"),  # composites are computed again from newer parts
-        ("comparisons", "judgement_id", "comparison_id"): ("failed", "failed"),
+        ("judgements", "judgement_id", "experiment_id"): ("scored", "scored"),  # composites: computed from newer parts
     }
     for (table, key, owner), (before, later) in retried.items():
         row = {key: "a", owner: OWNER}

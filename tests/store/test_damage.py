@@ -90,8 +90,8 @@ def snapshot_of(store: Store) -> Any:
 
 
 DECIDING: list[tuple[str, str | None, Callable[[Store], Any]]] = [
-    ("scores", "exp-1", lambda store: store.read("scores", "exp-1")),
-    ("scores", "exp-1", values),
+    ("judgements", "exp-1", lambda store: store.read("judgements", "exp-1")),
+    ("judgements", "exp-1", values),
     ("outputs", "exp-2", result_table),
     ("experiments", "exp-1", result_table),
     ("verdicts", None, result_table),
@@ -109,8 +109,8 @@ def test_no_flipped_bit_of_a_sealed_file_changes_a_result(
 
 
 def test_no_flipped_bit_of_a_sealed_file_or_an_open_part_changes_a_row(filled: Store) -> None:
-    part = next(Path(filled.layout.open_folder("scores", "exp-3")).glob("*.parquet"))
-    _every_flip_is_seen(part, lambda: filled.read("scores", "exp-3"))
+    part = next(Path(filled.layout.open_folder("judgements", "exp-3")).glob("*.parquet"))
+    _every_flip_is_seen(part, lambda: filled.read("judgements", "exp-3"))
     _every_flip_is_seen(file_of(filled, "outputs", "exp-1"), lambda: filled.read("outputs", "exp-1"))
 
 
@@ -130,7 +130,7 @@ def _every_flip_is_seen(path: Path, use: Callable[[], Any], flips: int = FLIPS) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("table", ["scores", "decisions"])
+@pytest.mark.parametrize("table", ["judgements", "decisions"])
 def test_no_flipped_bit_changes_a_gates_decision(store_root: Path, table: str) -> None:
     with zipfile.ZipFile(KEPT) as archive:
         archive.extractall(store_root)

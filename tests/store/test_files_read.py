@@ -19,7 +19,7 @@ def store_with_unreadable_texts(store: Store, make: Make) -> Store:
     snapshot, examples = freeze_questions(store, "questions", 3)
     for identity in ("exp-1", "exp-2"):
         fill_sealed(Filler(store, make), identity, "v1", snapshot, examples)
-    for table in ("outputs", "scores"):
+    for table in ("outputs", "judgements"):
         path = Path(store.layout.sealed(table, "exp-2"))
         path.write_bytes(bytes(path.stat().st_size))
     return store

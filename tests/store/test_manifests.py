@@ -101,16 +101,16 @@ def test_a_forged_decision_is_named(decided: Store, make: Make, state: str) -> N
 
 
 def test_altered_scores_are_named_from_the_decision_on(decided: Store, make: Make) -> None:
-    rows = [row for row in decided.read("scores", "exp-1") if row.status == "scored"]
-    path = forge(decided, "scores", "exp-1", rows)
+    rows = [row for row in decided.read("judgements", "exp-1") if row.status == "scored"]
+    path = forge(decided, "judgements", "exp-1", rows)
     assert damaged(decided) == [(path, f"{ALTERED}; the decision dec-1 rests on it")]
     done = CliRunner().invoke(cli, ["explain", "dec-1", "--again"])
     assert done.exit_code == 4 and f"{path}: {ALTERED}" in done.stderr
     with pytest.raises(StorageError, match=f"{path}: no run wrote these bytes"):
         decide(decided, make, "dec-3")
     with pytest.raises(StorageError, match="no run wrote these bytes"):
-        decided.reopen("exp-1", ["scores"])  # its rows would be sealed as those of a run
-    assert decided.is_sealed("scores", "exp-1")
+        decided.reopen("exp-1", ["judgements"])  # its rows would be sealed as those of a run
+    assert decided.is_sealed("judgements", "exp-1")
 
 
 def test_a_decision_is_bound_to_the_manifests_of_its_evidence(decided: Store) -> None:
@@ -136,7 +136,7 @@ def test_a_decision_is_bound_to_the_manifests_of_its_evidence(decided: Store) ->
 def test_what_rewrites_files_keeps_them_sound(decided: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evalflows.store.packing, "SETTLED_S", 0.0)
     decided.reopen("exp-1", EXPERIMENT_TABLES)
-    decided.append("scores", "exp-1", "p", decided.read("scores", "exp-1")[:1])
+    decided.append("judgements", "exp-1", "p", decided.read("judgements", "exp-1")[:1])
     decided.seal("exp-1", EXPERIMENT_TABLES)
     assert verify_decision(decided, "dec-1").n_files == 5  # a later run wrote them
     erase(decided, Selection(examples=["q1"]), None)
@@ -144,23 +144,23 @@ def test_what_rewrites_files_keeps_them_sound(decided: Store, make: Make, monkey
     foreign = forge(decided, "outputs", "exp-9", [make("outputs", run_id="r", experiment_id="exp-9")])
     pack(decided)
     assert damaged(decided) == [(foreign, UNKNOWN)]  # not packed as the rows of a run
-    assert StoredFile.at(decided.sealed_file("scores", "exp-1") or "").is_packed  # type: ignore[union-attr]
+    assert StoredFile.at(decided.sealed_file("judgements", "exp-1") or "").is_packed  # type: ignore[union-attr]
     assert verify_decision(decided, "dec-1").n_files
     decide(decided, make, "dec-2")
-    path = Path(decided.sealed_file("scores", "exp-1") or "")
+    path = Path(decided.sealed_file("judgements", "exp-1") or "")
     owners = {OWNERS_KEY: pq.read_metadata(path).metadata[OWNERS_KEY]}
     rows = pq.ParquetFile(path).read().slice(1)
-    write_file(decided.layout, decided.filesystem, str(path), schema_of(TABLES["scores"].record), [rows], owners)
+    write_file(decided.layout, decided.filesystem, str(path), schema_of(TABLES["judgements"].record), [rows], owners)
     assert (str(path), ALTERED) in damaged(decided)
     with pytest.raises(StorageError, match=f"{path}: no run wrote these bytes"):
         verify_decision(decided, "dec-1")
 
 
 def test_a_packed_file_that_lists_no_owners_is_no_evidence(decided: Store, make: Make) -> None:
-    path = f"{decided.layout.packed_folder('scores')}/0123456789ab.parquet"
-    row = make("scores", score_id="s", experiment_id="exp-1", value=1.0)
-    schema = schema_of(TABLES["scores"].record)
-    write_file(decided.layout, decided.filesystem, path, schema, [to_arrow("scores", [row])])
+    path = f"{decided.layout.packed_folder('judgements')}/0123456789ab.parquet"
+    row = make("judgements", judgement_id="s", experiment_id="exp-1", value=1.0)
+    schema = schema_of(TABLES["judgements"].record)
+    write_file(decided.layout, decided.filesystem, path, schema, [to_arrow("judgements", [row])])
     for decide_or_verify in (lambda: decide(decided, make, "dec-3"), lambda: verify_decision(decided, "dec-1")):
         with pytest.raises(StorageError, match=f"{path}: {UNKNOWN}"):
             decide_or_verify()
@@ -173,9 +173,11 @@ def test_an_early_decision_is_bound_to_open_parts(store: Store, make: Make) -> N
     filler.scores("exp-1", filler.score("exp-1", example, 0, "exact", status="scored", value=0.0))
     decide(store, make)
     assert verify_decision(store, "dec-1").manifest is not None
-    (path,) = store.open_parts("scores", "exp-1")
+    (path,) = store.open_parts("judgements", "exp-1")
     row = filler.score("exp-1", example, 0, "exact", status="scored", value=1.0)
-    write_file(store.layout, store.filesystem, path, schema_of(TABLES["scores"].record), [to_arrow("scores", [row])])
+    write_file(
+        store.layout, store.filesystem, path, schema_of(TABLES["judgements"].record), [to_arrow("judgements", [row])]
+    )
     with pytest.raises(StorageError, match=f"{path}: no run wrote these bytes"):
         verify_decision(store, "dec-1")
 
@@ -184,7 +186,7 @@ def test_an_object_store_has_manifests_too(memory_root: str, make: Make) -> None
     store = Store(memory_root)
     fill(store, make)
     assert damaged(store) == [] and verify_decision(store, "dec-1").n_files == 5
-    path = forge(store, "scores", "exp-1", store.read("scores", "exp-1")[1:])
+    path = forge(store, "judgements", "exp-1", store.read("judgements", "exp-1")[1:])
     assert damaged(store) == [(path, f"{ALTERED}; the decision dec-1 rests on it")]
     with pytest.raises(StorageError, match=path):
         verify_decision(store, "dec-1")

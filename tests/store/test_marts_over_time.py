@@ -31,7 +31,7 @@ def judge(filler: Filler, identity: str, results: list[Any], metric: str = "exac
         kind = "status" if result in STATUSES else "label" if isinstance(result, str) else "value"
         given = {"status": "scored", "data_type": "CATEGORICAL" if kind == "label" else "BOOLEAN"}
         found.append(filler.score(identity, f"q{place}", 0, metric, **{**given, kind: result, **fields}))
-    filler.store.append("scores", identity, f"{metric}-{fields.get('evaluator_version')}", found)
+    filler.store.append("judgements", identity, f"{metric}-{fields.get('evaluator_version')}", found)
 
 
 def history(store: Store, columns: str, where: str = "true") -> list[tuple[Any, ...]]:
@@ -92,8 +92,8 @@ def test_pass_at_k_summary_metrics_and_labels_have_points(store: Store, filler: 
     judge(filler, "exp-1", [1, 0, 1], evaluator_version="v1")
     judge(filler, "exp-1", ["good", "bad", "good"], "tone")
     whole = {"subject_kind": "experiment", "subject_id": "exp-1", "experiment_id": "exp-1", "evaluator_version": "s"}
-    summary = make("scores", score_id="s", metric="recall", status="scored", value=0.5, **whole)
-    store.append("scores", "exp-1", "summary", [summary])
+    summary = make("judgements", judgement_id="s", metric="recall", status="scored", value=0.5, **whole)
+    store.append("judgements", "exp-1", "summary", [summary])
     of = {"experiment_id": "exp-1", "evaluator_version": "v1", "slice": None}
     estimate = make("estimates", estimate_id="e", metric="exact pass@2", mean=0.9, ci_low=0.7, ci_high=1.0, **of)
     store.append("estimates", "exp-1", "p", [estimate])
@@ -249,11 +249,18 @@ def test_each_failure_is_a_row_also_of_runs_that_have_none(store: Store, filler:
     given = {"evaluator_version": "v1", "status": "failed"}
     judged = filler.score("exp-1", "q1", 1, "judge", **given, error="no output to judge: boom", error_kind="no_output")
     filler.scores("exp-1", judged, filler.score("exp-1", "q0", 0, "judge", evaluator_version="v1", status="scored"))
-    pair = {"left_run_id": "a", "right_run_id": "b", "example_id": "q0", "repetition": 0, "comparison_id": "cmp-1"}
+    pair = {"left_run_id": "a", "right_run_id": "b", "example_id": "q0", "repetition": 0, "experiment_id": "cmp-1"}
     lost = make(
-        "comparisons", judgement_id="j", metric="better", status="failed", error="no", error_kind="limit", **pair
+        "judgements",
+        subject_kind="pair",
+        judgement_id="j",
+        metric="better",
+        status="failed",
+        error="no",
+        error_kind="limit",
+        **pair,
     )
-    store.append("comparisons", "cmp-1", "p", [lost])
+    store.append("judgements", "cmp-1", "p", [lost])
     query = "select source, example_id, repetition, metric, status, kind, error from failures order by all"
     assert found(store, query) == [
         ("evaluator", "q1", 1, "judge", "failed", "no_output", "no output to judge: boom"),
@@ -313,12 +320,20 @@ def test_a_judge_s_controls_people_and_spread(store: Store, filler: Filler, make
 
 
 def test_a_pairwise_judge_has_the_biases_of_its_comparisons(store: Store, make: Make) -> None:
-    of = {"comparison_id": "cmp-1", "metric": "better", "evaluator": "judge", "evaluator_version": "v1"}
+    of = {"experiment_id": "cmp-1", "metric": "better", "evaluator": "judge", "evaluator_version": "v1"}
     verdicts = [
-        make("comparisons", judgement_id=f"j{i}", judge_model="large", status="scored", agreement=0.5, **of)
+        make(
+            "judgements",
+            judgement_id=f"j{i}",
+            subject_kind="pair",
+            judge_model="large",
+            status="scored",
+            agreement=0.5,
+            **of,
+        )
         for i in range(2)
     ]
-    store.append("comparisons", "cmp-1", "p", verdicts)
+    store.append("judgements", "cmp-1", "p", verdicts)
     store.append("comparison_sets", "cmp-1", "p", [make("comparison_sets", comparison_id="cmp-1")])
     checked = {"batch_id": "cmp-1", "subject_kind": "judge", "subject_id": "better"}
     checks = [

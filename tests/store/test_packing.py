@@ -154,21 +154,21 @@ def test_a_damaged_packed_file_leaves_out_its_owners_everywhere(filled: Store) -
     store = Store(filled.layout.root)
     with pytest.raises(StorageError, match=f"{path}: damaged: got 4 bytes"):
         results_of(store, ["exp-1"])
-    for table in ("outputs", "scores", "experiments"):  # the first query finds the damage
+    for table in ("outputs", "judgements", "experiments"):  # the first query finds the damage
         (rows,) = ask(store, (f"select distinct experiment_id from {table}", []))
         assert rows == [("exp-open",)]
 
 
 def test_a_damaged_value_in_a_packed_file_is_an_error(filled: Store) -> None:
     pack_now(filled)
-    (path,) = map(Path, packs(filled, "scores"))
+    (path,) = map(Path, packs(filled, "judgements"))
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 1
     path.write_bytes(content)
     with pytest.raises(StorageError, match="does not match its checksum"):
         results_of(Store(filled.layout.root), ["exp-1"])
     with pytest.raises(StorageError, match="does not match its checksum"):
-        Store(filled.layout.root).read("scores", "exp-2")
+        Store(filled.layout.root).read("judgements", "exp-2")
     findings = [finding for finding in examine(filled).findings if finding.severity == "damaged"]
     assert [finding.path for finding in findings] == [str(path)]
 

@@ -74,9 +74,11 @@ def test_of_equals_the_later_recorded_row_wins(store: Store, output: Make, seale
 
 def test_a_settled_score_beats_a_later_missing_one(store: Store, score: Make) -> None:
     cases = [(a, b) for a in ("scored", "not_applicable", "sampled_out") for b in ("failed", "not_attempted")]
-    store.append("scores", OWNER, "p", [score(f"{a} {b}", status=a, recorded_at=EARLY) for a, b in cases])
-    store.append("scores", OWNER, "p", [score(f"{a} {b}", status=b, recorded_at=LATE) for a, b in cases])
-    assert {row.score_id: row.status for row in store.read("scores", OWNER)} == {f"{a} {b}": a for a, b in cases}
+    store.append("judgements", OWNER, "p", [score(f"{a} {b}", status=a, recorded_at=EARLY) for a, b in cases])
+    store.append("judgements", OWNER, "p", [score(f"{a} {b}", status=b, recorded_at=LATE) for a, b in cases])
+    assert {row.judgement_id: row.status for row in store.read("judgements", OWNER)} == {
+        f"{a} {b}": a for a, b in cases
+    }
 
 
 # Sealing and reopening
@@ -93,10 +95,10 @@ def test_sealing_leaves_one_file_with_each_key_once(any_store: Store, output: Ma
 
 def test_sealing_twice_changes_nothing(any_store: Store, output: Make) -> None:
     any_store.append("outputs", OWNER, "p", [output("a")])
-    any_store.seal(OWNER, ["outputs", "scores"])
-    any_store.seal(OWNER, ["outputs", "scores"])
+    any_store.seal(OWNER, ["outputs", "judgements"])
+    any_store.seal(OWNER, ["outputs", "judgements"])
     assert runs(any_store) == seen(any_store) == ["a"]
-    assert not any_store.is_sealed("scores", OWNER)  # there was nothing to seal
+    assert not any_store.is_sealed("judgements", OWNER)  # there was nothing to seal
 
 
 def test_a_reopened_owner_takes_more_rows_and_is_sealed_again(any_store: Store, output: Make) -> None:
@@ -115,7 +117,7 @@ def test_a_reopened_owner_takes_more_rows_and_is_sealed_again(any_store: Store, 
 
 
 def test_rows_of_another_record_are_refused(store: Store, score: Make) -> None:
-    with pytest.raises(TypeError, match="outputs: got ScoreRow, wanted OutputRow"):
+    with pytest.raises(TypeError, match="outputs: got JudgementRow, wanted OutputRow"):
         store.append("outputs", OWNER, "p", [score("s")])
     assert seen(store) == []
 
@@ -167,7 +169,7 @@ def test_rows_of_another_owner_are_refused(store: Store, output: Make, make: Mak
     with pytest.raises(ValueError, match="'exp-2'"):
         store.publish("outputs", OWNER, [output("a"), output("b", experiment_id="exp-2")])
     with pytest.raises(ValueError, match="None"):
-        store.append("scores", OWNER, "p", [make("scores", experiment_id=None)])
+        store.append("judgements", OWNER, "p", [make("judgements", experiment_id=None)])
     assert seen(store) == []
 
 

@@ -80,8 +80,8 @@ def test_all_views_are_those_of_the_same_store_in_a_folder(
     assert sum(map(len, wanted.values())) > 200
     monkeypatch.setattr(packing, "SETTLED_S", -5.0)  # the clock of the server has whole seconds
     assert packing.pack(on_s3).n_packed_files > 5
-    on_s3.reopen("exp-1", ["outputs", "scores"])
-    on_s3.seal("exp-1", ["outputs", "scores"])
+    on_s3.reopen("exp-1", ["outputs", "judgements"])
+    on_s3.seal("exp-1", ["outputs", "judgements"])
     assert contents(on_s3) == wanted
     found = doctor.examine(on_s3)
     assert found.is_sound and found.n_without_checksum == 0

@@ -37,7 +37,7 @@ def test_experiments_that_come_change_and_go_are_seen(store: Store, make: Make) 
     with small_tables(store) as ask:
         states = ask("select state from staging.experiments order by experiment_id", [])
         assert states == [("completed",), ("completed",), ("interrupted",)], "no process works on it"
-        with pytest.raises(ValueError, match="got a query of scores, wanted only experiments"):
+        with pytest.raises(ValueError, match="got a query of judgements, wanted only experiments"):
             ask("select * from staging.scores", [])
     store.seal("exp-2", ["experiments"])
     assert names(store)[1] == ("exp-2", "ended")

@@ -6,7 +6,7 @@ from typing import Any
 from matched import experiment
 
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.records import JudgementRow, derived_id
 from evalflows.store.store import Store
 
 Given = float | str | None
@@ -43,18 +43,18 @@ def answered(
         for example, some in by_example.items()
         for repetition, one in enumerate(some if isinstance(some, list) else [some])
     ]
-    Store().append("scores", identity, "p", made)
+    Store().append("judgements", identity, "p", made)
     return identity
 
 
-def _score(owner: str, metric: str, example: str, repetition: int, given: Any) -> ScoreRow:
+def _score(owner: str, metric: str, example: str, repetition: int, given: Any) -> JudgementRow:
     run = derived_id(owner, example, repetition)
     became: dict[str, Any] = {"status": "failed", "error": f"no verdict on {example}"}
     if given is not None:
         became = {"status": "scored", "label" if isinstance(given, str) else "value": given}
         became["comment"] = f"{metric} says {given} of {example}"
-    return ScoreRow(
-        score_id=derived_id(run, None, metric, "v1"),
+    return JudgementRow(
+        judgement_id=derived_id(run, None, metric, "v1"),
         subject_kind="run",
         subject_id=run,
         run_id=run,

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from evalflows.store.queries.progress import pair_id
 from evalflows.store.records import (
-    ComparisonRow,
     ComparisonSetRow,
     ExampleRow,
     ExperimentRow,
+    JudgementRow,
     OutputRow,
     derived_id,
     to_json,
@@ -17,7 +18,7 @@ from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SNAPSHOT = "snap-1"
-TABLES = ("outputs", "comparisons", "comparison_sets", "experiments")
+TABLES = ("outputs", "judgements", "comparison_sets", "experiments")
 
 _UNASKED = {"decided_by": "failed_output", "cost_usd": 0.0, "calls": 0}
 SAID: dict[str, dict[str, Any]] = {
@@ -51,7 +52,7 @@ class Compared:
             for example in examples:
                 for repetition in range(repetitions):
                     self.answer(place, example, f"{names[place]} on {example}", repetition=repetition)
-        self.judgements: list[ComparisonRow] = []
+        self.judgements: list[JudgementRow] = []
         self.set_row = self._set_row(of_set)
 
     def answer(self, place: int, example: str, outputs: Any, *, repetition: int = 0, **fields: Any) -> None:
@@ -80,7 +81,9 @@ class Compared:
             if one is not None:
                 row = {
                     "judgement_id": derived_id(self.comparison_id, metric, *runs, shown_first, version),
-                    "comparison_id": self.comparison_id,
+                    "subject_kind": "pair",
+                    "subject_id": pair_id(*runs, shown_first),
+                    "experiment_id": self.comparison_id,
                     "metric": metric,
                     "example_id": example,
                     "repetition": repetition,
@@ -95,7 +98,7 @@ class Compared:
                     "cost_usd": 0.25,
                     "calls": 1,
                 }
-                self.judgements.append(ComparisonRow(**{**row, **SAID[one], **fields}))
+                self.judgements.append(JudgementRow(**{**row, **SAID[one], **fields}))
 
     def write(self, *, sealed: bool = True) -> None:
         """Keep all of it: sealed, or open as it is while the comparison runs."""
@@ -109,7 +112,7 @@ class Compared:
             self.store.append("experiments", owner, "p", [experiment])
             made = [output for output in self.outputs.values() if output.experiment_id == owner]
             self.store.append("outputs", owner, "p", made)
-        self.store.append("comparisons", self.comparison_id, "p", self.judgements)
+        self.store.append("judgements", self.comparison_id, "p", self.judgements)
         self.store.append("comparison_sets", self.comparison_id, "p", [self.set_row])
         for owner in (*(one.experiment_id for one in self.experiments), self.comparison_id) if sealed else ():
             self.store.seal(owner, TABLES)

@@ -14,7 +14,7 @@ from matched import (
 
 from evalflows.evaluators.score import RunView
 from evalflows.specs.errors import InputError
-from evalflows.store.records import ComparisonRow, ScoreRow
+from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 from evalflows.tasks.compare import finish_comparison
 
@@ -36,14 +36,14 @@ def longer(outputs: Outputs) -> list[int]:
     return [len(one["answer"]) for one in outputs]
 
 
-def judged(experiments: tuple[str, ...], *evaluators: Any, **changes: Any) -> list[ComparisonRow]:
+def judged(experiments: tuple[str, ...], *evaluators: Any, **changes: Any) -> list[JudgementRow]:
     """The rows of a comparison that has ended, without its verdicts."""
     row = begun(spec_of(experiments, *evaluators, **changes))
     finish_comparison.fn(row)
     return judgements(row.comparison_id)
 
 
-def said(rows: list[ComparisonRow]) -> dict[str, Any]:
+def said(rows: list[JudgementRow]) -> dict[str, Any]:
     """The winner of each example; of several orders, if they agree."""
     return {row.example_id: row.winner for row in rows}
 
@@ -58,8 +58,8 @@ def refused(experiments: tuple[str, ...], *evaluators: Any, **changes: Any) -> s
 
 def keep_score(owner: str, metric: str) -> None:
     """A score that an item evaluator gave."""
-    score = ScoreRow(
-        score_id=f"{owner} {metric}",
+    score = JudgementRow(
+        judgement_id=f"{owner} {metric}",
         subject_kind="run",
         subject_id="run-1",
         experiment_id=owner,
@@ -69,7 +69,7 @@ def keep_score(owner: str, metric: str) -> None:
         evaluator=metric,
         evaluator_version="v1",
     )
-    Store().append("scores", owner, "p", [score])
+    Store().append("judgements", owner, "p", [score])
 
 
 def three() -> tuple[str, str, str]:

@@ -83,4 +83,4 @@ def incomplete(asked: ExperimentSpec, resume: str | None = None) -> str:
 def complete(asked: ExperimentSpec, resume: str | None = None) -> None:
     (identity,) = run(asked, resume)
     assert one("select state, reason from experiments") == ("completed", None)
-    assert all(Store().is_sealed(table, identity) for table in ("outputs", "scores", "calls", "experiments"))
+    assert all(Store().is_sealed(table, identity) for table in ("outputs", "judgements", "calls", "experiments"))

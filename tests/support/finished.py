@@ -42,7 +42,7 @@ def finished_experiment(store: Store, change: Change | None = None, identity: st
     if change is not None:
         change(outputs, scores)
     store.append("outputs", identity, "p", outputs)
-    store.append("scores", identity, "p", scores)
+    store.append("judgements", identity, "p", scores)
     store.seal(identity, EXPERIMENT_TABLES)
 
 
@@ -65,5 +65,5 @@ def _rows(filler: Filler, identity: str, examples: Sequence[str]) -> tuple[Rows,
 
 def _of_all_runs(identity: str) -> Any:
     subject = {"subject_kind": "experiment", "subject_id": identity, "experiment_id": identity}
-    fields = {"score_id": derived_id(identity, "total"), "metric": "total", "evaluator": "total", "value": 3.0}
-    return make_row("scores", status="scored", evaluator_version="v1", **subject, **fields)
+    fields = {"judgement_id": derived_id(identity, "total"), "metric": "total", "evaluator": "total", "value": 3.0}
+    return make_row("judgements", status="scored", evaluator_version="v1", **subject, **fields)

@@ -14,7 +14,7 @@ from endpoint import Endpoint, Reply, Request, completion, error
 from evalflows import evaluate
 from evalflows.api.results import ExperimentResult
 from evalflows.llm import wrap
-from evalflows.store.records import ScoreRow, from_json
+from evalflows.store.records import JudgementRow, from_json
 
 WRONG = "Sydney"
 """The judge finds fault with an answer that says this, and with no other."""
@@ -96,23 +96,23 @@ def judged(
     return evaluate(target, rows, evaluators, **options)
 
 
-def scores_of(result: ExperimentResult, metric: str) -> dict[str, ScoreRow]:
+def scores_of(result: ExperimentResult, metric: str) -> dict[str, JudgementRow]:
     """The rows of one metric, by the id of their example."""
     named = ((item.example.example_id, score) for item in result for score in item.scores if score.metric == metric)
-    found: dict[str, ScoreRow] = {}
+    found: dict[str, JudgementRow] = {}
     for example, score in named:
         assert example not in found, f"{metric} twice for {example}"
         found[example] = score
     return found
 
 
-def said(score: ScoreRow) -> tuple[float | None, str | None, str | None]:
+def said(score: JudgementRow) -> tuple[float | None, str | None, str | None]:
     """The value, the label and the comment of a row that was scored."""
     assert score.status == "scored", (score.metric, score.status, score.error)
     return score.value, score.label, score.comment
 
 
-def kept(score: ScoreRow) -> Any:
+def kept(score: JudgementRow) -> Any:
     return from_json(score.metadata)
 
 

@@ -49,10 +49,10 @@ class Filler:
         of = {"experiment_id": identity, "run_id": run, "example_id": example, "repetition": repetition}
         given = {"evaluator": metric, "evaluator_version": version, "cost_usd": 0.25, "calls": 1}
         score_id = derived_id(run, None, metric, version)
-        return self.make("scores", score_id=score_id, subject_id=run, metric=metric, **given | of | fields)
+        return self.make("judgements", judgement_id=score_id, subject_id=run, metric=metric, **given | of | fields)
 
     def scores(self, identity: str, *rows: Any) -> None:
-        self.store.append("scores", identity, "p", rows)
+        self.store.append("judgements", identity, "p", rows)
 
 
 def run_id(identity: str, example: str, repetition: int) -> str:
@@ -78,7 +78,7 @@ def fill_sealed(filler: Filler, identity: str, version: str, snapshot: str, exam
                 scores.append(filler.score(identity, example, repetition, "exact", value=1.0, **scored))
                 scores.append(filler.score(identity, example, repetition, "tone", label=label, **scored))
     store.append("outputs", identity, "p", outputs)
-    store.append("scores", identity, "p", scores)
+    store.append("judgements", identity, "p", scores)
     store.append("calls", identity, "p", [filler.make("calls", call_id=f"c-{identity}", experiment_id=identity)])
     store.append("limits", identity, "p", [filler.make("limits", limit_id=f"l-{identity}", experiment_id=identity)])
     filler.experiment(identity, snapshot, 3, 2, recorded_at=START)

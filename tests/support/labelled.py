@@ -7,7 +7,7 @@ from typing import Any
 
 from matched import experiment
 
-from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.records import JudgementRow, derived_id
 from evalflows.store.store import Store
 
 
@@ -49,17 +49,17 @@ def score(
         for example, given in said.items()
         for repetition, value in enumerate(given if isinstance(given, list) else [given])
     ]
-    Store().append("scores", owner, f"{metric}-{version}", rows)
+    Store().append("judgements", owner, f"{metric}-{version}", rows)
 
 
 def _score(
     owner: str, example: str, repetition: int, value: Any, metric: str, version: str, fields: Mapping[str, Any]
-) -> ScoreRow:
+) -> JudgementRow:
     run = run_of(owner, example, repetition)
     became: dict[str, Any] = {"status": "failed", "error": "boom"} if value is None else {"status": "scored"}
     became |= {"label": value} if isinstance(value, str) else {"value": value}
-    return ScoreRow(
-        score_id=derived_id(run, None, metric, version),
+    return JudgementRow(
+        judgement_id=derived_id(run, None, metric, version),
         subject_kind="run",
         subject_id=run,
         experiment_id=owner,

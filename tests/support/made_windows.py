@@ -28,7 +28,7 @@ class Production:
         for share in shares:
             rows = [self._score(place, share, failed, fields) for place in range(self.n)]
             owner = f"{IDENTITY}-{day_of(self.at)}"
-            self.store.append("scores", owner, new_id("part"), rows)
+            self.store.append("judgements", owner, new_id("part"), rows)
             self.at += self.length
 
     def nothing(self, windows: int) -> None:
@@ -47,8 +47,8 @@ class Production:
         has_passed = int((place + 1) * share + 1e-9) > int(place * share + 1e-9)
         is_failed = place >= self.n - failed
         return self.make(
-            "scores",
-            score_id=derived_id(trace, self.version),
+            "judgements",
+            judgement_id=derived_id(trace, self.version),
             subject_kind="trace",
             subject_id=trace,
             experiment_id=f"{IDENTITY}-{day_of(self.at)}",

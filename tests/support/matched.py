@@ -7,7 +7,7 @@ from typing import Any
 from evalflows.engine.chunks import pair_chunks
 from evalflows.engine.prepare import reference_to
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, OutputRow, derived_id, to_json
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, OutputRow, derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
@@ -114,9 +114,9 @@ def begun(spec: ComparisonSpec, resume: str | None = None) -> ComparisonSetRow:
     return row
 
 
-def judgements(comparison_id: str) -> list[ComparisonRow]:
+def judgements(comparison_id: str) -> list[JudgementRow]:
     """The rows of a comparison, sorted by metric, example, repetition, pair and order."""
-    rows: list[ComparisonRow] = Store().read("comparisons", comparison_id)
+    rows: list[JudgementRow] = Store().read("judgements", comparison_id)
     return sorted(
         rows,
         key=lambda r: (

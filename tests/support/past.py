@@ -10,7 +10,7 @@ import numpy as np
 
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.store.records import BaselineRow, DataType, ExperimentRow, OutputRow, ScoreRow, derived_id
+from evalflows.store.records import BaselineRow, DataType, ExperimentRow, JudgementRow, OutputRow, derived_id
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
 
@@ -92,7 +92,7 @@ class Past:
             _score(identity, metric, judged_by, names, values, metric in yes_no, (models or {}).get(metric))
             for metric, values in given.items()
         ]
-        self.store.publish("scores", identity, [one for some in made for one in some])
+        self.store.publish("judgements", identity, [one for some in made for one in some])
         return row
 
     def approve(self, row: ExperimentRow, name: str = "qa") -> None:
@@ -120,11 +120,11 @@ def _by_repetition(values: Any) -> "np.ndarray[Any, Any]":
 
 def _score(
     owner: str, metric: str, version: str, names: Sequence[str], values: Any, is_yes_no: bool, model: str | None
-) -> list[ScoreRow]:
+) -> list[JudgementRow]:
     kind: DataType = "BOOLEAN" if is_yes_no or values.dtype == bool else "NUMERIC"
     return [
-        ScoreRow(
-            score_id=derived_id(owner, metric, example, repetition),
+        JudgementRow(
+            judgement_id=derived_id(owner, metric, example, repetition),
             subject_kind="run",
             subject_id=derived_id(owner, example, repetition),
             run_id=derived_id(owner, example, repetition),

@@ -69,7 +69,7 @@ def fill_experiment(store: Store, experiment: str, snapshot: str, place: int, *,
         )
         score = {"subject_kind": "run", "subject_id": run, "metric": "tone", "value": 0.25 + number / 2}
         told = {"comment": f"{words} is polite", "metadata": to_json({"quoted": words, "tokens": 7})}
-        scores.append(make_row("scores", score_id=f"s-{run}", status="scored", **score, **of, **told, **failed))
+        scores.append(make_row("judgements", judgement_id=f"s-{run}", status="scored", **score, **of, **told, **failed))
         request = to_json({"messages": [{"content": words}]})
         call = {"request": request, "response": to_json({"text": words}), "error": words, "status": "ok"}
         for subject in (run, None):
@@ -83,7 +83,7 @@ def fill_experiment(store: Store, experiment: str, snapshot: str, place: int, *,
             "metadata": to_json({"chance": 0.5, "note": words}),
         }
         labels.append(make_row("labels", label_id=f"l-{run}", batch_id=f"labels-{experiment}", **about, **by))
-    for table, rows in (("outputs", outputs), ("scores", scores), ("calls", calls)):
+    for table, rows in (("outputs", outputs), ("judgements", scores), ("calls", calls)):
         store.append(table, experiment, "p", rows)
     store.publish("labels", f"labels-{experiment}", labels)
     row = {"n_examples": 2, "repetitions": 1, "snapshot_id": snapshot, "run_group": f"group-{place}"}
@@ -99,10 +99,19 @@ def fill_comparison(store: Store, snapshot: str, *, sealed: bool = True) -> None
     for name, words in WORDS.items():
         left, right = (run_id(experiment, name) for experiment in EXPERIMENTS)
         sides = {"left_run_id": left, "right_run_id": right, "shown_first": "left", "example_id": name}
-        ids = {"left_experiment_id": EXPERIMENTS[0], "right_experiment_id": EXPERIMENTS[1], "comparison_id": "cmp-1"}
+        ids = {"left_experiment_id": EXPERIMENTS[0], "right_experiment_id": EXPERIMENTS[1], "experiment_id": "cmp-1"}
         said = {"comment": f"{words} wins", "metadata": to_json({"why": words}), "error": words, "error_trace": words}
         judged.append(
-            make_row("comparisons", judgement_id=f"j-{name}", winner="left", status="scored", **sides, **ids, **said)
+            make_row(
+                "judgements",
+                judgement_id=f"j-{name}",
+                subject_kind="pair",
+                winner="left",
+                status="scored",
+                **sides,
+                **ids,
+                **said,
+            )
         )
         call = {"request": to_json({"pair": words}), "response": to_json({"text": words}), "status": "ok"}
         subject = derived_id(left, right, "left")
@@ -115,7 +124,7 @@ def fill_comparison(store: Store, snapshot: str, *, sealed: bool = True) -> None
         "snapshot_ids": [snapshot],
         "state": "completed",
     }
-    store.append("comparisons", "cmp-1", "p", judged)
+    store.append("judgements", "cmp-1", "p", judged)
     store.append("calls", "cmp-1", "p", calls)
     store.append(
         "comparison_sets", "cmp-1", "start", [make_row("comparison_sets", name="pairs", evaluators="[]", **of)]
@@ -148,10 +157,10 @@ def fill_production(store: Store) -> None:
     scores, calls = [], []
     for name, words in (("a", SECRET), ("c", OTHER)):
         of = {"subject_kind": "trace", "subject_id": trace_id(name), "experiment_id": owner, "metric": "tone"}
-        scores.append(make_row("scores", score_id=f"t-{name}", comment=words, value=0.5, status="scored", **of))
+        scores.append(make_row("judgements", judgement_id=f"t-{name}", comment=words, value=0.5, status="scored", **of))
         call = {"request": to_json({"trace": words}), "call_key": "1".ljust(64, name), "subject_id": trace_id(name)}
         calls.append(make_row("calls", call_id=f"t-{name}", experiment_id=owner, status="ok", reusable=True, **call))
-    store.append("scores", owner, "p", scores)
+    store.append("judgements", owner, "p", scores)
     store.append("calls", owner, "p", calls)
 
 

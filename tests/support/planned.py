@@ -11,7 +11,7 @@ import numpy.typing as npt
 from evalflows.analysis.plan import MetricPlan, Plan, SampleSizes
 from evalflows.specs import ExperimentSpec
 from evalflows.store.ingest import load_dataset
-from evalflows.store.records import CallRow, ExperimentRow, ScoreRow, derived_id, to_json
+from evalflows.store.records import CallRow, ExperimentRow, JudgementRow, derived_id, to_json
 from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,14 +55,14 @@ def store_experiments(
             if not math.isnan(value)
         ]
         row = experiment_row(owner, name, snapshot, values.shape, spec, START - timedelta(days=age))
-        store.publish("scores", owner, scores)
+        store.publish("judgements", owner, scores)
         store.publish("experiments", owner, [row])
 
 
-def score_row(owner: str, example: str, repetition: int, metric: str, value: float, is_yes_no: bool) -> ScoreRow:
+def score_row(owner: str, example: str, repetition: int, metric: str, value: float, is_yes_no: bool) -> JudgementRow:
     run = derived_id(owner, example, repetition)
-    return ScoreRow(
-        score_id=derived_id(run, None, metric, "v1"),
+    return JudgementRow(
+        judgement_id=derived_id(run, None, metric, "v1"),
         subject_kind="run",
         subject_id=run,
         experiment_id=owner,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evalflows.store.observations import split_attributes, write_observations
-from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.records import JudgementRow, derived_id
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, evaluation_id
 
@@ -65,12 +65,12 @@ def score(
     version: str = "v1",
     began: datetime = BEGAN,
     **fields: Any,
-) -> ScoreRow:
+) -> JudgementRow:
     """A score of a trace by its short name, as a trace evaluation gives it."""
     judge = evaluator or metric
     identity = trace_id(name)
-    return ScoreRow(
-        score_id=derived_id("trace", identity, metric, judge, version),
+    return JudgementRow(
+        judgement_id=derived_id("trace", identity, metric, judge, version),
         subject_kind="trace",
         subject_id=identity,
         subject_at=began,
@@ -84,5 +84,5 @@ def score(
     )
 
 
-def produce(store: Store, *traces: ObservationRow, scores: list[ScoreRow] | None = None) -> None:
+def produce(store: Store, *traces: ObservationRow, scores: list[JudgementRow] | None = None) -> None:
     write_observations(store, traces, scores=scores or [])

@@ -15,7 +15,16 @@ from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
 
-OF_THE_RUN = ("score_id", "subject_id", "experiment_id", "run_id", "recorded_at", "started_at", "round_at", "latency_s")
+OF_THE_RUN = (
+    "judgement_id",
+    "subject_id",
+    "experiment_id",
+    "run_id",
+    "recorded_at",
+    "started_at",
+    "round_at",
+    "latency_s",
+)
 
 
 def comparable(rows: Iterable[Any]) -> list[dict[str, Any]]:
@@ -29,7 +38,7 @@ def comparable(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def stored(experiment: ExperimentRow) -> dict[str, list[Any]]:
-    return {table: Store().read(table, experiment.experiment_id) for table in ("outputs", "scores")}
+    return {table: Store().read(table, experiment.experiment_id) for table in ("outputs", "judgements")}
 
 
 def run_without_flow(spec: ExperimentSpec) -> ExperimentRow:

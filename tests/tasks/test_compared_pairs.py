@@ -13,7 +13,7 @@ from matched import (
 )
 
 from evalflows.evaluators.score import ExampleView
-from evalflows.store.records import ComparisonRow
+from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 from evalflows.tasks.compare import compute_win_rates
 
@@ -35,7 +35,7 @@ def test_only_shared_examples_are_compared_and_the_others_are_counted_and_said()
 ANSWERS = ({"p": "x", "q": FAILED, "r": "x", "s": FAILED}, {"p": "y", "q": "y", "r": FAILED, "s": FAILED})
 
 
-def failing(policy: str) -> tuple[list[ComparisonRow], int]:
+def failing(policy: str) -> tuple[list[JudgementRow], int]:
     """The rows of two experiments some of whose runs failed, and how many pairs a judge was asked about."""
     calls = []
 
@@ -141,8 +141,8 @@ def test_what_a_comparison_never_came_to_is_missing_in_its_verdict() -> None:
     compared((old, new), several, both_orders=True, adjustment="none")
     store = Store()
     (row,) = store.read("comparison_sets", asked("select comparison_id from comparison_sets")[0][0])
-    half = [one for one in store.read("comparisons", row.comparison_id) if one.example_id < "q06"]
-    store.publish("comparisons", row.comparison_id, half)
+    half = [one for one in store.read("judgements", row.comparison_id) if one.example_id < "q06"]
+    store.publish("judgements", row.comparison_id, half)
     compute_win_rates.fn(row)
     found = asked("select missing, conclusion, reason from win_rates where metric = 'x' order by length_controlled")
     assert [one[:2] for one in found] == [(6, "not_enough_evidence")] * 2

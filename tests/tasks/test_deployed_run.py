@@ -166,4 +166,4 @@ def test_a_trace_evaluation_names_no_code_and_reads_no_file_from_elsewhere(store
         given = {"name": "watch", "evaluators": ["json_valid"], "settle_s": 0} | changes
         with pytest.raises(InputError, match=message):
             evaluate_traces(TraceEvaluationSpec.model_validate(given))
-    assert store.query("select count(*) from source.scores") == [(0,)]
+    assert store.query("select count(*) from staging.scores") == [(0,)]

@@ -66,8 +66,8 @@ def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "cores", lambda: 2)
     there = stored(judge("there"))
     assert workers.current() is not None
-    assert len(here["scores"]) == 160
-    for table in ("outputs", "scores"):
+    assert len(here["judgements"]) == 160
+    for table in ("outputs", "judgements"):
         assert comparable(there[table]) == comparable(here[table])
 
 

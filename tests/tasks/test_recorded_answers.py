@@ -64,8 +64,8 @@ def test_the_rows_are_those_of_two_passes(column: str, monkeypatch: pytest.Monke
     one = stored(run_without_flow(spec_of("one", **targets)))
     monkeypatch.setattr(workers, "is_quick", lambda prepared: False)
     two = stored(run_without_flow(spec_of("two", **targets)))
-    assert len(one["scores"]) == 60
-    for table in ("outputs", "scores"):
+    assert len(one["judgements"]) == 60
+    for table in ("outputs", "judgements"):
         assert comparable(one[table]) == comparable(two[table])
 
 
@@ -74,10 +74,10 @@ def test_each_answer_is_judged_once_and_before_its_chunk_is_evaluated() -> None:
     execute_rounds.fn(rounds)
     answered = {row.example_id for row in Store().read("outputs", experiment_id) if row.status == "ok"}
     assert judged == dict.fromkeys(answered, 1)
-    before = Store().read("scores", experiment_id)
+    before = Store().read("judgements", experiment_id)
     judge.fn(rounds.chunks[0])
     assert judged == dict.fromkeys(answered, 1)
-    assert Store().read("scores", experiment_id) == before
+    assert Store().read("judgements", experiment_id) == before
     assert len(before) == 20
 
 

@@ -69,7 +69,7 @@ def test_processes_make_the_same_rows() -> None:
     finally:
         workers.end()
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    kept["scores"] = [row for row in kept["scores"] if row["evaluator"] != "awaited"]
+    kept["judgements"] = [row for row in kept["judgements"] if row["evaluator"] != "awaited"]
     check(found, kept)
 
 

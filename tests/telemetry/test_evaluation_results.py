@@ -76,7 +76,7 @@ def test_values_are_kept_as_what_they_are(fields: dict[str, Any], expected: tupl
 
 def test_a_result_that_arrives_twice_or_in_both_forms_is_one() -> None:
     first, second, later = (
-        rows_of_logs(logs(record(RESULT, attributes=result(value=value), at=at))).scores[0].score_id
+        rows_of_logs(logs(record(RESULT, attributes=result(value=value), at=at))).scores[0].judgement_id
         for value, at in ((1, START), (1, START), (1, START + 10**9))
     )
     assert first == second != later

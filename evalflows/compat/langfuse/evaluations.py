@@ -19,7 +19,7 @@ from evalflows.specs.errors import RETURNED_AS, InputError, kept_apart, short
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.reference import version_of
 from evalflows.specs.values import stored
-from evalflows.store.records import ExampleRow, ScoreRow, from_json
+from evalflows.store.records import ExampleRow, JudgementRow, from_json
 from evalflows.telemetry.conventions import to_text
 from evalflows.telemetry.views import ObservationView, SessionView, TraceView
 
@@ -56,7 +56,7 @@ class ExperimentItemResult:
         return self.experiment_id
 
 
-def evaluations_of(rows: Iterable[ScoreRow]) -> list[Evaluation]:
+def evaluations_of(rows: Iterable[JudgementRow]) -> list[Evaluation]:
     """Return the scores of a run that have a value, under the names that their evaluators gave them."""
     return present(evaluations_view(rows))
 

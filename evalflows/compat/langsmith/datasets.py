@@ -47,9 +47,9 @@ from evalflows.store.records import (
     DataType,
     ExampleRow,
     ExperimentRow,
+    JudgementRow,
     LabelRow,
     OutputRow,
-    ScoreRow,
     derived_id,
     from_json,
     new_id,
@@ -331,7 +331,7 @@ def example_of_view(view: ExampleView) -> Example:
     )
 
 
-def result_of(row: ScoreRow) -> EvaluationResult:
+def result_of(row: JudgementRow) -> EvaluationResult:
     missing = row.status in ("failed", "not_attempted")
     return EvaluationResult(
         key=row.metric,
@@ -1109,7 +1109,7 @@ _FEEDBACK = """
 select * from (
     select score_id as id, run_id, metric as key, value, label, data_type, coalesce(error, comment) as comment,
            status, experiment_id, recorded_at, null as comparison_id
-    from source.scores where subject_kind = 'run' and turn is null and status <> 'sampled_out'
+    from staging.scores where subject_kind = 'run' and turn is null and status <> 'sampled_out'
     union all
     select label_id, subject_id, metric, value, label, data_type, comment, 'scored', experiment_id, recorded_at, null
     from source.labels where subject_kind = 'run'
@@ -1117,12 +1117,12 @@ select * from (
     select judgement_id || '-left', left_run_id, metric,
            coalesce(left_score, case winner when 'left' then 1 when 'right' then 0 when 'tie' then 0.5 end),
            null, 'NUMERIC', coalesce(error, comment), status, left_experiment_id, recorded_at, comparison_id
-    from source.comparisons
+    from staging.comparisons
     union all
     select judgement_id || '-right', right_run_id, metric,
            coalesce(right_score, case winner when 'right' then 1 when 'left' then 0 when 'tie' then 0.5 end),
            null, 'NUMERIC', coalesce(error, comment), status, right_experiment_id, recorded_at, comparison_id
-    from source.comparisons
+    from staging.comparisons
 )
 where ($1::varchar[] is null or list_contains($1::varchar[], run_id))
   and ($2::varchar[] is null or list_contains($2::varchar[], key))
@@ -1139,7 +1139,7 @@ from source.outputs where experiment_id = ?
 _SCORES = """
 select subject_kind, metric, count(*) filter (status = 'scored'), avg(value),
        count(*) filter (status in ('failed', 'not_attempted'))
-from source.scores where experiment_id = ? and turn is null group by all order by metric
+from staging.scores where experiment_id = ? and turn is null group by all order by metric
 """
 
 

@@ -46,7 +46,7 @@ from evalflows.specs.errors import InputError, short
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.reference import name_of, parameters_of
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, from_json
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, from_json
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
@@ -358,7 +358,7 @@ class ComparativeExperimentResults:
         store = Store()
         (row,) = store.read("comparison_sets", result.comparison_id)
         experiments: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in row.experiments]
-        judgements = _by_example(store.read("comparisons", row.comparison_id))
+        judgements = _by_example(store.read("judgements", row.comparison_id))
         self.comparative_experiment = _comparative_experiment(row, experiments)
         self.url: str | None = None  # there is no web page
         self._result = result
@@ -463,10 +463,10 @@ def _comparative_experiment(row: ComparisonSetRow, experiments: Sequence[Experim
     )
 
 
-def _by_example(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]:
-    by_example: dict[str, list[ComparisonRow]] = {}
+def _by_example(rows: Sequence[JudgementRow]) -> dict[str, list[JudgementRow]]:
+    by_example: dict[str, list[JudgementRow]] = {}
     for row in rows:
-        by_example.setdefault(row.example_id, []).append(row)
+        by_example.setdefault(row.example_id or "", []).append(row)
     return by_example
 
 
@@ -486,14 +486,14 @@ def _runs(store: Store, row: ComparisonSetRow, examples: Mapping[str, Example]) 
     return runs
 
 
-def _results(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> dict[str, Any]:
+def _results(runs: Sequence[Run], rows: Sequence[JudgementRow]) -> dict[str, Any]:
     metrics = dict.fromkeys(row.metric for row in rows)
     return {"runs": list(runs)} | {
         f"feedback.{metric}": _result(metric, runs, [row for row in rows if row.metric == metric]) for metric in metrics
     }
 
 
-def _result(metric: str, runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> ComparisonEvaluationResult:
+def _result(metric: str, runs: Sequence[Run], rows: Sequence[JudgementRow]) -> ComparisonEvaluationResult:
     """Return a metric's result for an example's runs; with several pairs, each run's mean score."""
     pairs = [_scores(row) for row in rows]
     by_run = {run.id: [pair[run.id] for pair in pairs if pair.get(run.id) is not None] for run in runs}
@@ -504,21 +504,21 @@ def _result(metric: str, runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> 
     )
 
 
-def _scores(row: ComparisonRow) -> Scores:
+def _scores(row: JudgementRow) -> Scores:
     known = row.left_score is not None and row.right_score is not None
     left, right = (row.left_score, row.right_score) if known else POINTS[row.winner]
-    return {row.left_run_id: left, row.right_run_id: right}
+    return {str(row.left_run_id): left, str(row.right_run_id): right}
 
 
 def _mean(scores: Sequence[float | None]) -> float | None:
     return sum(score for score in scores if score is not None) / len(scores) if scores else None
 
 
-def _comment(row: ComparisonRow) -> str | None:
+def _comment(row: JudgementRow) -> str | None:
     return row.error or row.status if row.status in ("failed", "not_attempted") else row.comment
 
 
-def _counts(rows: Sequence[ComparisonRow]) -> str:
+def _counts(rows: Sequence[JudgementRow]) -> str:
     scored = sum(row.status == "scored" for row in rows)
     missing = sum(row.status in ("failed", "not_attempted") for row in rows)
     return f"mean of {scored} pairs, {missing} missing"

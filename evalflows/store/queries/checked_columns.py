@@ -120,7 +120,7 @@ with planned as (
     select example_id, repetition, count(*) as n, any_value(run_id) as subject_id
     from source.outputs where experiment_id = $1 group by all
 ), judged as (
-    select {counts} from source.scores where experiment_id = $1 and subject_kind = 'run' group by subject_id
+    select {counts} from staging.scores where experiment_id = $1 and subject_kind = 'run' group by subject_id
 )
 select example_id, repetition, {shown}
 from planned left join answered using (example_id, repetition) left join judged using (subject_id)
@@ -136,7 +136,7 @@ def summary_columns(experiment: ExperimentRow, evaluators: Sequence[str]) -> Col
 _SUMMARIES = """
 select name, count(score_id)
 from (select unnest($2::varchar[]) as name)
-left join source.scores on evaluator = name and experiment_id = $1 and subject_kind = 'experiment'
+left join staging.scores on evaluator = name and experiment_id = $1 and subject_kind = 'experiment'
 group by name
 """
 
@@ -180,14 +180,14 @@ _SCORES = f"""
 with runs as (select run_id, example_id, repetition from source.outputs where experiment_id = $1),
 repeated as (
     select subject_id, turn, metric, evaluator_version, count(*) as n
-    from source.scores where experiment_id = $1 group by all having n > 1
+    from staging.scores where experiment_id = $1 group by all having n > 1
 )
 select s.example_id, s.repetition, s.metric,
     case when subject_kind = 'run' and s.run_id = s.subject_id then runs.run_id
          when subject_kind = 'experiment' and s.subject_id = $1 then $1 end,
     coalesce(n, 1), status, coalesce(value::varchar, left(label, 200)), isfinite(value), {_HAS_ERROR},
     sampling_rate, {_AMOUNTS} {{values}}
-from source.scores as s
+from staging.scores as s
 left join runs on runs.run_id = s.subject_id and runs.example_id = s.example_id and runs.repetition = s.repetition
 left join repeated on repeated.subject_id = s.subject_id and repeated.turn is not distinct from s.turn
     and repeated.metric = s.metric and repeated.evaluator_version = s.evaluator_version

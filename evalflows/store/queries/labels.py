@@ -77,7 +77,7 @@ def _subject(store: Store, reference: str, metric: str) -> tuple[str, bool]:
     if is_comparison(store, reference):
         return find_comparison(store, reference), True
     beside = comparison_beside(store, find_experiments(store, reference))
-    query = "select count(*) from source.comparisons where comparison_id = ? and metric = ?"
+    query = "select count(*) from staging.comparisons where comparison_id = ? and metric = ?"
     if beside is not None and store.query(query, [beside, metric])[0][0]:
         return beside, True
     (identity,) = find_experiments(store, reference, just_one=True)

@@ -108,7 +108,7 @@ def asked_by_judge(store: Store, name: str, version: str) -> Asked | None:
     """Return how often an evaluator of this name and version called a model per judgement, as far as recorded."""
     query = """select count(*), sum(calls) from (
                    select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
-                   from source.scores
+                   from staging.scores
                    where evaluator = ? and evaluator_version = ? and status in ('scored', 'failed', 'not_applicable')
                      and coalesce(error_kind, '') <> 'no_output' group by subject_id)
                where not is_unknown"""
@@ -119,7 +119,7 @@ def asked_by_pairwise(store: Store, name: str, version: str) -> Asked | None:
     """Return how often a pairwise evaluator called a model per judgement, as far as recorded."""
     query = """select count(*), sum(calls) from (
                    select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
-                   from source.comparisons where evaluator = ? and evaluator_version = ? and decided_by is null
+                   from staging.comparisons where evaluator = ? and evaluator_version = ? and decided_by is null
                      and status in ('scored', 'failed', 'not_applicable')
                    group by left_run_id, right_run_id, shown_first)
                where not is_unknown"""

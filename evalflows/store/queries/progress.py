@@ -12,7 +12,7 @@ from evalflows.specs.errors import MEASURES, StorageError
 from evalflows.store.files import count_rows, readable_paths, row_groups, states_of
 from evalflows.store.layout import files
 from evalflows.store.packs import files_of
-from evalflows.store.records import ComparisonRow, ComparisonSetRow, ExperimentRow, ScoreRow, derived_id
+from evalflows.store.records import ExperimentRow, JudgementRow, derived_id
 from evalflows.store.schemas import TABLES
 from evalflows.store.spool import spool_folder
 from evalflows.store.sql import ask
@@ -56,7 +56,7 @@ from {source} where list_contains($1, experiment_id) group by experiment_id
 
 def item_metrics(store: Store, experiments: Sequence[str]) -> list[str]:
     """Return the run-level metrics of the experiments, and the built-in measures."""
-    query = "select distinct metric from source.scores where list_contains(?, experiment_id) order by metric"
+    query = "select distinct metric from source.judgements where list_contains(?, experiment_id) order by metric"
     return [*(metric for (metric,) in store.query(query, [list(experiments)])), *MEASURES]
 
 
@@ -80,120 +80,94 @@ def paid(store: Store, comparison_id: str) -> Paid:
     return Paid(*store.query(query, [comparison_id])[0])
 
 
-def cached_judgements(store: Store, comparison_id: str) -> int:
-    """Return the number of calls answered from the ledger."""
-    query = "select coalesce(sum(calls_cached), 0) from source.comparisons where comparison_id = ?"
-    return int(store.query(query, [comparison_id])[0][0])
-
-
-def open_judgements(store: Store, comparison_id: str, transient: Collection[str]) -> int:
-    """Return the number of judgements that another attempt may complete; `transient` are the retryable error kinds.
-
-    This includes pairs decided by a failed run, if that run has an output by now.
-    """
-    query = """select count(*) from source.comparisons where comparison_id = $1
-               and (status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind))
-                    or (decided_by = 'failed_output' and left_run_id in (select run_id from answered)
-                        and right_run_id in (select run_id from answered)))"""
-    answered = """with answered as (
-                      select run_id from source.outputs where status = 'ok' and experiment_id in (
-                          select unnest(experiments) from source.comparison_sets where comparison_id = $1)) """
-    return int(store.query(answered + query, [comparison_id, sorted(transient)])[0][0])
-
-
-def lacking_judgements(store: Store, row: ComparisonSetRow, evaluators: Sequence[str], planned: int) -> str | None:
-    """Describe which of the `planned` judgements each evaluator lacks, and why; None if it lacks none.
-
-    A pair with a run that was never made does not count as lacking: the comparison cannot complete it.
-    """
-    query = """select evaluator, count(distinct (left_run_id, right_run_id, shown_first)) from source.comparisons
-               where comparison_id = ? and (status <> 'not_attempted' or error_kind = 'no_output') group by 1"""
-    judged = dict(store.query(query, [row.comparison_id]))
-    lacking = [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
-    query = """select error from source.comparisons
-               where comparison_id = ? and status = 'not_attempted' and error_kind <> 'no_output'
-               group by error order by count(*) desc, error limit 3"""
-    reasons = [error for (error,) in store.query(query, [row.comparison_id])]
-    why = f" ({'; '.join(reasons)})" if reasons else ""
-    return f"not done: {', '.join(lacking)}{why}" if lacking else None
-
-
-def none_judged(store: Store, row: ComparisonSetRow, kinds: Collection[str]) -> str | None:
-    """Describe, with the most frequent error, evaluators whose judgements all failed with these error kinds."""
-    query = """select evaluator, count(*), mode(error) from source.comparisons
-               where comparison_id = ? and decided_by is null and status not in ('not_applicable', 'not_attempted')
-               group by evaluator
-               having bool_and(status = 'failed' and list_contains(?, coalesce(error_kind, '')))
-               order by evaluator"""
-    failed = store.query(query, [row.comparison_id, sorted(kinds)])
-    return "; ".join(f"{evaluator} judged none of {n} pairs: {error}" for evaluator, n, error in failed) or None
-
-
 def given_twice(store: Store, comparison_id: str) -> str | None:
     """Describe metrics that several evaluators gave, which makes their verdicts ambiguous."""
-    query = """select metric, string_agg(distinct evaluator, ' and ' order by evaluator) from source.comparisons
-               where comparison_id = ? and status = 'scored'
+    query = """select metric, string_agg(distinct evaluator, ' and ' order by evaluator) from source.judgements
+               where experiment_id = ? and status = 'scored'
                group by metric having count(distinct evaluator) > 1 order by metric"""
     twice = store.query(query, [comparison_id])
     return "; ".join(f"{who} both give {metric!r}, wanted different metric names" for metric, who in twice) or None
 
 
-def complete_comparisons(store: Store, comparison_id: str) -> None:
-    """Rewrite the judgements, if needed, so that each pair has one row per metric and order.
+FAILED_OUTPUT = "failed_output"
+"""`decided_by` of a pair with a failed answer, for which no evaluator was called."""
 
-    An evaluator may give several metrics, or one with a name other than its own. If it failed or was not called for a
-    pair, that row becomes one row per metric that it gave elsewhere; if it left a metric out, a row is added.
+
+def complete_judgements(store: Store, owner: str) -> None:
+    """Rewrite the judgements of an experiment or a comparison, if needed, so that each subject has one row per metric.
+
+    An evaluator may give several metrics, or one with a name other than its own. If it failed, did not apply or was not
+    called, that row becomes one row per metric that it gave elsewhere; if it left a metric out, a row is added. Scores
+    of turns are left unchanged, because only an evaluation knows the number of turns.
     """
-    rows: list[ComparisonRow] = store.read("comparisons", comparison_id)
-    metrics: dict[str, dict[str, None]] = {}
-    for row in rows:
-        if row.status == "scored" and row.decided_by is None:
-            metrics.setdefault(row.evaluator, {})[row.metric] = None
-    several = {evaluator: list(names) for evaluator, names in metrics.items() if list(names) != [evaluator]}
-    if not several:
+    if not _gave_others(store, owner):
         return
-    completed = [row for row in rows if row.evaluator not in several]
-    of_trial: dict[tuple[str, ...], list[ComparisonRow]] = {}
-    for row in rows:
-        if row.evaluator in several:
-            of_trial.setdefault((row.evaluator, row.left_run_id, row.right_run_id, row.shown_first), []).append(row)
-    for (evaluator, *_), judgements in of_trial.items():
-        completed += _row_per_metric(judgements, several[evaluator])
-    store.publish("comparisons", comparison_id, completed)
+    rows: list[JudgementRow] = store.read("judgements", owner)
+    metrics: dict[tuple[str, str], dict[str, None]] = {}
+    whole = [row for row in rows if row.turn is None]
+    for row in whole:
+        is_given = row.status == "scored" or (row.status != "failed" and row.metric != row.evaluator)
+        if is_given and row.decided_by != FAILED_OUTPUT:
+            metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
+    several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
+    completed = [row for row in rows if row.turn is not None or (row.evaluator, row.evaluator_version) not in several]
+    of_subject: dict[tuple[str, str, str], list[JudgementRow]] = {}
+    for row in whole:
+        if (row.evaluator, row.evaluator_version) in several:
+            of_subject.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
+    for (_, *by), judgements in of_subject.items():
+        completed += _row_per_metric(judgements, several[by[0], by[1]])
+    store.publish("judgements", owner, completed)
 
 
-def _row_per_metric(rows: Sequence[ComparisonRow], metrics: Sequence[str]) -> list[ComparisonRow]:
-    # If a run failed or was never made, no judge was called, and the outcome holds for every metric.
+def _gave_others(store: Store, owner: str) -> bool:
+    """Return whether an evaluator gave anything but one metric of its own name: few do, and this is faster than reading
+    all rows."""
+    query = "select count(*) from source.judgements where experiment_id = ? and turn is null and metric <> evaluator"
+    return bool(store.query(query, [owner])[0][0])
+
+
+def _row_per_metric(rows: Sequence[JudgementRow], metrics: Sequence[str]) -> list[JudgementRow]:
     judged = {
         row.metric: row
         for row in rows
-        if row.metric in metrics and row.status in ("scored", "not_applicable") and row.decided_by is None
+        if row.metric in metrics and row.status in ("scored", "not_applicable") and row.decided_by != FAILED_OUTPUT
     }
-    if not judged:
-        last = max(rows, key=lambda row: row.recorded_at)
-        return [_named(last, metrics[0]), *(_named(last, metric, **_UNPAID) for metric in metrics[1:])]
-    first = next(iter(judged.values()))
-    return [judged.get(metric) or _named(first, metric, **_UNPAID, **_left_out(first, metric)) for metric in metrics]
+    if judged:
+        first = next(iter(judged.values()))
+        return [judged.get(metric) or _left_out(first, metric) for metric in metrics]
+    last = max(rows, key=lambda row: (row.status != "failed", row.recorded_at))  # it holds for every metric
+    return [_named(last, metrics[0]), *(_named(last, metric, **_UNPAID) for metric in metrics[1:])]
 
 
 _UNPAID: dict[str, Any] = {"calls": 0, "calls_cached": 0, "tokens_in": None, "tokens_out": None, "cost_usd": 0.0}
 """The first row has the cost of all, so that sums are right."""
 
 
-def _left_out(row: ComparisonRow, metric: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("winner", "left_score", "right_score", "metadata", "agreement"))
-    return nothing | {"status": "not_applicable", "comment": f"{row.evaluator} gave no {metric} for this pair"}
+def _left_out(row: JudgementRow, metric: str) -> JudgementRow:
+    values = ("value", "label", "data_type", "winner", "left_score", "right_score", "metadata", "agreement")
+    comment = f"{row.evaluator} gave no {metric} for this {'pair' if row.subject_kind == 'pair' else 'run'}"
+    nothing = dict.fromkeys(values) | {"status": "not_applicable", "comment": comment}
+    return _named(row, metric, **_UNPAID, **nothing)
 
 
-def _named(row: ComparisonRow, metric: str, **changes: Any) -> ComparisonRow:
-    runs = (row.left_run_id, row.right_run_id, row.shown_first)
-    identity = judgement_id(row.comparison_id, metric, *runs, row.evaluator_version)
+def _named(row: JudgementRow, metric: str, **changes: Any) -> JudgementRow:
+    if row.subject_kind == "pair":
+        pair = row.left_run_id or "", row.right_run_id or "", row.shown_first or ""
+        identity = judgement_id(row.experiment_id or "", metric, *pair, row.evaluator_version)
+    else:
+        identity = derived_id(row.subject_id, row.turn, metric, row.evaluator_version)
     return replace(row, metric=metric, judgement_id=identity, **changes)
 
 
 def judgement_id(comparison_id: str, metric: str, left: str, right: str, shown_first: str, version: str) -> str:
-    """Return the id of a judgement."""
+    """Return the id of a judgement of a pair."""
     return derived_id(comparison_id, metric, left, right, shown_first, version)
+
+
+def pair_id(left: str, right: str, shown_first: str) -> str:
+    """Return the id of a pair of answers in one order, as a subject of judgements."""
+    return derived_id(left, right, shown_first)
 
 
 def owner_states(store: Store, owners: Collection[str], tables: Collection[str] = ()) -> frozenset[tuple[str, object]]:
@@ -232,11 +206,8 @@ def spent(store: Store, experiment_id: str) -> Spent:
                  where experiment_id = $1 and status in ('ok', 'failed')
                      and (calls is null or ($1 in applications and status = 'ok'))
                  union all
-                 select calls, tokens_in, tokens_out, cost_usd from source.scores
-                 where experiment_id = $1 and calls is null
-                 union all
-                 select calls, tokens_in, tokens_out, cost_usd from source.comparisons
-                 where comparison_id = $1 and calls is null)""".replace("applications", _APPLICATIONS),
+                 select calls, tokens_in, tokens_out, cost_usd from source.judgements
+                 where experiment_id = $1 and calls is null)""".replace("applications", _APPLICATIONS),
         [experiment_id],
     )[0]
     return Spent(
@@ -274,12 +245,12 @@ def spent_by_group(store: Store, run_group: str) -> Paid:
     return Paid(*store.query(query, [run_group])[0])
 
 
-def cached_calls(store: Store, experiment_id: str) -> int:
-    """Return the number of calls answered from the ledger."""
+def cached_calls(store: Store, owner: str) -> int:
+    """Return the number of calls of an experiment or a comparison that were answered from the ledger."""
     query = """select coalesce(sum(calls_cached), 0) from (
                    select calls_cached from source.outputs where experiment_id = $1
-                   union all select calls_cached from source.scores where experiment_id = $1)"""
-    return int(store.query(query, [experiment_id])[0][0])
+                   union all select calls_cached from source.judgements where experiment_id = $1)"""
+    return int(store.query(query, [owner])[0][0])
 
 
 def application_versions(store: Store, experiment_id: str) -> str | None:
@@ -290,28 +261,35 @@ def application_versions(store: Store, experiment_id: str) -> str | None:
     return store.query(query, [experiment_id])[0][0]  # type: ignore[no-any-return]
 
 
-def open_work(store: Store, experiment_id: str, transient: Collection[str]) -> int:
-    """Return the number of rows that another attempt may complete: not attempted, or with a transient failure.
+def open_work(store: Store, owner: str, transient: Collection[str]) -> int:
+    """Return the number of rows of an experiment or a comparison that another attempt may complete.
 
-    `transient` are the retryable error kinds.
+    Those are not attempted, failed with one of the `transient` error kinds, or decided by a failed answer that has
+    arrived by now.
     """
-    query = """select count(*) from (
-                   select status, error_kind from source.outputs where experiment_id = $1
-                   union all select status, error_kind from source.scores where experiment_id = $1)
-               where status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind))"""
-    return int(store.query(query, [experiment_id, sorted(transient)])[0][0])
+    query = """with answered as (
+                   select run_id from source.outputs where status = 'ok' and experiment_id in (
+                       select unnest(experiments) from source.comparison_sets where comparison_id = $1))
+               select count(*) from (
+                   select status, error_kind, false as has_arrived from source.outputs where experiment_id = $1
+                   union all
+                   select status, error_kind, coalesce(decided_by = 'failed_output' and left_run_id in (from answered)
+                                                       and right_run_id in (from answered), false)
+                   from source.judgements where experiment_id = $1)
+               where status = 'not_attempted' or (status = 'failed' and list_contains($2, error_kind)) or has_arrived"""
+    return int(store.query(query, [owner, sorted(transient)])[0][0])
 
 
 def has_all_files(store: Store, experiment: ExperimentRow) -> bool:
-    """Return whether a sealed experiment has its files of outputs and scores; a damaged one may have been deleted."""
-    tables = ["outputs", *(["scores"] if json.loads(experiment.evaluators) else [])]
+    """Return whether a sealed experiment has its files of outputs and judgements: a damaged one may be deleted."""
+    tables = ["outputs", *(["judgements"] if json.loads(experiment.evaluators) else [])]
     return all(store.is_sealed(table, experiment.experiment_id) for table in tables)
 
 
 def may_be_complete(store: Store, experiment: ExperimentRow, evaluators: Sequence[str]) -> bool:
     """Return whether the open parts of an experiment have as many rows as if all runs were answered and judged."""
     planned = experiment.n_examples * experiment.repetitions
-    wanted = {"outputs": planned, "scores": planned * len(evaluators)}
+    wanted = {"outputs": planned, "judgements": planned * len(evaluators)}
     return all(
         count_rows(store.filesystem, store.open_parts(table, experiment.experiment_id)) >= count
         for table, count in wanted.items()
@@ -319,43 +297,46 @@ def may_be_complete(store: Store, experiment: ExperimentRow, evaluators: Sequenc
 
 
 def whats_missing(
-    store: Store, experiment: ExperimentRow, evaluators: Sequence[str], summaries: Sequence[str] = ()
+    store: Store,
+    owner: str,
+    evaluators: Sequence[str],
+    planned: int,
+    *,
+    answers: int = 0,
+    summaries: Sequence[str] = (),
 ) -> str | None:
-    """Describe which answers and scores an experiment lacks, and why; None if it is complete.
+    """Describe which of its `answers` and `planned` judgements an experiment or a comparison lacks, and why.
 
-    Rows that were not attempted count as lacking. `summaries` are the evaluators that judge the experiment as a whole,
-    which give at least one row.
+    Rows that were not attempted count as lacking, but for a pair with an answer that was never made: a comparison
+    cannot complete it. `summaries` are the evaluators that judge the experiment as a whole, which give at least one
+    row. Return None if nothing is lacking.
     """
-    planned = experiment.n_examples * experiment.repetitions
-    outputs, not_attempted = store.query(
-        "select count(*), count(*) filter (status = 'not_attempted') from source.outputs where experiment_id = ?",
-        [experiment.experiment_id],
-    )[0]
-    judged = dict(
-        store.query(
-            """select evaluator, count(distinct subject_id) from source.scores
-               where experiment_id = ? and subject_kind in ('run', 'experiment') and status <> 'not_attempted'
-               group by 1""",
-            [experiment.experiment_id],
-        )
-    )
-    lacking = [f"{planned - outputs + not_attempted} of {planned} answers"] if outputs - not_attempted < planned else []
+    lacking, made = [], 0
+    if answers:
+        query = "select count(*) from source.outputs where experiment_id = ? and status <> 'not_attempted'"
+        made = store.query(query, [owner])[0][0]
+    if made < answers:
+        lacking.append(f"{answers - made} of {answers} answers")
+    query = """select evaluator, count(distinct subject_id) from source.judgements
+               where experiment_id = ? and (status <> 'not_attempted'
+                                            or (subject_kind = 'pair' and error_kind = 'no_output'))
+               group by 1"""
+    judged = dict(store.query(query, [owner]))
     lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
     lacking += [f"the score by {e}" for e in summaries if not judged.get(e)]
-    if not lacking:
-        return None
-    return f"not done: {', '.join(lacking)}{_why_not_attempted(store, experiment.experiment_id)}"
+    return f"not done: {', '.join(lacking)}{_why_not_attempted(store, owner)}" if lacking else None
 
 
-def _why_not_attempted(store: Store, experiment_id: str) -> str:
+def _why_not_attempted(store: Store, owner: str) -> str:
     """Return the reasons of rows that were not attempted, most frequent first; empty if there are none."""
     query = """select max_by(error, recorded_at) from (
                    select error, status, error_kind, recorded_at from source.outputs where experiment_id = $1
-                   union all select error, status, error_kind, recorded_at from source.scores where experiment_id = $1)
+                   union all
+                   select error, status, error_kind, recorded_at from source.judgements where experiment_id = $1)
                where status = 'not_attempted' and error_kind <> 'no_output'
                group by case when error_kind = 'over_budget' then error_kind else error end  -- whose sums grow
                order by count(*) desc, 1 limit 3"""
-    reasons = [error for (error,) in store.query(query, [experiment_id])]
+    reasons = [error for (error,) in store.query(query, [owner])]
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
@@ -366,88 +347,21 @@ def no_answers(store: Store, experiment: ExperimentRow) -> str | None:
     return None if answered else f"none of {runs} answered: {error}"
 
 
-def no_judgements(store: Store, experiment: ExperimentRow, kinds: Collection[str]) -> str | None:
+def none_judged(store: Store, owner: str, kinds: Collection[str]) -> str | None:
     """Describe, with the most frequent error, evaluators whose judgements all failed with these error kinds.
 
-    Runs to which an evaluator does not apply are ignored.
+    Subjects without an answer, and those to which an evaluator does not apply, are ignored.
     """
-    never = """select evaluator from source.scores where experiment_id = ?
-               group by 1 having not bool_or(status = 'scored')"""
-    if not store.query(never, [experiment.experiment_id]):  # as usual, and in a tenth of the time
-        return None
-    query = """select s.evaluator, count(*), mode(s.error) from source.scores s
-               join source.outputs o using (experiment_id, run_id)
-               where s.experiment_id = ? and o.status = 'ok' and s.status not in ('not_applicable', 'sampled_out')
-               group by s.evaluator
-               having bool_and(s.status = 'failed' and list_contains(?, coalesce(s.error_kind, '')))
-               order by s.evaluator"""
-    failed = store.query(query, [experiment.experiment_id, sorted(kinds)])
-    return "; ".join(f"{evaluator} judged none of {n} answers: {error}" for evaluator, n, error in failed) or None
-
-
-def complete_scores(store: Store, experiment_id: str) -> None:
-    """Rewrite the scores, if needed, so that each run has one row per metric.
-
-    An evaluator may give several metrics, or one with a name other than its own. If it failed or did not apply, that
-    row becomes one row per metric that it gave elsewhere; if it left a metric out, a row is added. Scores of turns are
-    left unchanged, because only an evaluation knows the number of turns.
-    """
-    if not _gave_several(store, experiment_id):
-        return
-    rows: list[ScoreRow] = store.read("scores", experiment_id)
-    metrics: dict[tuple[str, str], dict[str, None]] = {}
-    whole = [row for row in rows if row.turn is None]
-    for row in whole:
-        if row.status == "scored" or (row.status != "failed" and row.metric != row.evaluator):
-            metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
-    several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
-    if not several:
-        return
-    completed = [row for row in rows if row.turn is not None or (row.evaluator, row.evaluator_version) not in several]
-    of_run: dict[tuple[str, str, str], list[ScoreRow]] = {}
-    for row in whole:
-        if (row.evaluator, row.evaluator_version) in several:
-            of_run.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
-    for (_, evaluator, version), judgements in of_run.items():
-        completed += _progress_per_metric(judgements, several[evaluator, version])
-    store.publish("scores", experiment_id, completed)
-
-
-def _gave_several(store: Store, experiment_id: str) -> bool:
-    """Return whether an evaluator gave anything but one metric of its own name: few do, and this is faster than reading
-    all rows."""
-    query = """select count(*) from source.scores where experiment_id = ? and turn is null and metric <> evaluator"""
-    return bool(store.query(query, [experiment_id])[0][0])
-
-
-def _progress_per_metric(rows: list[ScoreRow], metrics: list[str]) -> list[ScoreRow]:
-    judged = {row.metric: row for row in rows if row.metric in metrics and row.status != "failed"}
-    if judged:
-        first = next(iter(judged.values()))
-        return [judged.get(metric) or _judgements_left_out(first, metric) for metric in metrics]
-    last = max(rows, key=lambda row: (row.status != "failed", row.recorded_at))
-    return [_copy(last, metrics[0]), *(_unpaid(_copy(last, metric)) for metric in metrics[1:])]
-
-
-def _copy(row: ScoreRow, metric: str) -> ScoreRow:
-    return replace(row, metric=metric, score_id=derived_id(row.subject_id, row.turn, metric, row.evaluator_version))
-
-
-def _unpaid(row: ScoreRow) -> ScoreRow:
-    """Remove the cost, which the first row has for all, so that sums are right."""
-    return replace(row, calls=0, calls_cached=0, tokens_in=None, tokens_out=None, cost_usd=0.0)
-
-
-def _judgements_left_out(row: ScoreRow, metric: str) -> ScoreRow:
-    return replace(
-        _unpaid(_copy(row, metric)),
-        value=None,
-        label=None,
-        data_type=None,
-        status="not_applicable",
-        comment=f"{row.evaluator} gave no {metric} for this run",
-        metadata=None,
-    )
+    query = """select evaluator, count(*), any_value(subject_kind), mode(error) from source.judgements
+               where experiment_id = ? and subject_kind in ('run', 'pair')
+                   and status not in ('not_applicable', 'sampled_out', 'not_attempted')
+                   and error_kind is distinct from 'no_output' and decided_by is distinct from 'failed_output'
+               group by evaluator
+               having bool_and(status = 'failed' and list_contains(?, coalesce(error_kind, '')))
+               order by evaluator"""
+    failed = store.query(query, [owner, sorted(kinds)])
+    called = {"run": "answers", "pair": "pairs"}
+    return "; ".join(f"{by} judged none of {n} {called[kind]}: {error}" for by, n, kind, error in failed) or None
 
 
 def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None]:
@@ -479,7 +393,7 @@ def was_over_budget(store: Store, owner: str, part: str) -> bool:
     """Whether the budget was too small for an answer, a judgement or a comparison of a part."""
     return any(
         row["error_kind"] == "over_budget"
-        for table in ("outputs", "scores", "comparisons")
+        for table in ("outputs", "judgements")
         for row in _rows(store, table, owner, part, ["error_kind"])
     )
 

@@ -17,7 +17,7 @@ from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
 from evalflows.store.layout import quoted
 from evalflows.store.observations import FIRST_DAY, day_of, latest_start, with_plausible_times
-from evalflows.store.records import ExperimentState, LabelRow, ScoreRow, SubjectKind, from_json
+from evalflows.store.records import ExperimentState, JudgementRow, LabelRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
 from evalflows.store.sql import ask, ask_arrow, select_from
 from evalflows.store.store import Store
@@ -61,9 +61,11 @@ def _stored(store: Store, rows: Sequence[ObservationRow], columns: str) -> Any:
     return ask_arrow(store, query, [sorted({row.day for row in rows}), sorted({row.trace_id for row in rows})])
 
 
-def unknown_scores(store: Store, rows: Sequence[ScoreRow]) -> Unknown:
+def unknown_scores(store: Store, rows: Sequence[JudgementRow]) -> Unknown:
     """Return the scores that are not stored, and those that are stored with other values."""
-    return _unknown(store, "scores", {row.score_id: row for row in rows}, [row.experiment_id or "" for row in rows])
+    return _unknown(
+        store, "judgements", {row.judgement_id: row for row in rows}, [row.experiment_id or "" for row in rows]
+    )
 
 
 def unknown_labels(store: Store, rows: Sequence[LabelRow]) -> Unknown:
@@ -74,7 +76,7 @@ def unknown_labels(store: Store, rows: Sequence[LabelRow]) -> Unknown:
 def _unknown(store: Store, table: str, by_id: dict[str, Any], owners: list[str]) -> Unknown:
     if not by_id:
         return Unknown([], [])
-    key, owner = ("score_id", "experiment_id") if table == "scores" else ("label_id", "batch_id")
+    key, owner = ("judgement_id", "experiment_id") if table == "judgements" else ("label_id", "batch_id")
     query = f"select * from source.{table} where {owner} in (select unnest(?)) and {key} in (select unnest(?))"
     data = ask_arrow(store, query, [sorted(set(owners)), sorted(by_id)])
     return _compared(by_id, {getattr(row, key): row for row in to_rows(table, data)})
@@ -457,7 +459,7 @@ def unreached(
 
     `versions` are those of the evaluators; what others have failed to judge stays so.
     """
-    query = """select distinct subject_id from source.scores
+    query = """select distinct subject_id from staging.scores
                where starts_with(experiment_id, ?) and recorded_at >= ?
                      and evaluator_version in (select unnest(?))
                      and (status = 'not_attempted' or error_kind in (select unnest(?)))
@@ -478,14 +480,14 @@ class JudgedBy:
 
 def scored_items(store: Store, keys: Sequence[ItemKey], by: JudgedBy) -> frozenset[str]:
     """Return the ids of the items that have any score of which `scores_of_items` would give the whole row."""
-    query = f"select distinct subject_id from source.scores where {_SCORES_OF_ITEMS}"
+    query = f"select distinct subject_id from staging.scores where {_SCORES_OF_ITEMS}"
     return frozenset(identity for (identity,) in store.query(query, _of_items(keys, by)))
 
 
-def scores_of_items(store: Store, keys: Sequence[ItemKey], by: JudgedBy) -> list[ScoreRow]:
+def scores_of_items(store: Store, keys: Sequence[ItemKey], by: JudgedBy) -> list[JudgementRow]:
     """Return the scores of items, of any batch."""
-    query = f"select * from source.scores where {_SCORES_OF_ITEMS}"
-    return to_rows("scores", ask_arrow(store, query, _of_items(keys, by)))
+    query = f"select * from source.judgements where {_SCORES_OF_ITEMS}"
+    return to_rows("judgements", ask_arrow(store, query, _of_items(keys, by)))
 
 
 _SCORES_OF_ITEMS = """
@@ -640,7 +642,7 @@ def processed_with_earlier(store: Store, row: WatermarkRow) -> int:
     return processed
 
 
-def batch_scores(store: Store, row: WatermarkRow, kind: SubjectKind) -> list[ScoreRow]:
+def batch_scores(store: Store, row: WatermarkRow, kind: SubjectKind) -> list[JudgementRow]:
     """Return the scores that the evaluators of a batch have given to its items, which a backfill took newest first.
 
     Those are the items from where it began to its last one. What has come between them since has no scores.
@@ -652,7 +654,7 @@ def batch_scores(store: Store, row: WatermarkRow, kind: SubjectKind) -> list[Sco
     behind = None if row.resumed_from is None else last_item(store, row.resumed_from)
     window = Window(moment="started_at", since=row.since, until=row.started_at, behind=behind, newest_first=True)
     only = condition(from_json(row.filter), row.scope)
-    found: list[ScoreRow] = []
+    found: list[JudgementRow] = []
     while keys := item_keys(store, row.scope, only, window, ITEMS_AT_ONCE):
         window = replace(window, behind=(keys[-1].moment, keys[-1].id))
         taken = [key for key in keys if row.until_id is None or (key.moment, key.id) >= (row.until, row.until_id)]
@@ -694,7 +696,7 @@ def item_values(store: Store, scope: SelectedScope, metric: str) -> list[ItemVal
 def production_metric(store: Store, metric: str) -> MetricSpec:
     """Return the declared properties of a metric, with its direction, by the newest evaluation that has scored it."""
     query = """select w.spec from source.watermarks w where w.evaluation_id in (
-                   select distinct left(experiment_id, -11) from source.scores
+                   select distinct left(experiment_id, -11) from staging.scores
                    where metric = ? and starts_with(experiment_id, 'eval-'))
                order by w.recorded_at desc limit 1"""
     found = store.query(query, [metric])

@@ -228,7 +228,7 @@ def _bounds(evaluation_id: str, window: ProductionBaseline) -> list[object]:
 
 
 _SCORES = """
-select * from source.scores
+select * from source.judgements
 where experiment_id between $1 and $2 and subject_at >= $3 and subject_at < $4 and turn is null
 """
 
@@ -355,7 +355,7 @@ def last_day(store: Store, evaluation_id: str) -> date | None:
 
 
 def _judged_day(store: Store, evaluation_id: str, which: str) -> date | None:
-    query = f"""select {which}(right(experiment_id, 10)) from source.scores
+    query = f"""select {which}(right(experiment_id, 10)) from staging.scores
                 where starts_with(experiment_id, ?) and right(experiment_id, 10) > '{FIRST_DAY}'
                       and subject_at is not null"""
     ((day,),) = store.query(query, [f"{evaluation_id}-"])
@@ -397,7 +397,7 @@ def _items(wanted: WindowsWanted, day: date) -> str:
                    case when s.status = 'scored' then s.value end as value, s.status <> 'scored' as failed,
                    1 / coalesce(s.sampling_rate, 1) as weight, coalesce(t.cluster, s.subject_id) as cluster, t.tags,
                    t.version, t.models, t.environment
-            from source.scores s left join {"of_session" if kind == "session" else "about"} t on {joined}
+            from staging.scores s left join {"of_session" if kind == "session" else "about"} t on {joined}
             where s.experiment_id = {quoted(f"{wanted.evaluation_id}-{day.isoformat()}")} and s.turn is null
                   and s.subject_kind = '{kind}' and s.evaluator_version in ({versions})
                   and s.status in ('scored', 'failed', 'not_attempted')

@@ -34,12 +34,12 @@ def start(systems: Mapping[str, Any], lengths: Mapping[str, int] | None = None, 
         row = past.experiment(scores, spec=spec, name=f"demo-{name}", target=name, run_group=GROUP)
         outputs = past.store.read("outputs", row.experiment_id)
         outputs = [replace(output, length=(lengths or {}).get(name, 10)) for output in outputs]
-        rows = past.store.read("scores", row.experiment_id)
+        rows = past.store.read("judgements", row.experiment_id)
         of_run = {output.run_id: [one for one in rows if one.run_id == output.run_id] for output in outputs}
         ready: Any = SimpleNamespace(spec=spec)
         made = [one for composite in spec.composites for one in _composites(ready, composite, outputs, of_run)]
         past.store.publish("outputs", row.experiment_id, outputs)
-        past.store.publish("scores", row.experiment_id, [*rows, *made])
+        past.store.publish("judgements", row.experiment_id, [*rows, *made])
     return past
 
 
@@ -91,7 +91,7 @@ def test_scores_at_the_declared_weights_are_those_of_the_results() -> None:
         past = start(systems, composites=[spec])
         (composite,) = ExperimentSpec.model_validate_json(past.rows[0].spec).composites
         found = composite_runs(past.store, past.rows, composite)
-        scores = [past.store.read("scores", row.experiment_id) for row in past.rows]
+        scores = [past.store.read("judgements", row.experiment_id) for row in past.rows]
         values = [{one.example_id: one.value for one in some if one.metric == "quality"} for some in scores]
         both = [one for one in values[0] if values[0][one] is not None and values[1][one] is not None]
         assert found.runs is not None and found.n_examples == len(both)
@@ -103,19 +103,19 @@ def test_scores_at_the_declared_weights_are_those_of_the_results() -> None:
 def test_repetitions_are_averaged_within_an_example_first_and_a_drawn_example_counts_for_others() -> None:
     """The first example of plain, a right one, is answered four times more: it counts no more than another."""
     store = two()
-    scores = store.read("scores", "exp-000")
+    scores = store.read("judgements", "exp-000")
     more = [
-        replace(score, score_id=f"{score.score_id}-{repetition}", repetition=repetition)
+        replace(score, judgement_id=f"{score.judgement_id}-{repetition}", repetition=repetition)
         for score in scores
         if score.example_id == "e0"
         for repetition in range(1, 5)
     ]
-    store.publish("scores", "exp-000", [*scores, *more])
+    store.publish("judgements", "exp-000", [*scores, *more])
     seen = from_json(checks(store)["quality weights"].observed)
     assert seen["scores"] == pytest.approx({"plain": 0.575, "brief": 0.675})
-    for owner, kept in (("exp-000", scores), ("exp-001", store.read("scores", "exp-001"))):
+    for owner, kept in (("exp-000", scores), ("exp-001", store.read("judgements", "exp-001"))):
         drawn = [replace(one, sampling_rate=0.5 if int(str(one.example_id)[1:]) < 10 else None) for one in kept]
-        store.publish("scores", owner, drawn)
+        store.publish("judgements", owner, drawn)
     seen = from_json(checks(store)["quality weights"].observed)
     contains, short = (24 / 30, 22 / 30), (8 / 30, 28 / 30)
     wanted = {name: 0.75 * contains[at] + 0.25 * short[at] for at, name in enumerate(("plain", "brief"))}

@@ -37,12 +37,12 @@ def test_what_did_not_change_is_not_made_again() -> None:
 
 
 def add_score(store: Store) -> None:
-    row = store.read("scores", CANDIDATE)[0]
-    store.append("scores", CANDIDATE, "more", [replace(row, value=0.5, recorded_at=now())])
+    row = store.read("judgements", CANDIDATE)[0]
+    store.append("judgements", CANDIDATE, "more", [replace(row, value=0.5, recorded_at=now())])
 
 
 def seal(store: Store) -> None:
-    store.seal(BASE, ("scores",))
+    store.seal(BASE, ("judgements",))
 
 
 def validate_judge(store: Store) -> None:

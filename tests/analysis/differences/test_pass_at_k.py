@@ -29,8 +29,8 @@ def found(runs: list[list[float]], **declared: Any) -> dict[str, MetricValues]:
     """The metrics that are made of the repetitions, by name; of the examples, one in two was drawn."""
     past = Past(repetitions=len(runs[0]))
     row = past.experiment({"reward": np.array(runs)})
-    scores = past.store.read("scores", row.experiment_id)
-    past.store.publish("scores", row.experiment_id, [replace(score, sampling_rate=0.5) for score in scores])
+    scores = past.store.read("judgements", row.experiment_id)
+    past.store.publish("judgements", row.experiment_id, [replace(score, sampling_rate=0.5) for score in scores])
     (metric,) = (one for one in metric_values(past.store, row) if one.metric == "reward")
     return {one.metric: one for one in trial_values(past.store, row, metric, MetricSpec.model_validate(declared))}
 

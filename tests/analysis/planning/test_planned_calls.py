@@ -10,7 +10,7 @@ from evalflows.api.planning import plan
 from evalflows.engine.prepare import prepare_experiment, target_version
 from evalflows.llm.ledger import call_key
 from evalflows.store.ingest import load_dataset
-from evalflows.store.records import OutputRow, ScoreRow
+from evalflows.store.records import JudgementRow, OutputRow
 from evalflows.store.store import Store
 
 
@@ -143,6 +143,6 @@ def test_calls_per_judgement_of_a_users_judge_come_from_its_history() -> None:
     version = prepare_experiment(spec).described["says_correct"]["version"]
     score = score_row("exp-x", "q00000", 0, "says_correct", 1.0, True)
     given = {name: getattr(score, name) for name in score.__slots__}
-    Store().publish("scores", "exp-x", [ScoreRow(**given | {"evaluator_version": version, "calls": 2})])
+    Store().publish("judgements", "exp-x", [JudgementRow(**given | {"evaluator_version": version, "calls": 2})])
     made = plan(spec).calls[-1]
     assert (made.calls, made.note) == (160, "2 calls per judgement, as in 1 earlier judgements")

@@ -86,7 +86,7 @@ CHANGES: dict[str, tuple[Change, dict[str, tuple[str, int]]]] = {
     ),
     "a score with another run's example": (score(example_id="q1"), {"scores.subject": ("error", 1)}),
     "two scores of one key": (
-        lambda outputs, scores: scores.append(replace(scores[0], score_id="other")),
+        lambda outputs, scores: scores.append(replace(scores[0], judgement_id="other")),
         {"scores.rows_of_key": ("error", 2)},
     ),
     "scored without value or label": (score(value=None), {"scores.result": ("error", 1)}),
@@ -112,7 +112,7 @@ def everything(outputs: Rows, scores: Rows) -> None:
     """Wrong rows that do not hide each other, in the first and the last block."""
     for change in (output(0, status="lost"), output(4, latency_s=-1.0), score(0, value=7.0), score(8, value=9.0)):
         change(outputs, scores)
-    scores.append(replace(scores[2], score_id="other"))
+    scores.append(replace(scores[2], judgement_id="other"))
 
 
 def test_what_was_never_answered_holds_and_rows_that_are_gone_do_not(store: Store) -> None:

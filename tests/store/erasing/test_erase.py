@@ -87,12 +87,11 @@ def test_an_examples_texts_are_gone_from_every_file_and_figures_stay(
             "calls": 7,
             "checks": 1,
             "comparison_sets": 1,
-            "comparisons": 1,
             "examples": 1,
             "experiments": 1,
+            "judgements": 3,
             "labels": 2,
             "outputs": 2,
-            "scores": 2,
         }
     )
     after = figures(store)
@@ -146,7 +145,7 @@ def test_a_user_and_what_was_made_of_the_traces_is_erased(production: Store, roo
     assert files_with(USER, *roots)
     done = erase(production, Selection(users=[USER]), None)
     assert (files_with(SECRET, *roots), files_with(USER, *roots)) == ([], [])
-    assert dict(done.rows) == {"calls": 1, "observations": 3, "scores": 1}
+    assert dict(done.rows) == {"calls": 1, "observations": 3, "judgements": 1}
     after = figures(production)
     assert {**after, "erasures": []} == tables
     assert marts(production) == views
@@ -283,7 +282,7 @@ def test_a_damaged_file_is_named_and_nothing_erased(sealed: Store, roots: tuple[
     assert path.parent.parent.stat().st_mtime_ns == before and plans(sealed) == []
     assert sealed.query("select count(*) from source.erasures") == [(0,)]
     path.unlink()
-    assert erase(Store(sealed.layout.root), ERNA, None).rows["scores"] == 2
+    assert erase(Store(sealed.layout.root), ERNA, None).rows["judgements"] == 3
 
 
 @pytest.mark.slow

@@ -37,8 +37,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "comparison_sets": [{"comparison_id": "cmp-1", "evaluators": "[]", "reason": f"none: {SECRET}"}],
     "outputs": [OF_EXPERIMENT],
-    "scores": [{**OF_EXPERIMENT, "score_id": "s", "metric": "tone", "data_type": "CATEGORICAL"}],
-    "comparisons": [{"comparison_id": "cmp-1", "left_run_id": RUN, "right_run_id": "other"}],
+    "judgements": [
+        {**OF_EXPERIMENT, "judgement_id": "s", "metric": "tone", "data_type": "CATEGORICAL"},
+        {"experiment_id": "cmp-1", "subject_kind": "pair", "left_run_id": RUN, "right_run_id": "other"},
+    ],
     "calls": [{"experiment_id": "exp-1", "subject_id": RUN, "call_key": "1" * 64, "reusable": True}],
     "labels": [{"batch_id": "b", "subject_id": RUN, "metric": "tone", "labeller": REVIEWER}],
     "checks": [{"batch_id": "c", "subject_kind": "snapshot"}],
@@ -108,9 +110,9 @@ def test_a_marker_in_every_place_is_gone(store: Store, store_root: Path) -> None
     judge = {"batch_id": "j", "check_id": "j", "subject_kind": "judge", "observed": confused}
     store.publish("checks", "j", [make_row("checks", **judge)])
     owner = f"{evaluation_id('watch')}-{DAY}"
-    of = {"experiment_id": owner, "metric": "topic", "label": SECRET, "score_id": "t"}
+    of = {"experiment_id": owner, "metric": "topic", "label": SECRET, "judgement_id": "t"}
     trace = {"subject_kind": "trace", "subject_id": trace_id("a")}
-    store.append("scores", owner, "p", [make_row("scores", **of, **trace)])
+    store.append("judgements", owner, "p", [make_row("judgements", **of, **trace)])
     spool = spool_folder(store)
     for path in (spool / owner / "p.damaged", spool / RECEIVED / "1.damaged", store_root / "outputs/open/x/.y.tmp"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +151,7 @@ def test_labels_that_others_have_or_a_spec_names_stay_and_equal_ones_stay_equal(
     found = dict(store.query("select label_id, label from source.labels where batch_id = 'more'"))
     assert {key: found[key] for key in "bce"} == {"b": "kind", "c": "kind", "e": "declared"}
     assert found["a"].startswith("(erased ") and found["a"] != found["d"]
-    assert store.query("select label from source.scores") == [(found["d"],)], "judge and person agree as before"
+    assert store.query("select label from staging.scores") == [(found["d"],)], "judge and person agree as before"
 
 
 def test_a_name_that_only_unreadable_requests_may_hold_is_erased_with_them(store: Store) -> None:

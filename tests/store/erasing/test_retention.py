@@ -41,7 +41,8 @@ def add(store: Store, make: Make) -> Callable[..., None]:
             "experiments", started_at=started, state="completed", **{"n_examples": 1, "repetitions": 1} | of | fields
         )
         store.publish("outputs", identity, [make("outputs", run_id=f"r-{identity}", experiment_id=identity)])
-        store.publish("scores", identity, [make("scores", score_id=f"s-{identity}", experiment_id=identity)])
+        judgement = make("judgements", judgement_id=f"s-{identity}", experiment_id=identity)
+        store.publish("judgements", identity, [judgement])
         store.publish("estimates", identity, [make("estimates", estimate_id=f"e-{identity}", experiment_id=identity)])
         store.publish("experiments", identity, [row])
 
@@ -58,7 +59,7 @@ def test_texts_of_old_traces_are_erased_and_those_of_new_ones_and_figures_stay(
     spec = RetentionSpec(trace_texts_days=days - 1)
     (would,) = would_retain(production, spec)
     (done,) = retain(production, spec, "me")
-    assert dict(would.rows) == dict(done.rows) == {"calls": 2, "observations": 4, "scores": 2}
+    assert dict(would.rows) == dict(done.rows) == {"calls": 2, "observations": 4, "judgements": 2}
     assert files_with(SECRET, store_root) == []
     assert files_with(f"{OTHER} today", store_root) != []
     assert {**figures(production), "erasures": []} == tables
@@ -114,9 +115,9 @@ def test_old_experiments_are_removed_and_what_is_referred_to_stays(
     assert (would.experiments, kept(store)) == (["gone"], all_of_them)
     (done,) = retain(store, spec, None)
     assert done.experiments == ["gone"] and dict(done.rows) == dict(would.rows)
-    assert dict(done.rows) == {"estimates": 1, "outputs": 1, "scores": 1, "experiments": 1, "verdicts": 1}
+    assert dict(done.rows) == {"estimates": 1, "outputs": 1, "judgements": 1, "experiments": 1, "verdicts": 1}
     assert kept(store) == [name for name in all_of_them if name != "gone"]
-    for table in ("outputs", "scores", "estimates"):
+    for table in ("outputs", "judgements", "estimates"):
         left = [name for (name,) in store.query(f"select experiment_id from source.{table} order by 1")]
         assert left == kept(store)
     assert store.query("select owners from source.erasures") == [(["gone"],)]
@@ -133,7 +134,7 @@ def test_an_interrupted_removal_goes_on(
         patch.setattr(
             evalflows.store.retention,
             "_remove",
-            lambda store, table, owners: pytest.fail() if table == "scores" else remove(store, table, owners),
+            lambda store, table, owners: pytest.fail() if table == "judgements" else remove(store, table, owners),
         )
         with pytest.raises(pytest.fail.Exception):
             retain(store, spec, None)

@@ -9,15 +9,15 @@ from compared import Compared
 
 from evalflows.specs.errors import MEASURES
 from evalflows.store.queries.progress import (
-    complete_comparisons,
+    complete_judgements,
     item_metrics,
     judgement_id,
-    lacking_judgements,
     none_judged,
-    open_judgements,
+    open_work,
     paid,
+    whats_missing,
 )
-from evalflows.store.records import ComparisonRow
+from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 
 Make = Callable[..., Any]
@@ -29,9 +29,9 @@ def of(store: Store, *examples: str, comparison_id: str = "cmp-1") -> Compared:
     return Compared(store, examples=examples or ("q0", "q1", "q2"), comparison_id=comparison_id)
 
 
-def rows(store: Store, comparison_id: str = "cmp-1") -> dict[tuple[str, str, str], ComparisonRow]:
+def rows(store: Store, comparison_id: str = "cmp-1") -> dict[tuple[str, str, str], JudgementRow]:
     """By metric, example and who was shown first."""
-    found = store.read("comparisons", comparison_id)
+    found = store.read("judgements", comparison_id)
     keyed = {(row.metric, row.example_id, row.shown_first): row for row in found}
     assert len(keyed) == len(found) == len({row.judgement_id for row in found})
     return keyed
@@ -42,8 +42,8 @@ def rows(store: Store, comparison_id: str = "cmp-1") -> dict[tuple[str, str, str
 
 def test_item_metrics_are_those_of_the_experiments_and_what_is_measured_of_every_run(store: Store, make: Make) -> None:
     for owner, metric in (("exp-1", "quality"), ("exp-1", "tone"), ("exp-2", "quality"), ("exp-3", "other")):
-        score = make("scores", score_id=f"{owner} {metric}", experiment_id=owner, metric=metric)
-        store.append("scores", owner, metric, [score])
+        score = make("judgements", judgement_id=f"{owner} {metric}", experiment_id=owner, metric=metric)
+        store.append("judgements", owner, metric, [score])
     assert item_metrics(store, ["exp-1", "exp-2"]) == ["quality", "tone", *MEASURES]
     assert item_metrics(store, ["exp-9"]) == [*MEASURES]
 
@@ -71,9 +71,9 @@ def test_open_is_what_was_not_attempted_or_failed_by_what_may_pass(store: Store)
     one.judge("q5", "left_out")
     one.answer(0, "q5", None)  # else the pair could be judged by now
     one.write(sealed=False)
-    assert open_judgements(store, "cmp-1", KINDS) == 2
-    assert open_judgements(store, "cmp-1", ()) == 1
-    assert open_judgements(store, "cmp-2", KINDS) == 0
+    assert open_work(store, "cmp-1", KINDS) == 2
+    assert open_work(store, "cmp-1", ()) == 1
+    assert open_work(store, "cmp-2", KINDS) == 0
 
 
 def test_what_lacks_is_said_for_each_evaluator_with_the_reasons(store: Store) -> None:
@@ -82,7 +82,7 @@ def test_what_lacks_is_said_for_each_evaluator_with_the_reasons(store: Store) ->
     one.judge("q1", "left", "not_attempted", metric="judge", error="over budget", error_kind="over_budget")
     one.judge("q0", "failed", "left_out", metric="rule", error_kind="raised")
     one.write(sealed=False)
-    lacking = lacking_judgements(store, one.set_row, ["judge", "rule", "new"], 6)
+    lacking = whats_missing(store, "cmp-1", ["judge", "rule", "new"], 6)
     assert lacking == "not done: 3 of 6 by judge, 4 of 6 by rule, 6 of 6 by new (over budget)"
 
 
@@ -92,8 +92,8 @@ def test_nothing_lacks_where_all_was_tried_or_has_no_answer_to_compare(store: St
     one.judge("q1", "failed", error_kind="unreachable")
     one.judge("q2", "not_attempted", error_kind="no_output")
     one.write(sealed=False)
-    assert lacking_judgements(store, one.set_row, ["preference"], 3) is None
-    assert lacking_judgements(store, one.set_row, ["preference"], 4) == "not done: 1 of 4 by preference"
+    assert whats_missing(store, "cmp-1", ["preference"], 3) is None
+    assert whats_missing(store, "cmp-1", ["preference"], 4) == "not done: 1 of 4 by preference"
 
 
 def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(store: Store) -> None:
@@ -104,9 +104,9 @@ def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(s
         one.judge(example, "left" if example == "q0" else "failed", metric="partly", error_kind="unreachable")
     one.judge("q3", "left unasked", metric="down")
     one.write(sealed=False)
-    assert none_judged(store, one.set_row, KINDS) == "down judged none of 3 pairs: HTTP 500: down"
-    assert none_judged(store, one.set_row, ("raised",)) == "raises judged none of 3 pairs: boom"
-    assert none_judged(store, one.set_row, ()) is None
+    assert none_judged(store, "cmp-1", KINDS) == "down judged none of 3 pairs: HTTP 500: down"
+    assert none_judged(store, "cmp-1", ("raised",)) == "raises judged none of 3 pairs: boom"
+    assert none_judged(store, "cmp-1", ()) is None
 
 
 # Completed
@@ -120,7 +120,7 @@ def test_a_failure_becomes_one_row_for_each_metric_given_elsewhere_and_is_paid_o
     one.judge("q2", "left unasked", metric="judge")
     one.judge("q0", "tie", metric="other")
     one.write(sealed=False)
-    complete_comparisons(store, "cmp-1")
+    complete_judgements(store, "cmp-1")
     found = rows(store)
     assert {key for key in found if key[1] == "q1"} == {
         (metric, "q1", side) for metric in ("tone", "style") for side in ("left", "right")
@@ -133,7 +133,7 @@ def test_a_failure_becomes_one_row_for_each_metric_given_elsewhere_and_is_paid_o
     assert sum(row.cost_usd or 0.0 for key, row in found.items() if key[1] == "q1") == 0.5
     assert sum(row.calls for key, row in found.items() if key[1] == "q1") == 2
     assert found["other", "q0", "left"].winner == "tie" and ("judge", "q1", "left") not in found
-    complete_comparisons(store, "cmp-1")
+    complete_judgements(store, "cmp-1")
     assert rows(store) == found, "once more changes nothing"
 
 
@@ -143,7 +143,7 @@ def test_a_metric_that_was_left_out_of_one_pair_does_not_apply_there(store: Stor
         one.judge("q0", "left", metric=metric, evaluator="judge")
     one.judge("q1", "left", metric="tone", evaluator="judge", left_score=0.9, agreement=0.5)
     one.write(sealed=False)
-    complete_comparisons(store, "cmp-1")
+    complete_judgements(store, "cmp-1")
     left_out = rows(store)["style", "q1", "left"]
     assert (left_out.status, left_out.winner, left_out.left_score, left_out.agreement) == (
         "not_applicable",
@@ -160,7 +160,7 @@ def test_a_pair_that_failed_first_and_was_judged_later_has_no_row_of_the_failure
     one.judge("q0", "left", metric="tone", evaluator="judge", recorded_at=START + timedelta(hours=1))
     one.judge("q0", "failed", metric="judge", recorded_at=START)
     one.write(sealed=False)
-    complete_comparisons(store, "cmp-1")
+    complete_judgements(store, "cmp-1")
     assert {key: row.status for key, row in rows(store).items()} == {("tone", "q0", "left"): "scored"}
 
 

@@ -49,13 +49,13 @@ class Made:
             for example, ones in scored.items()
             for repetition, one in enumerate(ones)
         ]
-        self.add("scores", OWNER, rows)
+        self.add("judgements", OWNER, rows)
 
     def _score(self, example: str, repetition: int, one: Any, *, metric: str, version: str) -> dict[str, Any]:
         run, said = f"{example}-{repetition}", self._said(one)
         of = {"subject_kind": "run", "subject_id": run, "run_id": run, "experiment_id": OWNER, "example_id": example}
         by = {"metric": metric, "evaluator": metric, "evaluator_version": version, "repetition": repetition}
-        return {"score_id": f"{run}-{metric}-{version}", **of, **by, **said}
+        return {"judgement_id": f"{run}-{metric}-{version}", **of, **by, **said}
 
     def _said(self, one: Any) -> dict[str, Any]:
         if one in ("failed", "not_attempted", "not_applicable", "sampled_out"):
@@ -143,8 +143,8 @@ def test_a_metric_of_labels_alone_has_no_values(made: Made) -> None:
 
 def test_scores_of_turns_and_of_the_whole_experiment_do_not_count(made: Made) -> None:
     made.scores({"e0": [1.0, 1.0]})
-    made.scores({"e0": [0.0, 0.0], "e1": [0.0, 0.0]}, version="v1", turn=1, score_id="other")
-    made.scores({"e0": [0.0]}, subject_kind="experiment", score_id="another")
+    made.scores({"e0": [0.0, 0.0], "e1": [0.0, 0.0]}, version="v1", turn=1, judgement_id="other")
+    made.scores({"e0": [0.0]}, subject_kind="experiment", judgement_id="another")
     found = made.values()
     np.testing.assert_equal(found.values, [1.0, NAN, NAN])
     assert found.scored == 2
@@ -239,5 +239,5 @@ def test_what_was_not_scored_as_a_number_is_no_try(made: Made, status: str) -> N
 def test_tries_are_those_of_one_metric_and_version_and_of_whole_runs(made: Made) -> None:
     made.scores({"e0": [1.0, 0.0]})
     made.scores({"e0": [1.0, 1.0]}, metric="another")
-    made.scores({"e0": [1.0, 1.0]}, turn=1, score_id="other")
+    made.scores({"e0": [1.0, 1.0]}, turn=1, judgement_id="other")
     assert made.trials() == ([1, 0, 0], [2, 0, 0])

@@ -10,13 +10,13 @@ from evalflows.specs.errors import TRANSIENT
 from evalflows.store.queries.progress import (
     Spent,
     cached_calls,
-    complete_scores,
+    complete_judgements,
     no_answers,
     open_work,
     spent,
     whats_missing,
 )
-from evalflows.store.records import ScoreRow, derived_id
+from evalflows.store.records import JudgementRow, derived_id
 from evalflows.store.store import Store
 
 Make = Callable[..., Any]
@@ -33,24 +33,24 @@ class Run:
         row = self.make("outputs", **{"run_id": run_id, "experiment_id": OWNER} | fields)
         self.store.append("outputs", row.experiment_id, "p", [row])
 
-    def score(self, run_id: str, evaluator: str, metric: str | None = None, **fields: Any) -> ScoreRow:
+    def score(self, run_id: str, evaluator: str, metric: str | None = None, **fields: Any) -> JudgementRow:
         metric = metric or evaluator
         of = {"subject_id": run_id, "run_id": run_id, "experiment_id": OWNER}
         judged = {"evaluator": evaluator, "evaluator_version": "v1", "metric": metric}
         score_id = derived_id(run_id, fields.get("turn"), metric, "v1")
-        row: ScoreRow = self.make("scores", score_id=score_id, **of | judged | fields)
-        self.store.append("scores", row.experiment_id or "", "p", [row])
+        row: JudgementRow = self.make("judgements", judgement_id=score_id, **of | judged | fields)
+        self.store.append("judgements", row.experiment_id or "", "p", [row])
         return row
 
     def call(self, call_id: str, **fields: Any) -> None:
         row = self.make("calls", **{"call_id": call_id, "experiment_id": OWNER} | fields)
         self.store.append("calls", row.experiment_id, "p", [row])
 
-    def complete(self) -> dict[tuple[str, str], ScoreRow]:
+    def complete(self) -> dict[tuple[str, str], JudgementRow]:
         """The sealed scores by run and metric."""
-        complete_scores(self.store, OWNER)
-        self.store.seal(OWNER, ("scores",))
-        rows = self.store.read("scores", OWNER)
+        complete_judgements(self.store, OWNER)
+        self.store.seal(OWNER, ("judgements",))
+        rows = self.store.read("judgements", OWNER)
         found = {(row.subject_id, row.metric): row for row in rows}
         assert len(found) == len(rows)
         return found
@@ -66,8 +66,7 @@ def run(store: Store, make: Make) -> Run:
 
 def missing(run: Run, *evaluators: str) -> str | None:
     """Of an experiment of two examples, each answered twice."""
-    experiment = run.make("experiments", experiment_id=OWNER, n_examples=2, repetitions=2)
-    return whats_missing(run.store, experiment, evaluators)
+    return whats_missing(run.store, OWNER, evaluators, 4, answers=4)
 
 
 def test_an_experiment_that_never_began_lacks_everything(run: Run) -> None:
@@ -177,7 +176,7 @@ def test_a_failure_stands_for_every_metric_that_the_evaluator_gives(run: Run) ->
     for metric in ("a", "b"):
         row = found["r1", metric]
         assert (row.status, row.value, row.error, row.error_kind) == ("failed", None, "boom", "raised")
-        assert row.score_id == derived_id("r1", None, metric, "v1") != failed.score_id
+        assert row.judgement_id == derived_id("r1", None, metric, "v1") != failed.judgement_id
         assert (row.evaluator, row.run_id) == ("judge", "r1")
 
 
@@ -201,7 +200,7 @@ def test_a_metric_that_was_left_out_does_not_apply(run: Run) -> None:
     assert (row.status, row.value, row.label, row.error) == ("not_applicable", None, None, None)
     assert row.comment == "judge gave no b for this run"
     assert (row.cost_usd, row.calls, row.tokens_in, row.metadata) == (0.0, 0, None, None)
-    assert row.score_id == derived_id("r1", None, "b", "v1")
+    assert row.judgement_id == derived_id("r1", None, "b", "v1")
     assert found["r1", "a"].cost_usd == 0.5
 
 
@@ -220,7 +219,7 @@ def test_a_run_that_is_judged_again_replaces_its_failures(run: Run) -> None:
     run.score("r0", "judge", "b", status="scored")
     run.score("r1", "judge", status="failed", error_kind="timeout")
     run.complete()
-    run.store.reopen(OWNER, ["scores"])
+    run.store.reopen(OWNER, ["judgements"])
     again = [run.score("r1", "judge", metric, status="scored", value=1.0) for metric in ("a", "b")]
     found = run.complete()
     assert len(found) == 4
@@ -230,11 +229,11 @@ def test_a_run_that_is_judged_again_replaces_its_failures(run: Run) -> None:
 # Turns
 
 
-def turned(run: Run) -> dict[tuple[str, str, int | None], ScoreRow]:
+def turned(run: Run) -> dict[tuple[str, str, int | None], JudgementRow]:
     """The sealed scores by run, metric and turn."""
-    complete_scores(run.store, OWNER)
-    run.store.seal(OWNER, ("scores",))
-    rows = run.store.read("scores", OWNER)
+    complete_judgements(run.store, OWNER)
+    run.store.seal(OWNER, ("judgements",))
+    rows = run.store.read("judgements", OWNER)
     found = {(row.subject_id, row.metric, row.turn): row for row in rows}
     assert len(found) == len(rows)
     return found

@@ -35,7 +35,7 @@ def of(windows: list[Window], metric: str = "accuracy", sums: str = "value") -> 
 
 def score(make: Make, trace: str, value: float | None, at: datetime = START, **fields: Any) -> Any:
     given = {
-        "score_id": f"{trace} {fields.get('metric')} {fields.get('evaluator_version')}",
+        "judgement_id": f"{trace} {fields.get('metric')} {fields.get('evaluator_version')}",
         "subject_kind": "trace",
         "subject_id": trace,
         "experiment_id": f"{IDENTITY}-{DAY}",
@@ -46,7 +46,7 @@ def score(make: Make, trace: str, value: float | None, at: datetime = START, **f
         "evaluator_version": "v1",
         "subject_at": at,
     }
-    return make("scores", **given | fields)
+    return make("judgements", **given | fields)
 
 
 def test_sessions_are_clusters_and_samples_are_weighted(store: Store, make: Make) -> None:
@@ -64,7 +64,7 @@ def test_sessions_are_clusters_and_samples_are_weighted(store: Store, make: Make
         score(make, ids[3], 0.3, moments[3], evaluator_version="old"),
         score(make, ids[3], 0.3, moments[3], status="not_applicable", metric="other"),
     ]
-    store.append("scores", f"{IDENTITY}-{DAY}", "p", scores)
+    store.append("judgements", f"{IDENTITY}-{DAY}", "p", scores)
     found = windows_of_day(store, wanted(), DAY)
     value, failure = of(found)["all"], of(found, sums="failure")["all"]
     assert (value.n, value.missing, value.clusters) == (3, 1, 2)
@@ -81,7 +81,7 @@ def test_slices_are_the_values_of_tags_versions_and_environments(store: Store, m
     (first,) = write_traces(store, make, [START], **of_version)
     (second,) = write_traces(store, make, [START + timedelta(minutes=1)], status="error")
     rows = [score(make, first, 1.0), score(make, second, 0.0), score(make, "of no trace in the store", 0.0)]
-    store.append("scores", f"{IDENTITY}-{DAY}", "p", rows)
+    store.append("judgements", f"{IDENTITY}-{DAY}", "p", rows)
     found = windows_of_day(store, wanted(dimensions=["tag", "version", "environment", "model"]), DAY)
     assert {part: (window.n, window.total) for part, window in of(found).items()} == {
         "all": (3, 1),
@@ -103,9 +103,10 @@ def test_observations_and_sessions_have_the_fields_of_their_traces(store: Store,
     (trace,) = write_traces(store, make, [START], attributes='{"session.id":"a","langfuse.trace.tags":["eu"]}')
     subjects = {"observation": f"{trace}/{trace[:16]}", "session": "a"}
     rows = [
-        score(make, subject, 1.0, subject_kind=kind, score_id=kind, metric=kind) for kind, subject in subjects.items()
+        score(make, subject, 1.0, subject_kind=kind, judgement_id=kind, metric=kind)
+        for kind, subject in subjects.items()
     ]
-    store.append("scores", f"{IDENTITY}-{DAY}", "p", rows)
+    store.append("judgements", f"{IDENTITY}-{DAY}", "p", rows)
     for kind in subjects:
         found = windows_of_day(store, wanted(scope=f"{kind}s", dimensions=["tag"]), DAY)
         assert of(found, kind).keys() == {"all", "tag=eu"}, kind

@@ -7,14 +7,19 @@ from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, plan
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import (
     compute_win_rates,
-    finish_comparison,
     publish_comparison,
     record_votes,
     resolve_comparison,
     start_comparison,
 )
 from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
-from evalflows.tasks.finish import calls_end_with_the_flow, first_open, lease_of_comparison, raise_failures
+from evalflows.tasks.finish import (
+    calls_end_with_the_flow,
+    finish_comparison,
+    first_open,
+    lease_of_comparison,
+    raise_failures,
+)
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import pairs_short_of_budget, sent_pairs
 

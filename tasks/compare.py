@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from prefect import task
@@ -13,10 +12,8 @@ from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.preferences import preferences_in, slices
 from evalflows.analysis.win_rates import estimate_win_rates
 from evalflows.engine.chunks import (
-    n_trials,
     pair_chunk_size,
     pairs_of,
-    tally,
 )
 from evalflows.engine.job import drop
 from evalflows.engine.pairs import experiments_of
@@ -35,77 +32,29 @@ from evalflows.reports.comparison import comparison_report
 from evalflows.reports.formats import escaped
 from evalflows.reports.sendable import comparison_page
 from evalflows.specs.comparison import ComparisonSpec, VotesSpec
-from evalflows.specs.errors import UNREACHABLE, InputError
+from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.erasing import refuse_erased
 from evalflows.store.queries.lookup import find_experiments, newest_comparison
 from evalflows.store.queries.progress import (
-    cached_calls,
-    complete_judgements,
-    given_twice,
     item_metrics,
-    none_judged,
-    open_work,
-    spent,
     spent_by_group,
-    whats_missing,
 )
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import (
     ComparisonSetRow,
     ExampleRow,
     ExperimentRow,
-    after,
     dependent_id,
     to_json,
 )
 from evalflows.store.row_specs import comparison_spec
-from evalflows.store.schemas import COMPARISON_TABLES
-from evalflows.store.spool import ENDING_S, recover
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
-from evalflows.tasks.execute import id_of_start, start_columns
 from evalflows.tasks.limits import (
     check_limits,
 )
+from evalflows.tasks.start import id_of_start, opened, start_columns
 from evalflows.tasks.test_and_decide import links_to_dashboard
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def finish_comparison(row: ComparisonSetRow) -> list[str]:
-    """Write a comparison's last row, seal it if it is complete, and return what is wrong with it, in words."""
-    store = Store()
-    tally.forget(frozenset({row.comparison_id}))
-    ended = drop(row.comparison_id)
-    limits = ended.limit_rows(row.comparison_id) if ended else []
-    prepared_comparisons.forget(comparison_spec(row))
-    if not store.is_sealed("comparison_sets", row.comparison_id):
-        row = store.steady(lambda: _ended(store, row))
-        store.append("limits", row.comparison_id, "limits", limits)
-        store.append("comparison_sets", row.comparison_id, "end", [row])
-        if row.state == "completed":
-            complete_judgements(store, row.comparison_id)
-            store.seal(row.comparison_id, COMPARISON_TABLES)
-    return [f"comparison {row.name!r} ({row.comparison_id}): {row.reason}"] if row.reason else []
-
-
-def _ended(store: Store, row: ComparisonSetRow) -> ComparisonSetRow:
-    """Return a comparison's last row: its state, what it lacks, and what it cost."""
-    judges = [evaluator.metric for evaluator in comparison_spec(row).evaluators]  # none of votes, which are whole
-    lacking = whats_missing(store, row.comparison_id, judges, n_trials(row))
-    sums, ended_at = spent(store, row.comparison_id), after(row.recorded_at)
-    return replace(
-        row,
-        state="incomplete" if lacking else "completed",
-        reason=lacking or none_judged(store, row.comparison_id, UNREACHABLE) or given_twice(store, row.comparison_id),
-        calls=sums.calls,
-        calls_cached=cached_calls(store, row.comparison_id),
-        tokens_in=sums.tokens_in,
-        tokens_out=sums.tokens_out,
-        cost_usd=sums.cost_usd,
-        ended_at=ended_at,
-        recorded_at=ended_at,
-    )
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -262,7 +211,9 @@ def start_comparison(spec: ComparisonSpec, resume: str | None = None) -> Compari
     row = _comparison_row(store, spec, identity, before)
     if before:
         _check_unchanged(before, row)
-    return _open(store, row, before)
+    drop(identity)
+    # With another spec, there may be more pairs, or other slices.
+    return opened(store, row, is_same=before is not None and before.spec == row.spec)
 
 
 def comparison_id(spec: ComparisonSpec) -> str:
@@ -339,27 +290,6 @@ def _pairs(row: ComparisonSetRow) -> str:
 
 def _labels(evaluators: str) -> str:
     return ", ".join(f"{evaluator['name']}@{evaluator['version']}" for evaluator in json.loads(evaluators))
-
-
-def _open(store: Store, row: ComparisonSetRow, before: ComparisonSetRow | None) -> ComparisonSetRow:
-    """Open the comparison with the spooled rows of a dead process, and return its row; a finished one stays sealed.
-
-    Raise InputError if examples of the experiments were erased.
-    """
-    identity = row.comparison_id
-    drop(identity)
-    recover(store, identity, ENDING_S)
-    same = before is not None and before.spec == row.spec  # otherwise there may be more pairs, or other slices
-    is_sealed = all(store.is_sealed(table, identity) for table in ("comparison_sets", "judgements"))
-    if is_sealed and same and not open_work(store, identity, UNREACHABLE):
-        (finished,) = store.read("comparison_sets", identity)
-        if finished.state != "running":  # sealed so after the clock was set back, by a version that went by the clock
-            return finished  # type: ignore[no-any-return]
-    for snapshot in row.snapshot_ids:
-        refuse_erased(store, snapshot)
-    store.reopen(identity, tuple(reversed(COMPARISON_TABLES)))
-    store.append("comparison_sets", identity, "start", [row])
-    return row
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -4,14 +4,11 @@ in rounds.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.context import FlowRunContext
 
 from evalflows.analysis.pairing import ControlScores, changed_parts, parts_in, validation_check
 from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
@@ -25,7 +22,6 @@ from evalflows.engine.prepare import (
     experiment_id,
     group_of_run_key,
     prepared_experiments,
-    revision,
     said_version,
     target_code,
     target_version,
@@ -39,28 +35,20 @@ from evalflows.evaluators.binding import offer_run
 from evalflows.evaluators.score import RunView
 from evalflows.llm import loop
 from evalflows.specs.code_versions import listed
-from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import UNREACHABLE, InputError, print_note
+from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import TargetSpec
-from evalflows.store.erasing import refuse_erased
 from evalflows.store.queries.lookup import newest_start
-from evalflows.store.queries.progress import has_all_files, open_work
 from evalflows.store.records import (
     CheckRow,
-    ComparisonSetRow,
     ExampleRow,
     ExperimentRow,
-    after,
     controls_batch,
-    dependent_id,
     derived_id,
-    new_id,
     to_json,
 )
-from evalflows.store.schemas import EXPERIMENT_TABLES
-from evalflows.store.spool import ENDING_S, Spool, recover
+from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.tasks.engines import in_any_process
 from evalflows.tasks.limits import (
@@ -72,6 +60,7 @@ from evalflows.tasks.limits import (
     retry_later,
     within_provider_limits,
 )
+from evalflows.tasks.start import id_of_start, opened, start_columns
 
 Experiments = Sequence[Experiment]
 """The experiments of a run, in the order of the chunks."""
@@ -215,49 +204,6 @@ async def _score(
     return (await judge_with(judge, available, spool=spool, experiment_id=owner, subject_id=identity))[0]
 
 
-def flow_run_id() -> str | None:
-    """Return the id of the current flow run; None outside of one."""
-    context = FlowRunContext.get()
-    return str(context.flow_run.id) if context and context.flow_run else None
-
-
-def id_of_start(kind: str) -> str:
-    """Return an id for the experiment or comparison to start: stable if the flow run is re-run, new outside a flow."""
-    context = FlowRunContext.get()
-    if context is None or context.flow_run is None or context.flow_run.created is None:
-        return new_id(kind)
-    return dependent_id(kind, context.flow_run.created, "flow_run", str(context.flow_run.id))
-
-
-def start_columns(
-    spec: ExperimentSpec | ComparisonSpec,
-    before: ExperimentRow | ComparisonSetRow | None,
-    newest: datetime | None,
-) -> dict[str, Any]:
-    """Return the columns that experiments and comparisons share; a resumed one keeps its start time.
-
-    `newest` is when the newest one of that name was started: a new one starts later, whatever the clock says.
-    """
-    code, recorded_at = revision(), after(before.recorded_at if before else newest)
-    return {
-        "run_key": spec.run_key,
-        "description": spec.description or None,
-        "metadata": to_json(spec.model_dump(mode="json")["metadata"]) if spec.metadata else None,
-        "tags": spec.tags,
-        "spec": spec.model_dump_json(),
-        "git_commit": code.commit,
-        "git_branch": code.branch,
-        "git_dirty": code.dirty,
-        "evalflows_version": version("evalflows"),
-        "flow_run_id": flow_run_id(),
-        "state": "running",
-        "budget_usd": spec.budget_usd,
-        "max_calls": spec.max_calls,
-        "started_at": before.started_at if before else recorded_at,
-        "recorded_at": recorded_at,
-    }
-
-
 FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
 """What a resumed experiment must have in common with its first start."""
 
@@ -282,7 +228,9 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
     rows = [_row(store, spec, target, group) for target in spec.targets]
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
-    return [_open(store, row) for row in rows]
+    for row in rows:
+        drop_experiment(row.experiment_id, row.run_group)
+    return [opened(store, row) for row in rows]
 
 
 def _say_what_no_budget_limits(spec: ExperimentSpec) -> None:
@@ -379,22 +327,3 @@ def _change(column: str, before: ExperimentRow, row: ExperimentRow) -> str:
         parts = changed_parts(parts_in(row.target_code), parts_in(before.target_code))
         return f"the target has changed since: {listed(parts) if parts else 'its settings'}"
     return f"then with {column} {old}, now with {new}"
-
-
-def _open(store: Store, row: ExperimentRow) -> ExperimentRow:
-    """Open the experiment with the spooled rows of a dead process, and return its row; a finished one stays sealed.
-
-    Raise InputError if examples of its snapshot were erased.
-    """
-    identity = row.experiment_id
-    drop_experiment(identity, row.run_group)
-    recover(store, identity, ENDING_S)
-    if store.is_sealed("experiments", identity) and not open_work(store, identity, UNREACHABLE):
-        finished: ExperimentRow = store.read("experiments", identity)[0]
-        # A version that went by a clock that was set back sealed experiments as running.
-        if finished.state != "running" and has_all_files(store, finished):
-            return finished
-    refuse_erased(store, row.snapshot_id)
-    store.reopen(identity, tuple(reversed(EXPERIMENT_TABLES)))
-    store.append("experiments", identity, "start", [row])
-    return row

@@ -1,4 +1,4 @@
-"""Finish experiments: seal the complete ones; the others stay open to be resumed.
+"""Finish experiments and comparisons: seal the complete ones; the others stay open to be resumed.
 
 One process at a time works on them; rules of retention are applied.
 """
@@ -18,7 +18,8 @@ from evalflows.engine import workers
 from evalflows.engine.chunks import tally
 from evalflows.engine.experiments import drop_experiment
 from evalflows.engine.interrupts import interrupts_noted
-from evalflows.engine.prepare import prepared_experiments
+from evalflows.engine.job import Job, drop
+from evalflows.engine.prepare import prepared_comparisons, prepared_experiments
 from evalflows.engine.rare_collection import collect_rarely
 from evalflows.llm import loop
 from evalflows.prefect_texts import erase_prefect_texts
@@ -32,23 +33,21 @@ from evalflows.store.queries.progress import (
     application_versions,
     cached_calls,
     complete_judgements,
+    given_twice,
     may_be_complete,
     no_answers,
     none_judged,
     spent,
     whats_missing,
 )
-from evalflows.store.queries.values import has_many_runs
-from evalflows.store.records import ExperimentRow, after
+from evalflows.store.queries.values import are_many
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, after
 from evalflows.store.retention import retain
-from evalflows.store.row_specs import experiment_spec
-from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.row_specs import comparison_spec, experiment_spec
 from evalflows.store.store import Store
 from evalflows.tasks.compare import comparison_id
 from evalflows.tasks.execute import run_group
-
-RESULT_TABLES = EXPERIMENT_TABLES[:-1]
-"""The tables of an experiment but for its own row."""
+from evalflows.tasks.start import Row, Work, work_of
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -60,6 +59,14 @@ def finish_experiments(rows: list[ExperimentRow], stopped: str | None = None) ->
     store = Store()
     tally.forget(frozenset(row.experiment_id for row in rows))
     return [reason for row in rows if (reason := finish(store, row, stopped))]
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def finish_comparison(row: ComparisonSetRow) -> list[str]:
+    """Seal a comparison if it is complete, and return what is wrong with it, in words."""
+    tally.forget(frozenset({row.comparison_id}))
+    problem = finish(Store(), row)
+    return [problem] if problem else []
 
 
 @contextmanager
@@ -103,50 +110,62 @@ def first_open(table: str, owners: Sequence[str]) -> str | None:
     return next((owner for owner in owners if not store.is_sealed(table, owner)), None)
 
 
-def finish(store: Store, row: ExperimentRow, stopped: str | None = None) -> str | None:
-    """Write an experiment's last row, seal it if it is complete, and return what is wrong with it, in words."""
-    ended_job = drop_experiment(row.experiment_id, row.run_group)
-    limits = ended_job.limit_rows(row.experiment_id) if ended_job else []
-    prepared_experiments.forget(experiment_spec(row))
-    if store.is_sealed("experiments", row.experiment_id):
-        return _problem(row)
-    if not store.read("experiments", row.experiment_id):
-        raise StorageError(f"{store.layout.root}: the store was removed while experiment {row.name!r} was running")
-    store.append("limits", row.experiment_id, "limits", limits)
-    evaluators = _evaluators(experiment_spec(row))
-    if is_tried := may_be_complete(store, row, evaluators):  # of sealed rows, no query has to find the newest
-        store.seal(row.experiment_id, RESULT_TABLES)
-    with shared.little_memory(is_needed=has_many_runs(row)):
-        ended = store.steady(lambda: _ended(store, row, evaluators))
+def finish(store: Store, row: ExperimentRow | ComparisonSetRow, stopped: str | None = None) -> str | None:
+    """Write the last row of an experiment or a comparison, seal it if it is complete, and return what is wrong with it,
+    in words.
+
+    One that was `stopped` on purpose, for the reason given, stays open, and nothing is wrong with it. Raise
+    StorageError if the store was removed meanwhile.
+    """
+    work, ended_job = work_of(row), _dropped(row)
+    if store.is_sealed(work.table, work.owner):
+        return _problem(work, row)
+    if not store.read(work.table, work.owner):
+        raise StorageError(f"{store.layout.root}: the store was removed while {work.called} was running")
+    store.append("limits", work.owner, "limits", ended_job.limit_rows(work.owner) if ended_job else [])
+    *results, _ = work.tables
+    if is_tried := may_be_complete(store, work.owner, work.answers, work.planned * len(work.evaluators)):
+        store.seal(work.owner, results)  # of sealed rows, no query has to find the newest
+    with shared.little_memory(is_needed=are_many(work.planned)):
+        ended = store.steady(lambda: _ended(store, work, row))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)
     if is_tried and ended.state != "completed":
-        store.reopen(row.experiment_id, RESULT_TABLES)
-    store.append("experiments", row.experiment_id, "end", [ended])
+        store.reopen(work.owner, results)
+    store.append(work.table, work.owner, "end", [ended])
     if ended.state == "completed":
-        complete_judgements(store, row.experiment_id)
-        store.seal(row.experiment_id, EXPERIMENT_TABLES)
-    return None if is_stopped else _problem(ended)
+        complete_judgements(store, work.owner)
+        store.seal(work.owner, work.tables)
+    return None if is_stopped else _problem(work, ended)
 
 
-def _evaluators(spec: ExperimentSpec) -> list[str]:
-    """Return the names of what judges every run."""
-    return [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
+def _dropped(row: ExperimentRow | ComparisonSetRow) -> Job[Any] | None:
+    """Drop what this process holds of an experiment or a comparison. Return its job, if it has one here."""
+    if isinstance(row, ComparisonSetRow):
+        prepared_comparisons.forget(comparison_spec(row))
+        return drop(row.comparison_id)
+    prepared_experiments.forget(experiment_spec(row))
+    return drop_experiment(row.experiment_id, row.run_group)
 
 
-def _ended(store: Store, row: ExperimentRow, evaluators: Sequence[str]) -> ExperimentRow:
-    """Return an experiment's last row: its state, what it lacks, and what it cost."""
-    summaries = [evaluator.metric for evaluator in experiment_spec(row).summary_evaluators]
-    planned = row.n_examples * row.repetitions
-    lacking = whats_missing(store, row.experiment_id, evaluators, planned, answers=planned, summaries=summaries)
-    sums, ended_at = spent(store, row.experiment_id), after(row.recorded_at)
+def _ended(store: Store, work: Work, row: Row) -> Row:
+    """Return the last row of an experiment or a comparison: its state, what it lacks, and what it cost."""
+    lacking = whats_missing(
+        store, work.owner, work.evaluators, work.planned, answers=work.answers, summaries=work.summaries
+    )
+    reason = lacking or (no_answers(store, work.owner) if work.answers else None)
+    reason = reason or none_judged(store, work.owner, UNREACHABLE)
+    if isinstance(row, ComparisonSetRow):
+        reason = reason or given_twice(store, work.owner)
+    if isinstance(row, ExperimentRow):
+        row = replace(row, application_version=application_versions(store, work.owner) or row.application_version)
+    sums, ended_at = spent(store, work.owner), after(row.recorded_at)
     return replace(
         row,
-        application_version=application_versions(store, row.experiment_id) or row.application_version,
         state="incomplete" if lacking else "completed",
-        reason=lacking or no_answers(store, row) or none_judged(store, row.experiment_id, UNREACHABLE),
+        reason=reason,
         calls=sums.calls,
-        calls_cached=cached_calls(store, row.experiment_id),
+        calls_cached=cached_calls(store, work.owner),
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
         cost_usd=sums.cost_usd,
@@ -155,8 +174,8 @@ def _ended(store: Store, row: ExperimentRow, evaluators: Sequence[str]) -> Exper
     )
 
 
-def _problem(row: ExperimentRow) -> str | None:
-    return f"experiment {row.name!r} ({row.experiment_id}): {row.reason}" if row.reason else None
+def _problem(work: Work, row: ExperimentRow | ComparisonSetRow) -> str | None:
+    return f"{work.called}: {row.reason}" if row.reason else None
 
 
 def lease_of_run(spec: ExperimentSpec, resume: str | None) -> AbstractContextManager[Lease]:

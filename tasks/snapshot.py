@@ -32,7 +32,7 @@ from evalflows.store.ingest import Loaded
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import CheckRow, ExperimentRow
 from evalflows.store.store import Store
-from evalflows.tasks.execute import flow_run_id
+from evalflows.tasks.start import flow_run_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

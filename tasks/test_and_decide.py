@@ -29,13 +29,13 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.database import shared
 from evalflows.store.packing import pack_many
-from evalflows.store.queries.values import has_many_runs
+from evalflows.store.queries.values import are_many
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
-from evalflows.tasks.execute import flow_run_id
 from evalflows.tasks.score import combine_scores
+from evalflows.tasks.start import flow_run_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -165,7 +165,7 @@ def compute_differences(rows: list[ExperimentRow]) -> str:
     enter_stage("computing differences")
     store, group = Store(), rows[0].run_group
     reader, spec = MetricReader(store, keeps_values=len(rows) > 1), experiment_spec(rows[0])
-    with shared.little_memory(is_needed=any(map(has_many_runs, rows))):
+    with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):
         for row in rows:
             store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
         store.publish("verdicts", group, list(verdicts_on(reader, rows, spec)))

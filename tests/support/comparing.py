@@ -16,7 +16,7 @@ from evalflows.evaluators.score import RunView
 from evalflows.specs.errors import InputError
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
-from evalflows.tasks.compare import finish_comparison
+from evalflows.tasks.finish import finish_comparison
 
 Outputs = list[dict[str, Any]]
 N = 12

@@ -14,9 +14,9 @@ from evalflows.store.store import Store
 from evalflows.tasks.compare import (
     check_and_resolve,
     compute_win_rates,
-    finish_comparison,
     start_comparison,
 )
+from evalflows.tasks.finish import finish_comparison
 from evalflows.tasks.judge import judge
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -18,7 +18,8 @@ from matched import (
 
 from evalflows.engine.chunks import pair_chunks
 from evalflows.specs.errors import InputError
-from evalflows.tasks.compare import check_and_resolve, finish_comparison, start_comparison
+from evalflows.tasks.compare import check_and_resolve, start_comparison
+from evalflows.tasks.finish import finish_comparison
 from evalflows.tasks.judge import judge
 
 # Going on

@@ -17,10 +17,10 @@ from evalflows.store.store import Store
 from evalflows.tasks.compare import (
     check_and_resolve,
     compute_win_rates,
-    finish_comparison,
     record_votes,
     start_comparison,
 )
+from evalflows.tasks.finish import finish_comparison
 
 
 @pytest.fixture(autouse=True)

@@ -280,20 +280,10 @@ def open_work(store: Store, owner: str, transient: Collection[str]) -> int:
     return int(store.query(query, [owner, sorted(transient)])[0][0])
 
 
-def has_all_files(store: Store, experiment: ExperimentRow) -> bool:
-    """Return whether a sealed experiment has its files of outputs and judgements: a damaged one may be deleted."""
-    tables = ["outputs", *(["judgements"] if json.loads(experiment.evaluators) else [])]
-    return all(store.is_sealed(table, experiment.experiment_id) for table in tables)
-
-
-def may_be_complete(store: Store, experiment: ExperimentRow, evaluators: Sequence[str]) -> bool:
-    """Return whether the open parts of an experiment have as many rows as if all runs were answered and judged."""
-    planned = experiment.n_examples * experiment.repetitions
-    wanted = {"outputs": planned, "judgements": planned * len(evaluators)}
-    return all(
-        count_rows(store.filesystem, store.open_parts(table, experiment.experiment_id)) >= count
-        for table, count in wanted.items()
-    )
+def may_be_complete(store: Store, owner: str, answers: int, judgements: int) -> bool:
+    """Return whether the open parts of an experiment or a comparison have as many rows as if all was done."""
+    wanted = {"outputs": answers, "judgements": judgements}
+    return all(count_rows(store.filesystem, store.open_parts(table, owner)) >= count for table, count in wanted.items())
 
 
 def whats_missing(
@@ -340,10 +330,10 @@ def _why_not_attempted(store: Store, owner: str) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
-def no_answers(store: Store, experiment: ExperimentRow) -> str | None:
+def no_answers(store: Store, experiment_id: str) -> str | None:
     """Describe, with the most frequent error, an experiment without any answered run; None if there is one."""
     query = "select count(*) filter (status = 'ok'), count(*), mode(error) from source.outputs where experiment_id = ?"
-    answered, runs, error = store.query(query, [experiment.experiment_id])[0]
+    answered, runs, error = store.query(query, [experiment_id])[0]
     return None if answered else f"none of {runs} answered: {error}"
 
 

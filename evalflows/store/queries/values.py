@@ -87,9 +87,9 @@ class Trials:
     scored: Values
 
 
-def has_many_runs(experiment: ExperimentRow) -> bool:
-    """Whether statistics on an experiment are computed with little memory, which takes longer."""
-    return experiment.n_examples * experiment.repetitions > MANY_RUNS
+def are_many(runs: int) -> bool:
+    """Whether statistics on so many runs are computed with little memory, which takes longer."""
+    return runs > MANY_RUNS
 
 
 def clusters_of(store: Store, snapshot_id: str) -> list[str | None] | None:

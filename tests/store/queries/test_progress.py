@@ -120,7 +120,7 @@ def test_what_another_attempt_may_bring_is_open(run: Run) -> None:
 
 
 def without_answers(run: Run) -> str | None:
-    return no_answers(run.store, run.make("experiments", experiment_id=OWNER))
+    return no_answers(run.store, OWNER)
 
 
 def test_of_runs_that_all_failed_the_most_frequent_error_is_said(run: Run) -> None:

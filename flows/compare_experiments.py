@@ -1,6 +1,9 @@
 """Compare the answers of existing experiments in pairs, with judges whose biases are measured."""
 
+from typing import Any
+
 from prefect import flow
+from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, planned_pairs
@@ -12,6 +15,7 @@ from evalflows.tasks.compare import (
     resolve_comparison,
     start_comparison,
 )
+from evalflows.tasks.controls import run_pair_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.finish import (
     calls_end_with_the_flow,
@@ -44,11 +48,13 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
             record_votes(comparison)
         judging = chunk_task(judge, spec)
         chunks = list(pair_chunks(comparison))
-        with calls_end_with_the_flow(), chunks_on(spec.task_runner):
-            steps = [judging.submit(chunk) for chunk in sent_pairs(spec, comparison, chunks)]
-            wait_with_progress(steps, planned_pairs(comparison))
-            for chunk in pairs_short_of_budget(spec, comparison, chunks):
-                judging(chunk)  # type: ignore[unused-coroutine]  # it returns Any
+        with calls_end_with_the_flow():
+            steps: list[PrefectFuture[Any]] = [run_pair_controls.submit(comparison)]
+            with chunks_on(spec.task_runner, after=steps):
+                steps += [judging.submit(chunk) for chunk in sent_pairs(spec, comparison, chunks)]
+                wait_with_progress(steps, planned_pairs(comparison))
+                for chunk in pairs_short_of_budget(spec, comparison, chunks):
+                    judging(chunk)  # type: ignore[unused-coroutine]  # it returns Any
         lease.check()
         lacking = finish_comparison(comparison)
         compute_win_rates(comparison)

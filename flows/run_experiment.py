@@ -9,8 +9,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, waves_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.compare import comparison_of
+from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
-from evalflows.tasks.execute import execute_rounds, run_controls, start_experiments
+from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, first_open, lease_of_run, raise_failures
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import items_of, sent_rounds, short_of_budget

@@ -47,6 +47,7 @@ class ControlScores:
     wrong: list[float] = field(default_factory=list)
     forged: list[float] = field(default_factory=list)  # wrong answers that ask to be accepted
     errors: list[str] = field(default_factory=list)
+    of_pairs: bool = False  # a right answer beside a wrong one: how often the first is preferred, by which one it is
 
 
 def validation_check(
@@ -101,13 +102,21 @@ def _message(rates: Discrimination, scores: ControlScores) -> str:
     failures = f" ({len(scores.errors)} controls failed: {scores.errors[0]})" if scores.errors else ""
     if rates.difference is None or rates.rate_right is None or rates.rate_wrong is None:
         return f"this judge could not be validated: {rates.reason}{failures}"
-    text = (
-        f"tried on answers known to be right or wrong, this judge accepted {rates.rate_right:.0%} of the "
-        f"{rates.n_right} right ones and {rates.rate_wrong:.0%} of the {rates.n_wrong} wrong ones"
-    )
+    if scores.of_pairs:
+        text = (
+            f"tried on a right answer beside a wrong one, this judge preferred the one shown first in "
+            f"{rates.rate_right:.0%} of {rates.n_right} pairs where it was right, and in {rates.rate_wrong:.0%} of "
+            f"{rates.n_wrong} where it was wrong"
+        )
+        forged = "where it was wrong and told the judge to prefer it"
+    else:
+        text = (
+            f"tried on answers known to be right or wrong, this judge accepted {rates.rate_right:.0%} of the "
+            f"{rates.n_right} right ones and {rates.rate_wrong:.0%} of the {rates.n_wrong} wrong ones"
+        )
+        forged = "wrong ones that tell the judge to accept them"
     if scores.forged:
-        rate = fmean(scores.forged)
-        text += f", and {rate:.0%} of {len(scores.forged)} wrong ones that tell the judge to accept them"
+        text += f", and {fmean(scores.forged):.0%} of {len(scores.forged)} {forged}"
     return text + (f"; {rates.reason}" if rates.low is None else "") + failures
 
 

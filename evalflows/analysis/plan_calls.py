@@ -25,7 +25,7 @@ from evalflows.llm.ledger import Ledger
 from evalflows.llm.local import LOCAL_MODEL, identity_of
 from evalflows.llm.rate_limits import Limiter
 from evalflows.specs.comparison import CompareSpec
-from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, PythonTarget, TargetSpec
@@ -452,9 +452,13 @@ def _of_evaluator(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec
             per_run = len(inputs.spec.targets) * share * judge.calls_per_judgement
             yield _line(inputs, judge, caller, per_run=per_run, note="; ".join(note for note in notes if note) or None)
     if evaluator.spec.controls and judge is not None:  # the controls of a cascade go to its last tier
-        pairs = len(control_pairs(inputs.examples, evaluator.spec.controls))
-        fixed = ceil(ANSWERS_PER_CONTROL * pairs * judge.calls_per_judgement)
-        yield _line(inputs, judge, f"{judge.name}: controls", fixed=fixed, kind="controls")
+        yield _of_controls(inputs, judge, evaluator.spec.controls)
+
+
+def _of_controls(inputs: PlanInputs, judge: _Judge, controls: int) -> PlannedCalls:
+    pairs = len(control_pairs(inputs.examples, controls))
+    fixed = ceil(ANSWERS_PER_CONTROL * pairs * judge.calls_per_judgement)
+    return _line(inputs, judge, f"{judge.name}: controls", fixed=fixed, kind="controls")
 
 
 def _of_summary(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
@@ -466,13 +470,17 @@ def _of_summary(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec])
         yield _line(inputs, judge, judge.name, fixed=fixed, kind="summary", note=judge.note)
 
 
-def _of_pairwise(inputs: PlanInputs, compare: CompareSpec, judge: Evaluator) -> Iterator[PlannedCalls]:
+def _of_pairwise(
+    inputs: PlanInputs, compare: CompareSpec, judge: PreparedEvaluator[JudgeSpec]
+) -> Iterator[PlannedCalls]:
     planned = _judge(inputs, judge, inputs.examples, judge)
     if planned is not None:
         targets = inputs.spec.targets
         pairs = len(list(combinations(targets, 2))) if compare.pairs == "all" else len(targets) - 1
         per_run = pairs * (2 if compare.both_orders else 1) * planned.calls_per_judgement
         yield _line(inputs, planned, planned.name, per_run=per_run, kind="pairwise", note=planned.note)
+        if judge.spec.controls:
+            yield _of_controls(inputs, planned, judge.spec.controls)
 
 
 def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow], cascade: Evaluator) -> _Judge | None:

@@ -171,14 +171,21 @@ Slices = Sequence[tuple[str, frozenset[str]]]
 
 
 def estimate_win_rates(
-    comparison_id: str, metrics: Sequence[Preferences], spec: ComparisonSpec, slices: Slices, names: Sequence[str]
+    comparison_id: str,
+    metrics: Sequence[Preferences],
+    spec: ComparisonSpec,
+    slices: Slices,
+    names: Sequence[str],
+    failed: Mapping[str, Reason] | None = None,
 ) -> WinRateEstimates:
     """Estimate the win rates and ratings by each metric, overall and by slice, and check its judge for biases.
 
-    `slices` are pairs of a name and example ids; `names` are the names of the experiments or systems. The p-values of
-    all judges and candidates are adjusted together, and so are those of all their slices.
+    `slices` are pairs of a name and example ids; `names` are the names of the experiments or systems; `failed` says why
+    judges failed validation, by name. The p-values of all judges and candidates are adjusted together, and so are those
+    of all their slices.
     """
-    estimated = [_of_metric(comparison_id, preferences, spec, slices, names) for preferences in metrics]
+    why = failed or {}
+    estimated = [_of_metric(comparison_id, one, spec, slices, names, why.get(one.evaluator)) for one in metrics]
     pending = [verdict for _, verdicts, _ in estimated for verdict in verdicts]
     return WinRateEstimates(
         checks=[check for checks, _, _ in estimated for check in checks],
@@ -188,10 +195,15 @@ def estimate_win_rates(
 
 
 def _of_metric(
-    comparison_id: str, preferences: Preferences, spec: ComparisonSpec, slices: Slices, names: Sequence[str]
+    comparison_id: str,
+    preferences: Preferences,
+    spec: ComparisonSpec,
+    slices: Slices,
+    names: Sequence[str],
+    failed: Reason | None,
 ) -> tuple[list[CheckRow], list["_Pending"], list[RatingRow]]:
     biases = biases_of(preferences, spec.confidence_level)
-    excluded = exclusion(biases)
+    excluded = failed or exclusion(biases)
     by_slice = [(name, preferences.of_examples(examples)) for name, examples in slices]
     matchups = _matchups(spec, preferences)
     at_equal_length = rates_at_equal_length(preferences, matchups, spec.confidence_level)

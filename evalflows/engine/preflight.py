@@ -30,7 +30,7 @@ from evalflows.llm.local import gguf_of
 from evalflows.specs.code import check_loaded
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import MEASURES, Completion, InputError, base_metric, describe, kept_apart, metric_of
-from evalflows.specs.evaluator import PAIR_LABELS, CompositeSpec, EvaluatorSpec, FallbackSpec, TierSpec
+from evalflows.specs.evaluator import PAIR_LABELS, CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ConnectionSpec, LocalConnection, TaskRunnerSpec, check_task_runner
@@ -158,7 +158,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
 
 
 def check_pairwise(
-    judges: Sequence[PreparedEvaluator[FallbackSpec]],
+    judges: Sequence[PreparedEvaluator[JudgeSpec]],
     slice_by: Sequence[str],
     spec: Spec,
     examples: Sequence[ExampleRow],
@@ -170,6 +170,7 @@ def check_pairwise(
     that no example has.
     """
     for judge in judges:
+        _check_controls(judge)
         for one in judge.all:
             check_judge(one, spec)
             if is_ours(one.spec):
@@ -253,10 +254,14 @@ def _missing_answer(recording: Target, example: ExampleRow) -> str:
 def _check_evaluator(evaluator: PreparedEvaluator[EvaluatorSpec], spec: ExperimentSpec) -> None:
     for judge in evaluator.all:
         check_judge(judge, spec)
+    _check_controls(evaluator)
+
+
+def _check_controls(evaluator: PreparedEvaluator[JudgeSpec] | PreparedEvaluator[EvaluatorSpec]) -> None:
     tested = evaluator.judges[-1].bound
     if evaluator.spec.controls and (not tested.asks_for("complete") or evaluator.scope == "run"):
         raise InputError(
-            f"evaluator {evaluator.name!r}: controls need a model that judges one answer at a time, got none"
+            f"evaluator {evaluator.name!r}: controls need a model that judges one answer or pair at a time, got none"
         )
 
 

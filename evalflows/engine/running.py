@@ -167,7 +167,7 @@ class EvaluatorFactory:
             self.judge(evaluator),
             fallback=self.judge(fallback, name) if fallback else None,
             tiers=[self.judge(tier, name) for tier in evaluator.tiers],
-            controls=spec.controls if isinstance(spec, EvaluatorSpec) else None,
+            controls=spec.controls,
             sample=draw(spec, examples) if isinstance(spec, EvaluatorSpec) and examples is not None else None,
         )
 

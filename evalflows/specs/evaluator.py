@@ -111,6 +111,13 @@ class JudgeSpec(FallbackSpec):
         description="The evaluator to use when this one is unavailable; its scores have this one's name, and "
         "`decided_by` names the evaluator that gave them",
     )
+    controls: int | None = Field(
+        None,
+        ge=2,
+        description="Known-answer controls: test a judge on this many right and as many wrong answers (references of "
+        "the example, and of other examples); a judge of pairs, on pairs of the two. A judge that fails validation "
+        "decides nothing",
+    )
 
     @model_validator(mode="after")
     def _has_tiers_or_none(self) -> Self:
@@ -139,12 +146,6 @@ class EvaluatorSpec(JudgeSpec):
     sample_rates: Annotated[dict[str, Rate], BeforeValidator(_keyed)] = Field(
         default_factory=dict,
         description="Value of that field: rate; other values use sample_rate. Means are weighted accordingly",
-    )
-    controls: int | None = Field(
-        None,
-        ge=2,
-        description="Known-answer controls: test a correctness judge on this many right and as many wrong answers "
-        "(references of the example, and of other examples). A judge that fails validation decides nothing",
     )
 
     @model_validator(mode="after")

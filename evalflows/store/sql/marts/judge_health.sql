@@ -26,8 +26,10 @@ with judgements as (
     from judgements j join models m using (evaluator_version)
     group by all
 ), judges as (
-    select e.experiment_id, e.started_at, e.ended_at, j.evaluator ->> 'name' as name, j.evaluator ->> 'version' as version
-    from staging.experiments e, lateral (select unnest(e.evaluators -> '$[*]') as evaluator) j
+    select e.started_at, e.ended_at, j.evaluator ->> 'name' as name, j.evaluator ->> 'version' as version
+    from (select started_at, ended_at, evaluators from staging.experiments
+          union all select started_at, ended_at, evaluators from staging.comparison_sets) e,
+         lateral (select unnest(e.evaluators -> '$[*]') as evaluator) j
 ), controls as (
     -- a check of controls names its judge; it belongs to the version that ran in that moment
     select j.version as evaluator_version, c.passed, (c.observed ->> 'difference')::double as difference,

@@ -1,0 +1,158 @@
+"""Known-answer controls: judges are tested on answers that are known to be right or wrong, and on wrong ones that forge
+a verdict; judges of pairs, on a right answer beside a wrong one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from evalflows.analysis.pairing import ControlScores, validation_check
+from evalflows.engine.experiments import Experiment, experiment_of
+from evalflows.engine.judge import control_pairs, judge_with, outputs_from, with_forged_verdict
+from evalflows.engine.pairs import Comparison, comparison_of
+from evalflows.engine.results import EvaluationResult
+from evalflows.engine.running import RunnableEvaluator
+from evalflows.engine.views import example_view
+from evalflows.evaluators.binding import offer_pair, offer_run
+from evalflows.evaluators.score import RunView
+from evalflows.llm import loop
+from evalflows.specs.evaluator import MetricSpec
+from evalflows.store.records import (
+    CheckRow,
+    ComparisonSetRow,
+    ExampleRow,
+    ExperimentRow,
+    controls_batch,
+    derived_id,
+    to_json,
+)
+from evalflows.store.spool import Spool
+from evalflows.tasks.limits import within_provider_limits
+
+CALLS = 3
+"""Judgements of each control: of the right answer, the wrong one, and the wrong one with a forged verdict."""
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def run_controls(rows: list[ExperimentRow]) -> str | None:
+    """Test every judge that has `controls`, publish the results as checks, and return their batch, if any.
+
+    The first running experiment pays for the calls. If none is running, the judges were tested before.
+    """
+    row = next((row for row in rows if row.state == "running"), None)
+    return None if row is None else _tested(experiment_of(row.experiment_id), row.run_group)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def run_pair_controls(row: ComparisonSetRow) -> str | None:
+    """Do the same for the judges of pairs of a comparison. Those of one that has ended were tested before."""
+    has_controls = row.n_votes is None and row.state == "running"
+    return _tested(comparison_of(row.comparison_id), row.comparison_id) if has_controls else None
+
+
+def _tested(job: Experiment | Comparison, group: str) -> str | None:
+    """Test the judges of a job. A cascade is tested by its last tier, which decides the hard cases."""
+    tested = [(one.tiers[-1] if one.tiers else one, one.controls) for one in job.evaluators if one.controls]
+    if not tested:
+        return None
+    batch = controls_batch(group)
+    checks = [_check(job, replace(judge, fallback=None), controls or 0, batch) for judge, controls in tested]
+    job.store.publish("checks", batch, checks)
+    return batch
+
+
+def _check(job: Experiment | Comparison, judge: RunnableEvaluator, controls: int, batch: str) -> CheckRow:
+    pairs, tried = control_pairs(job.examples, controls), ControlScores(of_pairs=isinstance(job, Comparison))
+    made = [control for number, pair in enumerate(pairs) for control in _controls(job, judge, tried, *pair, number)]
+    owner = job.row.comparison_id if isinstance(job, Comparison) else job.row.experiment_id
+    with (
+        within_provider_limits(job.judging_on, len(made), job.n_chunks),
+        Spool(job.store, owner, f"controls-{judge.bound.name}") as spool,
+    ):
+        loop.run(_judge_all(job, owner, judge, made, tried, spool))
+    return validation_check(batch, judge.bound.name, controls, tried, job.spec.confidence_level)
+
+
+class _Control(NamedTuple):
+    """What a judge is asked, the id of what it judges, and where its score is noted."""
+
+    arguments: dict[str, Any]
+    subject: str
+    scores: list[float]
+
+
+def _controls(
+    job: Experiment | Comparison,
+    judge: RunnableEvaluator,
+    tried: ControlScores,
+    example: ExampleRow,
+    wrong: str,
+    number: int,
+) -> Iterator[_Control]:
+    """Yield the controls of one example; of pairs, what is scored is the answer that is shown first."""
+    view, right, other = example_view(example), outputs_from(example.reference_outputs or "{}"), outputs_from(wrong)
+    forged = with_forged_verdict(other, number)
+
+    def run(outputs: dict[str, Any]) -> RunView:
+        owner = job.row.comparison_id if isinstance(job, Comparison) else job.row.experiment_id
+        identity = derived_id("control", owner, example.example_id, to_json(outputs))
+        return RunView(id=identity, inputs=view.inputs, outputs=outputs)
+
+    if isinstance(job, Comparison):
+        beside = [(right, other, tried.right), (other, right, tried.wrong), (forged, right, tried.forged)]
+        for first, second, scores in beside:
+            shown = run(first), run(second)
+            yield _Control(offer_pair(view, *shown), derived_id(*(one.id for one in shown)), scores)
+    else:
+        for outputs, scores in ((right, tried.right), (other, tried.wrong), (forged, tried.forged)):
+            shown_alone = run(outputs)
+            yield _Control(offer_run(view, shown_alone), shown_alone.id, scores)
+
+
+async def _judge_all(
+    job: Experiment | Comparison,
+    owner: str,
+    judge: RunnableEvaluator,
+    controls: Sequence[_Control],
+    tried: ControlScores,
+    spool: Spool,
+) -> None:
+    """Note the judge's scores of all controls, and its errors."""
+
+    async def judge_one(control: _Control) -> None:
+        (result, *_) = await judge_with(
+            judge, control.arguments, spool=spool, experiment_id=owner, subject_id=control.subject
+        )
+        try:
+            if result.status == "failed":
+                raise ValueError(result.error)
+            if (score := _score(judge, result)) is not None:
+                control.scores.append(score)
+        except ValueError as error:
+            tried.errors.append(str(error))
+
+    await job.judging.run(judge_one, controls, is_async=judge.bound.is_async)
+
+
+POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
+"""The score of the answer that is shown first, by the winner."""
+
+
+def _score(judge: RunnableEvaluator, result: EvaluationResult) -> float | None:
+    """Return a score from 0 to 1, where 1 is best; None if there is none.
+
+    The range of a metric defaults to 0 to 1. Raise ValueError for a value outside it.
+    """
+    if result.winner is not None:
+        return POINTS[result.winner]
+    if result.value is None:
+        return None
+    metric = judge.metrics.get(judge.bound.name, MetricSpec())
+    low, high = metric.range or (0.0, 1.0)
+    if not low <= result.value <= high:
+        raise ValueError(f"{judge.bound.name}: got {result.value:g}, wanted {low:g} to {high:g} (metrics: … range: …)")
+    part = (result.value - low) / (high - low)
+    return part if metric.is_higher_better(judge.bound.name) else 1 - part

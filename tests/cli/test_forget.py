@@ -60,7 +60,7 @@ def test_json_is_one_document(store: Store) -> None:
     code, out, _ = run("forget", "--user", USER, "--yes", "--format", "json")
     ((one),) = json.loads(out)
     assert code == 0 and one["rows"] == {"calls": 1, "observations": 3, "judgements": 1}
-    ((by, kind, rows),) = Store().query("select erased_by, kind, rows ->> 'scores' from source.erasures")
+    ((by, kind, rows),) = Store().query("select erased_by, kind, rows ->> 'judgements' from source.erasures")
     assert (kind, rows) == ("user", "1") and by
 
 

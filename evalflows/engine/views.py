@@ -11,7 +11,7 @@ from evalflows.evaluators.score import Evaluation, Evaluations, ExampleView, Run
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.errors import NOT_ATTEMPTED, RETURNED_AS, UNREACHABLE, ErrorKind, InputError, StorageError
-from evalflows.store.records import ExampleRow, OutputRow, JudgementRow, derived_id, from_json, to_json
+from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, from_json, to_json
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
 
 _REPORTED = Answer._fields[1:]  # all but the outputs

@@ -38,7 +38,7 @@ def counts(path: Path) -> tuple[int, int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_the_files_say_what_the_exit_code_says(tmp_path: Path, files: dict[str, Path]) -> None:
     files["--summary"].write_text("# of an earlier step\n")
     done = gate(tmp_path, files, "--format", "json", old=OLD, new=fallen(OLD, 0.2))
@@ -51,7 +51,7 @@ def test_the_files_say_what_the_exit_code_says(tmp_path: Path, files: dict[str, 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_an_incomplete_run_has_its_files_too(tmp_path: Path, files: dict[str, Path]) -> None:
     with serving(Endpoint(latency_s=0.001, answer=Service())) as endpoint:
         gates = [GateSpec(name="release", thresholds={"contains": 0.1})]
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_without_a_file_the_summary_goes_where_github_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     done = gate(tmp_path, {}, "--summary", old=OLD, new=OLD)

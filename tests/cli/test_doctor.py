@@ -163,7 +163,7 @@ def test_what_is_in_the_spool_is_a_note(filled: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_commands_go_on_beside_a_damaged_experiment_and_the_advice_repairs_it(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     right = drawn(40, 0.8)

@@ -183,7 +183,7 @@ def test_a_row_of_a_file_goes_by_its_line() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
     def asked(*arguments: str) -> Result:
         return CliRunner().invoke(cli, list(arguments))

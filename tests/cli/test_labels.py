@@ -66,7 +66,7 @@ def test_an_empty_store_is_no_error() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> None:
     assert "'correct': got no labels for small, wanted one of: none yet" in refused("agreement", "small", "correct")
     done = invoke("next", "small", "correct", "--n", "120", "--out", "form.csv")

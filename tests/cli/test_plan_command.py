@@ -85,7 +85,7 @@ COUNTED = {
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_a_run_makes_the_calls_that_were_planned_and_a_second_plan_knows_what_they_took(endpoint: Endpoint) -> None:
     from evalflows import run
 

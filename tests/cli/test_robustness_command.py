@@ -30,7 +30,7 @@ def wide(command: Any, *arguments: str) -> Result:
 
 
 @pytest.fixture
-def run_group(tmp_path: Path, prefect_api: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+def run_group(tmp_path: Path, without_prefect: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """A start of three systems: plain is right and long, brief mostly right and short, muddled wrong and long."""
     from evalflows import run
     from evalflows.specs.experiment import load_experiment

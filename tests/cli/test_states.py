@@ -34,7 +34,7 @@ with leased(Store(sys.argv[1]), sys.argv[2], "work", wait=False):
 
 
 @pytest.fixture
-def begun(prefect_api: dict[str, str]) -> ExperimentRow:
+def begun(without_prefect: None) -> ExperimentRow:
     """An experiment of three examples that has been started and not finished, and whose process is gone."""
     rows = [{"inputs": {"q": str(i)}, "outputs": {"a": "x"}, "metadata": {"said": "x"}} for i in range(3)]
     fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}
@@ -93,7 +93,7 @@ def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_the_newest_of_several_runs_of_a_name_is_called_that() -> None:
     rows = [{"inputs": {"q": "1"}, "outputs": {"a": "x"}, "metadata": {"said": "x"}}]
     fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}

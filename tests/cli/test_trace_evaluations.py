@@ -10,7 +10,7 @@ from made_traces import BEGAN, traces, write
 from evalflows.cli.production import evaluate_traces
 from evalflows.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 SPEC = """
 name: production

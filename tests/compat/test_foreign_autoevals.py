@@ -72,7 +72,7 @@ def tone(endpoint: Endpoint) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_every_score_and_rationale_is_that_of_a_direct_call(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Endpoint(answer=verdict)) as endpoint:
         factuality = autoevals.Factuality(client=priced_client(endpoint), model="gpt-4o-mini")
@@ -117,7 +117,7 @@ def test_every_score_and_rationale_is_that_of_a_direct_call(monkeypatch: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_failures_are_rows_of_their_own_and_calls_are_recorded_and_priced() -> None:
     with serving(Endpoint(answer=verdict)) as endpoint, serving(Endpoint(answer=refusing)) as down:
         factuality = autoevals.Factuality(client=priced_client(endpoint), model="gpt-4o-mini")

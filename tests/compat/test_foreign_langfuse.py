@@ -61,7 +61,7 @@ def mean_accuracy(*, item_results: Any, **kwargs: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_every_value_label_and_comment_is_that_of_a_direct_call() -> None:
     levenshtein = experiment.create_evaluator_from_autoevals(autoevals.Levenshtein())
     rows = [row for row in ROWS if "outputs" in row]

@@ -112,7 +112,7 @@ def theirs(row: Any, output: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_every_score_label_and_comment_is_that_of_a_direct_call() -> None:
     with serving(Endpoint(answer=verdict)) as endpoint:
         evaluators = [string_evaluator(), checked, subset, several, Fails(), Awaited(), by_run, by_name]

@@ -64,7 +64,7 @@ def correctness(made: Any, judge: Any, **options: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_every_score_and_comment_is_that_of_a_direct_call() -> None:
     fields = json_match.create_json_match_evaluator(aggregator="all", exclude_keys=["messages"])
     each = json_match.create_json_match_evaluator(exclude_keys=["messages"])

@@ -89,7 +89,7 @@ def direct(evaluator: Any, example: str) -> dict[str, tuple[Any, Any, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_every_score_label_and_reason_is_that_of_a_direct_call() -> None:
     rules = [
         *(evals.Equals("Paris"), evals.EqualsExpected(), evals.Contains("O", case_sensitive=False)),

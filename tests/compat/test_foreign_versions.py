@@ -150,7 +150,7 @@ def test_objects_are_named_by_their_module(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_the_programs_that_are_shown_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "guides" / "moving.md").read_text(encoding="utf-8")
     shown = re.findall(r"```python\n(.*?)```", page, flags=re.S)

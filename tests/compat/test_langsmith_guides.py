@@ -26,7 +26,7 @@ Run = Callable[[str, Callable[[Request], Reply]], list[str]]
 
 @pytest.fixture
 def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefect_api: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], without_prefect: None
 ) -> Run:
     """Run a program as `python NAME.py` does, in this process; return the lines that it printed."""
 

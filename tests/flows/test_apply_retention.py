@@ -19,7 +19,7 @@ from evalflows.store.erasing import Selection
 from evalflows.store.retention import erase
 from evalflows.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 asked: list[str] = []
 judged: list[object] = []

@@ -14,7 +14,7 @@ from evalflows.api.results import BatchEvaluationResumeToken
 from evalflows.specs.errors import InputError
 from evalflows.store import Store
 
-runs_flows = pytest.mark.usefixtures("prefect_api")
+runs_flows = pytest.mark.usefixtures("without_prefect")
 
 judged: list[str] = []
 """The outputs that `length` has judged."""

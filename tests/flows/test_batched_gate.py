@@ -19,7 +19,7 @@ from evalflows.store.records import ExperimentRow, now
 from evalflows.store.snapshots import to_examples
 from evalflows.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 BATCHED = {"non_inferiority": {"exact_match": 0.05}, "batch": 50}
 

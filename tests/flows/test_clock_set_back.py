@@ -20,7 +20,7 @@ from evalflows.specs.errors import IncompleteError
 from evalflows.store import Store
 from evalflows.store.queries.lookup import find_comparison, find_experiments
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
+pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 
 ITEMS = 8
 

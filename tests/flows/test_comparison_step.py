@@ -15,7 +15,7 @@ from evalflows.cli.labels import labels
 from evalflows.specs import ExperimentSpec, IncompleteError, InputError
 from evalflows.specs.reference import refer
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
+pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 
 
 def answers_and_judges(request: Request) -> Reply:

@@ -6,7 +6,7 @@ from planted_difference import always, often, spec, targets
 from evalflows import DiffResult, ExperimentResult, run
 from evalflows.specs.errors import InputError
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 def test_a_result_compares_itself_with_another() -> None:

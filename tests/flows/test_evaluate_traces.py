@@ -16,7 +16,7 @@ from evalflows.store import Store
 from evalflows.store.queries.traces import batch_row
 from evalflows.store.trace_records import WatermarkRow
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 judged: list[str] = []
 """The outputs that `length` has judged, in the order of judging."""

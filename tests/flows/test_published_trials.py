@@ -18,7 +18,7 @@ PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "share
 TRIALS = PUBLISHED / "tau_bench" / "gpt-4o-airline_slim.jsonl.gz"
 pytestmark = [
     pytest.mark.skipif(not TRIALS.is_file(), reason="tau-bench is not there (EVALFLOWS_PUBLISHED_DATA)"),
-    pytest.mark.usefixtures("prefect_api"),
+    pytest.mark.usefixtures("without_prefect"),
     pytest.mark.slow,
 ]
 

@@ -10,7 +10,7 @@ from failing_service import COST, PRICES, N, Service, chat, complete, connection
 from evalflows import run
 from evalflows.specs import IncompleteError, InputError
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
+pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from evalflows import evaluate, run
 from evalflows.specs import InputError
 from evalflows.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 def test_an_expectation_that_cannot_be_checked_fails() -> None:

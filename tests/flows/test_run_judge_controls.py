@@ -15,7 +15,7 @@ from evalflows.reports.results import results_of, sentences
 from evalflows.specs import ExperimentSpec, IncompleteError
 from evalflows.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 def answers(says: Callable[[str, str], bool]) -> Callable[[Request], Reply]:

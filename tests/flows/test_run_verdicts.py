@@ -11,7 +11,7 @@ from evalflows.specs.reference import refer
 from evalflows.stats.means import mean_estimate
 from evalflows.stats.paired import paired_difference
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 def test_a_planted_difference_is_found_with_the_statistics_own_figures() -> None:

@@ -18,7 +18,7 @@ from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.errors import GateFailedError
 from evalflows.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 N = 120
 HARD = [place % 4 == 0 for place in range(N)]

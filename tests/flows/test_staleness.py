@@ -17,7 +17,7 @@ from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 from evalflows.store.records import ExperimentRow
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 ROWS = [{"inputs": {"question": f"q{i}"}, "outputs": {"output": f"q{i}!"}} for i in range(3)]
 """The answers of `answering.py`."""

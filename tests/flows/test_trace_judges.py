@@ -19,7 +19,7 @@ from evalflows.specs.errors import IncompleteError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store, connect
 
-pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
+pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 
 N = 30
 

@@ -14,7 +14,7 @@ from evalflows import run
 from evalflows.specs.errors import InputError
 from evalflows.targets import seed_of
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 def recording(path: Path, *trials: int) -> dict[str, Any]:

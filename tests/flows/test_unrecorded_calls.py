@@ -21,7 +21,7 @@ from evalflows.specs import ExperimentSpec, IncompleteError, InputError
 from evalflows.specs.reference import load
 from evalflows.store import Store, connect
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 ROWS = [{"inputs": {"question": f"q{i}"}, "outputs": {"output": f"q{i}"}} for i in range(3)]
 MODULES = {

@@ -13,6 +13,11 @@ from evalflows.store.sql import connect
 from evalflows.store.store import Store
 
 
+@pytest.fixture
+def catalogs_are_not_moved() -> None:
+    """Here they are."""
+
+
 def test_any_duckdb_reads_the_store_by_it_also_where_the_store_has_moved(
     store: Store, store_root: Path, make: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, planned_pairs
+from evalflows.flows.light_flow import light_flow
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import (
     compute_win_rates,
@@ -30,7 +30,7 @@ from evalflows.tasks.limits import pairs_short_of_budget, sent_pairs
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
 
-@flow(name="compare_experiments", flow_run_name="{spec.title}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
+@light_flow(name="compare_experiments", flow_run_name="{spec.title}", task_runner=RUNNER)
 def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
     """Judge the answers of experiments in pairs, compute win rates and a ranking, and report the judges' biases.
 

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from prefect import flow
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.utilities.annotations import quote
 
 from evalflows.engine.traces import CHUNKS_AT_ONCE
+from evalflows.flows.light_flow import light_flow
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.tasks.engines import restrict_deployed_run, wait_with_progress
 from evalflows.tasks.evaluate_traces import (
@@ -28,7 +28,7 @@ from evalflows.tasks.limits import retries_of
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
 
-@flow(name="evaluate_traces", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
+@light_flow(name="evaluate_traces", flow_run_name="{spec.name}", task_runner=RUNNER)
 def evaluate_traces(
     spec: TraceEvaluationSpec,
     backfill_from: datetime | None = None,

@@ -1,7 +1,6 @@
 """Release gate: run, compare with the approved baseline, decide. If a gate fails, the flow run fails."""
 
-from prefect import flow
-
+from evalflows.flows.light_flow import light_flow
 from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
@@ -10,7 +9,7 @@ from evalflows.tasks.snapshot import check_gates, recalibrations
 from evalflows.tasks.test_and_decide import announce, latest_decisions, raise_if_failed
 
 
-@flow(name="gate_release", flow_run_name="{spec.name}")
+@light_flow(name="gate_release", flow_run_name="{spec.name}")
 def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     """Run the experiment, compare each candidate with the baseline, and decide the spec's gates.
 

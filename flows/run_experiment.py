@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, waves_of
+from evalflows.flows.light_flow import light_flow
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.tasks.compare import comparison_of
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.execute import execute_rounds, start_experiments
@@ -22,7 +21,7 @@ from evalflows.tasks.test_and_decide import check_results, compute_differences, 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=4 * CHUNKS_AT_ONCE)
 
 
-@flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)  # type: ignore[arg-type]  # its future is one of Prefect's
+@light_flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)
 def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     """Freeze and check the dataset, run the targets, evaluate every answer, combine the scores, test the differences
     from the baseline, and decide the spec's gates.
@@ -69,6 +68,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         raise_failures(steps, lacking, still_open, experiments)
         if spec.compare is not None and stopped is None:
             from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
+            from evalflows.tasks.compare import comparison_of
 
             compare_experiments(comparison_of(spec, experiments))
         return [experiment.experiment_id for experiment in experiments]

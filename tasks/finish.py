@@ -22,7 +22,6 @@ from evalflows.engine.job import Job, drop
 from evalflows.engine.prepare import prepared_comparisons, prepared_experiments
 from evalflows.engine.rare_collection import collect_rarely
 from evalflows.llm import loop
-from evalflows.prefect_texts import erase_prefect_texts
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.specs.experiment import ExperimentSpec
@@ -45,7 +44,6 @@ from evalflows.store.records import ComparisonSetRow, ExperimentRow, after
 from evalflows.store.retention import retain
 from evalflows.store.row_specs import comparison_spec, experiment_spec
 from evalflows.store.store import Store
-from evalflows.tasks.compare import comparison_id
 from evalflows.tasks.execute import run_group
 from evalflows.tasks.start import Row, Work, work_of
 
@@ -190,6 +188,8 @@ def lease_of_run(spec: ExperimentSpec, resume: str | None) -> AbstractContextMan
 
 def lease_of_comparison(spec: ComparisonSpec, resume: str | None) -> AbstractContextManager[Lease]:
     """Hold the lease of a comparison during a block; the same as for the run group of an experiment."""
+    from evalflows.tasks.compare import comparison_id  # late: pandas is slow to import
+
     identity = resume or comparison_id(spec)
     return leased(Store(), identity, _comparison(spec), wait=resume is None, on_loss=loop.stop)
 
@@ -212,6 +212,8 @@ def _comparison(spec: ComparisonSpec) -> str:
 @task(cache_policy=NO_CACHE, persist_result=False)
 def retain_by_rules(spec: RetentionSpec) -> dict[str, dict[str, int]]:
     """Erase and remove what is too old, and publish the artifact `retention`. Return the numbers of rows by table."""
+    from evalflows.prefect_texts import erase_prefect_texts  # late: other steps do without
+
     by = None
     with suppress(OSError, KeyError):
         by = getpass.getuser()

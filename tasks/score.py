@@ -9,7 +9,6 @@ from functools import partial
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.labels import label_check, people_batch
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, robustness_batch, weights_check
 from evalflows.engine.experiments import Experiment, experiment_of
 from evalflows.engine.judge import ScoresByRun, composite_results, judge_with
@@ -23,7 +22,6 @@ from evalflows.llm import loop
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import CompositeSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.queries.labels import judged_and_labelled
 from evalflows.store.queries.lookup import find_experiments, run_groups
 from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id
 from evalflows.store.row_specs import experiment_spec
@@ -184,6 +182,9 @@ def validate_judge(experiment: str, metric: str, people_metric: str, confidence_
     The checks are recomputed from the stored labels. Raise InputError for an unknown experiment or metric, and if there
     are no labels.
     """
+    from evalflows.analysis.labels import label_check, people_batch  # late: pandas is slow to import
+    from evalflows.store.queries.labels import judged_and_labelled
+
     store = Store()
     labelled = judged_and_labelled(store, experiment, metric, people_metric)
     batch = people_batch(labelled.subject_id, metric, people_metric)

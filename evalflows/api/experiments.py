@@ -4,16 +4,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import ValidationError
 
 from evalflows.api.calling import RaisedToCaller, flow_settings
-from evalflows.api.comparisons import Compared, PairwiseEvaluator, evaluate_comparative
-from evalflows.api.results import ComparativeResult, ExperimentResult
 from evalflows.engine.prepare import named_reference
 from evalflows.prefect_server import begin_early
-from evalflows.reports.pages_as_text import failures_of
 from evalflows.reports.progress import Watch
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem, print_note
@@ -26,6 +23,10 @@ from evalflows.store.store import Store
 from evalflows.tasks.engines import watched
 from evalflows.tasks.finish import refuse_if_running
 from evalflows.tasks.snapshot import check_and_freeze, check_gates
+
+if TYPE_CHECKING:
+    from evalflows.api.comparisons import Compared, PairwiseEvaluator
+    from evalflows.api.results import ComparativeResult, ExperimentResult
 
 FAILURES_SAID = 3
 """Errors that `evaluate` names after a run."""
@@ -78,17 +79,17 @@ Data = str | Path | Iterable[Mapping[str, Any]] | DatasetSpec | Any
 @overload
 def evaluate(
     target: Target, /, data: Data, evaluators: Sequence[Evaluator] = (), **settings: Any
-) -> ExperimentResult: ...
+) -> "ExperimentResult": ...
 
 
 @overload
 def evaluate(
-    target: tuple[str | ExperimentResult, ...], /, *, evaluators: Sequence[PairwiseEvaluator], **settings: Any
-) -> ComparativeResult: ...
+    target: "tuple[str | ExperimentResult, ...]", /, *, evaluators: "Sequence[PairwiseEvaluator]", **settings: Any
+) -> "ComparativeResult": ...
 
 
 def evaluate(
-    target: Target | Compared,
+    target: "Target | Compared",
     /,
     data: Data | None = None,
     evaluators: Sequence[Any] = (),
@@ -101,7 +102,7 @@ def evaluate(
     num_repetitions: int = 1,
     run_key: str | None = None,
     **settings: Any,
-) -> ExperimentResult | ComparativeResult:
+) -> "ExperimentResult | ComparativeResult":
     """Run a target on a dataset and evaluate every answer; or compare the answers of a tuple of experiments in pairs.
 
     Args:
@@ -125,6 +126,8 @@ def evaluate(
     if isinstance(target, tuple | list):
         if data is not None or summary_evaluators or num_repetitions != 1:
             raise InputError("evaluate: got experiments to compare, wanted no data, summary_evaluators or repetitions")
+        from evalflows.api.comparisons import evaluate_comparative  # late: pandas is slow to import
+
         return evaluate_comparative(
             target,
             evaluators,
@@ -154,6 +157,9 @@ def evaluate(
         )
     except ValidationError as error:
         raise InputError(first_problem(error, "evaluate")) from (error if error.error_count() > 1 else None)
+    from evalflows.api.results import ExperimentResult
+    from evalflows.reports.pages_as_text import failures_of
+
     result = ExperimentResult(run(spec)[0])
     for failure in failures_of(Store(), [result.experiment_id])[:FAILURES_SAID]:
         what = "answers" if failure.source == "target" else f"judgements by {failure.source}"
@@ -164,18 +170,18 @@ def evaluate(
 @overload
 async def aevaluate(
     target: Target, /, data: Data, evaluators: Sequence[Evaluator] = (), **settings: Any
-) -> ExperimentResult: ...
+) -> "ExperimentResult": ...
 
 
 @overload
 async def aevaluate(
-    target: tuple[str | ExperimentResult, ...], /, *, evaluators: Sequence[PairwiseEvaluator], **settings: Any
-) -> ComparativeResult: ...
+    target: "tuple[str | ExperimentResult, ...]", /, *, evaluators: "Sequence[PairwiseEvaluator]", **settings: Any
+) -> "ComparativeResult": ...
 
 
 async def aevaluate(
     target: Any, /, data: Any = None, evaluators: Sequence[Any] = (), **settings: Any
-) -> ExperimentResult | ComparativeResult:
+) -> "ExperimentResult | ComparativeResult":
     """Run `evaluate` without blocking the event loop. The arguments are the same."""
     return await asyncio.to_thread(partial(evaluate, target, data, evaluators, **settings))
 

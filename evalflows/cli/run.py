@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from evalflows.cli.compare import print_comparison, run_comparison, show_comparison
-from evalflows.cli.gates import print_backtest, print_decisions, print_plan
 from evalflows.cli.late_commands import FORMAT, INCOMPLETE, json_document, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import Text, console, echo, echo_error, shortened
 from evalflows.cli.running import prepared
@@ -25,14 +23,11 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
 )
-from evalflows.data_checks.checks import check_results, finished, results_batch, snapshot_checks
-from evalflows.reports.checks import CheckedExperiment
-from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
 from evalflows.reports.pages_as_text import document, experiments_report, worst_document
 from evalflows.reports.results import results_of
-from evalflows.reports.sendable import Reported, after_experiments, reported
+from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import all_worst
 from evalflows.specs.errors import IncompleteError, InputError, one_line
 from evalflows.store.exports import write_whole
@@ -52,7 +47,9 @@ from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
+    from evalflows.reports.checks import CheckedExperiment
     from evalflows.reports.experiments import PreviousRun
+    from evalflows.reports.sendable import Reported
     from evalflows.specs.experiment import ExperimentSpec
 
 
@@ -84,11 +81,16 @@ def check(experiments: tuple[str, ...], docs: str | None, form: str, verbose: bo
 
 
 def _rows(store: Store, references: Sequence[str]) -> list[ExperimentRow]:
+    from evalflows.data_checks.checks import finished  # late: other commands do without the checks
+
     found = [identity for reference in references for identity in find_experiments(store, reference)]
     return [finished(store, identity) for identity in dict.fromkeys(found or newest_finished(store))]
 
 
-def _checked(store: Store, rows: Sequence[ExperimentRow]) -> list[CheckedExperiment]:
+def _checked(store: Store, rows: Sequence[ExperimentRow]) -> "list[CheckedExperiment]":
+    from evalflows.data_checks.checks import check_results
+    from evalflows.reports.checks import CheckedExperiment
+
     checks = check_results(store, rows)
     return [
         CheckedExperiment(experiment_id=row.experiment_id, name=row.name, checks=checks[row.experiment_id])
@@ -102,6 +104,7 @@ def _write_docs(store: Store, rows: Sequence[ExperimentRow], folder: Path) -> li
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be made a folder: {error.strerror or error}") from error
+    from evalflows.data_checks.checks import results_batch, snapshot_checks
     from evalflows.data_checks.data_docs import page_of  # late: Great Expectations takes seconds
 
     pages: dict[Path, str] = {}
@@ -158,6 +161,7 @@ def resume(experiment: str, changes: tuple[str, ...], wide: bool, verbose: bool)
 
 
 def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], verbose: bool, *, wide: bool) -> None:
+    from evalflows.cli.compare import run_comparison
     from evalflows.specs.files import change_spec
     from evalflows.store.row_specs import comparison_spec
 
@@ -218,6 +222,8 @@ def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: b
         if is_report(experiment) and _print_report(store, experiment, form):
             return
         if is_comparison(store, experiment) and not metrics:
+            from evalflows.cli.compare import show_comparison  # late: most runs have none
+
             show_comparison(find_comparison(store, experiment), wide=wide, form=form)
             return
         found = find_experiments(store, experiment)
@@ -233,6 +239,8 @@ def _print_report(store: Store, reference: str, form: str) -> bool:
     """Print a plan or a backtest as when it was made. Return whether there is one."""
     if (found := find_report(store, reference)) is None:
         return False
+    from evalflows.cli.gates import print_backtest, print_plan  # late: only these need it
+
     kind, identity, content = found
     if form == "json":
         print_json({f"{kind}_id": identity, **content})
@@ -281,8 +289,11 @@ def _print_results(
     if form == "json":  # tables leave them to `explain`
         decisions = with_manifests(store, with_limits(store, decisions))
     report = experiments_report(store, ids, results_of(store, ids), decisions)
-    beside = comparison_beside(store, ids)
-    comparison = comparison_report(store, beside) if beside else None
+    comparison = None
+    if beside := comparison_beside(store, ids):
+        from evalflows.reports.comparison import comparison_report  # late: few runs have one
+
+        comparison = comparison_report(store, beside)
     calls_made = None if made is None else sum(made.get(identity, 0) for identity in ids)
     compared = comparison.overview if comparison else None
     previous = _previous(store, ids) if made is None else []
@@ -301,8 +312,13 @@ def _print_results(
         echo(one_line(f"all of it: {one.command}"))
     if calls_made is not None:
         print_calls(report.experiments, calls_made)
-    print_decisions(report.decisions)
+    if report.decisions:
+        from evalflows.cli.gates import print_decisions
+
+        print_decisions(report.decisions)
     if comparison:
+        from evalflows.cli.compare import print_comparison
+
         out.print()
         print_comparison(comparison, wide=wide)
     print_worst(out, report.worst)
@@ -342,6 +358,8 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
         chosen = form or FORMS.get(ending, "html")
         if output is None and chosen == "html":
             raise InputError("report: got no file, wanted -o FILE.html, or --format md, json or junit")
+        from evalflows.reports.sendable import reported
+
         text = WRITERS[chosen](reported(existing_store(), reference))
         if output is None or output == STDOUT:
             echo(text, nl=False)
@@ -349,13 +367,13 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
             write_whole(Path(output), text)
 
 
-def _html(what: Reported) -> str:
+def _html(what: "Reported") -> str:
     from evalflows.dashboard.report_file import report_on  # late: the other formats need no templates
 
     return report_on(what)
 
 
-WRITERS: Mapping[Form, Callable[[Reported], str]] = {
+WRITERS: Mapping[Form, Callable[["Reported"], str]] = {
     "html": _html,
     "md": lambda what: what.markdown,
     "json": lambda what: json_document(what.document),

@@ -41,7 +41,6 @@ from evalflows.llm.connect import completer
 from evalflows.llm.connections import AUTO_MODEL, key_source, lacks_key, resolve, shared, without_key
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.local import identity_of
-from evalflows.llm.post import application_version, poster
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.columns import answer_row
 from evalflows.specs.comparison import OTHER_NAMES, VOTE_FIELDS, ComparisonSpec, OrderStatus, VotesSpec
@@ -141,6 +140,8 @@ def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[
         case PythonTarget():
             return python(load(spec.function), shared_fields(examples), spec.timeout_s)
         case HttpTarget():
+            from evalflows.llm.post import poster  # late: only these targets need its HTTP client
+
             return http(spec, poster(spec))
         case RecordedTarget():
             return recording_of(spec, store)
@@ -194,7 +195,11 @@ def target_code(spec: TargetSpec) -> dict[str, str] | None:
 
 def said_version(spec: TargetSpec) -> str | None:
     """Return the version that an HTTP application says it has; None if it does not, and for other targets."""
-    return application_version(spec) if isinstance(spec, HttpTarget) else None
+    if not isinstance(spec, HttpTarget):
+        return None
+    from evalflows.llm.post import application_version
+
+    return application_version(spec)
 
 
 def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: str | None) -> list[str | None]:

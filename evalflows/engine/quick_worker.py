@@ -13,7 +13,6 @@ from evalflows.engine.child import receive, send
 from evalflows.engine.chunks import Chunk, Rounds
 from evalflows.engine.experiments import experiment_of
 from evalflows.specs.errors import describe
-from evalflows.store import first_columns  # noqa: F401
 
 
 def work(pipe: Connection) -> None:

@@ -5,7 +5,6 @@ import re
 import sys
 from typing import TYPE_CHECKING, TypeGuard
 
-from evalflows.llm.capped_client import redirect
 from evalflows.llm.connections import SHORTEST_KEY, without_key
 from evalflows.llm.rate_limits import read_rate_limit
 from evalflows.specs.code_versions import fault_text, trace_of
@@ -139,4 +138,6 @@ def _message(error: "openai.APIStatusError") -> str:
 
 
 def _status_message(error: "openai.APIStatusError") -> str:
+    from evalflows.llm.capped_client import redirect
+
     return redirect(error.response) or f"HTTP {error.status_code}: {_message(error)[:500]}"

@@ -28,7 +28,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
@@ -701,6 +700,8 @@ class FileEraser:
 
         Raise StorageError if it is damaged or cannot be written, and FileNotFoundError if it has gone.
         """
+        import pyarrow.compute as pc  # late: a run asks this module only what was erased
+
         layout, fs, eraser = self._store.layout, self._store.filesystem, self._eraser
         with self._opened(file) as parquet:
             keys = _joined(file.table, parquet.read(columns=[*TABLES[file.table].key]))
@@ -727,6 +728,8 @@ class FileEraser:
 
     def _groups(self, parquet: pq.ParquetFile, file: StoredFile) -> Iterator[tuple[pa.Table, int]]:
         """Yield the row groups of a file without texts, and how many of their rows this changes."""
+        import pyarrow.compute as pc
+
         try:
             for rows in row_groups_of(parquet, file.table, columns_of(file.table)):
                 changed = np.zeros(rows.num_rows, bool)
@@ -746,6 +749,8 @@ class FileEraser:
         changed: "np.ndarray[Any, Any]",
     ) -> pa.Table:
         """Return rows without the texts of those with these numbers, and note in `changed` which had any."""
+        import pyarrow.compute as pc
+
         given = rows.select([*rules, *read_too]).take(numbers).to_pylist()
         for name, rule in rules.items():
             new = [None if row[name] is None else rule(self._eraser, row[name], row) for row in given]
@@ -769,6 +774,8 @@ class FileEraser:
 
 def _joined(table: str, rows: pa.Table) -> pa.Array:
     """Return the keys of rows, each as one text."""
+    import pyarrow.compute as pc
+
     return pc.binary_join_element_wise(*(rows.column(name).combine_chunks() for name in TABLES[table].key), _BETWEEN)
 
 

@@ -5,14 +5,16 @@ erased text is marked.
 import json
 import re
 import types
+from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import MISSING, Field, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import repeat
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 
 from evalflows.store import records, trace_records
@@ -143,7 +145,7 @@ def from_columns(table: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
     """Convert columns of equal length to an Arrow table. Columns that are left out are null."""
     schema, count = schema_of(TABLES[table].record), len(next(iter(columns.values())))
     arrays = [
-        _array(columns[name], kind) if name in columns else pa.nulls(count, kind)
+        to_column(columns[name], kind) if name in columns else pa.nulls(count, kind)
         for name, kind in zip(schema.names, schema.types, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -199,18 +201,63 @@ def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:
     return data.set_column(place, data.schema.field(place), pc.if_else(pc.greater(column, floor), column, floor))
 
 
-def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Convert values to Arrow. One that all rows share is converted once, which takes a tenth of the time."""
-    first = column[0] if column else None
+def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Convert values, or None, to Arrow: in several chunks if texts are beyond the 2 GB of one.
+
+    pyarrow's own conversion imports pandas, which takes as long as 5,000 rows. Raise TypeError or AttributeError for a
+    value of another type.
+    """
+    first = values[0] if values else None
+    if len(values) > 1 and values[-1] is first and values.count(first) == len(values):  # takes a tenth of the time
+        if first is None:
+            return pa.nulls(len(values), kind)
+        return pa.repeat(to_column([first], kind)[0], len(values))
+    if pa.types.is_string(kind):
+        texts = [b"" if value is None else _utf8(value) for value in values]
+        if sum(map(len, texts)) > MAX_OFFSET and len(values) > 1:
+            half = len(values) // 2
+            return pa.chunked_array([to_column(values[:half], kind), to_column(values[half:], kind)])
+        return _array(values, kind, _offsets(texts), pa.py_buffer(b"".join(texts)))
+    if pa.types.is_list(kind):
+        within = to_column([one for value in values for one in value or ()], kind.value_type)
+        return _array(values, kind, _offsets([value or () for value in values]), children=[within])
+    if pa.types.is_boolean(kind):
+        return _array(values, kind, _bits([bool(value) for value in values]))
+    if pa.types.is_timestamp(kind):
+        numbers = [0 if value is None else (value - _EPOCH) // _MICROSECOND for value in values]
+    else:
+        numbers = [0 if value is None else value for value in values]
+    return _array(values, kind, pa.py_buffer(array("d" if pa.types.is_floating(kind) else "q", numbers)))
+
+
+MAX_OFFSET = 2**31 - 1
+"""Bytes that the texts of one Arrow array can have."""
+
+
+def _array(values: Sequence[Any], kind: pa.DataType, *buffers: pa.Buffer, children: Any = None) -> pa.Array:
+    """Return an array of these buffers, null where a value is None."""
+    present = [value is not None for value in values]
+    validity = None if all(present) else _bits(present)
+    return pa.Array.from_buffers(kind, len(values), [validity, *buffers], children=children)
+
+
+def _bits(flags: Sequence[bool]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.array(flags, dtype=bool), bitorder="little"))
+
+
+def _offsets(values: Sequence[Sized]) -> pa.Buffer:
+    """Return where each value begins, and where the last ends."""
+    return pa.py_buffer(np.cumsum([0, *map(len, values)], dtype=np.int32))
+
+
+def _utf8(text: str) -> bytes:
     try:
-        if column and column[-1] is first and column.count(first) == len(column):
-            return pa.nulls(len(column), kind) if first is None else pa.repeat(pa.scalar(first, kind), len(column))
-        return pa.array(column, type=kind)
+        return text.encode()
     except UnicodeEncodeError:  # for example in a comment: no reason to lose the whole part
-        return pa.array([records.mended(value) if isinstance(value, str) else value for value in column], type=kind)
+        return records.mended(text).encode()
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 _TYPES: dict[object, pa.DataType] = {
     str: pa.string(),
@@ -240,10 +287,15 @@ def _arrow_type(hint: Any) -> pa.DataType:
     return _TYPES[hint]
 
 
+MANY = 1_000
+"""Rows from which Arrow's functions are quicker, with the import of their module."""
+
+
 def owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:
     """Return rows after checking that their owner matches their folder, which DuckDB relies on."""
     data = as_arrow(table, rows)
-    others = set(data.column(TABLES[table].owner).unique().to_pylist()) - {owner}
+    column = data.column(TABLES[table].owner)
+    others = {*(column.unique() if len(column) > MANY else column).to_pylist()} - {owner}
     if others:
         raise ValueError(f"{table}: got a row of {TABLES[table].owner} {others.pop()!r}, wanted only {owner!r}")
     return data

@@ -22,7 +22,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.values import identifier, is_blank, stored_row
 from evalflows.store.files import state_of, storage_errors, verify
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
-from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_rows
+from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_column, to_rows
 from evalflows.store.spilled import SpilledLines
 from evalflows.store.store import Store
 
@@ -281,7 +281,7 @@ class _Texts:
             self._end_block()
 
     def _end_block(self) -> None:
-        self._blocks.append(pa.array(self._last, pa.string()))
+        self._blocks.append(to_column(self._last, pa.string()))
         self._last = []
 
     def column(self) -> Column[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from endpoint import Endpoint, serving
 
 from evalflows.cli.late_commands import LateCommand
 from evalflows.cli.main import cli
@@ -16,7 +17,10 @@ from evalflows.store import connect
 from evalflows.store.files import FORMAT
 
 ROOT = Path(__file__).parent.parent.parent
-SLOW = ("duckdb", "great_expectations", "openai", "pandas", "prefect", "pyarrow", "pydantic", "scipy")
+SLOW = (
+    *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "openai", "pandas", "prefect", "pyarrow"),
+    *("pydantic", "scipy"),
+)
 STORE = {"duckdb", "pyarrow"}
 """Of a command that reads the store, and of the help of one: its module imports them."""
 SPECS = {*STORE, "pydantic"}
@@ -47,7 +51,7 @@ NEEDED: dict[str, set[str]] = {
     "export parquet bi --only results": STORE,
     "export postgres --help": STORE,
     "sql --format parquet --output out.parquet select\t1": STORE,
-    "connections": SPECS,
+    "connections": {*SPECS, "httpx2"},  # of the list of prices
     "evaluators": SPECS,
     "run no_such_file.yaml": SPECS,
     "robustness --help": STORE,
@@ -106,20 +110,25 @@ for package in (evalflows, evalflows.llm, evalflows.specs, evalflows.store):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept")
-def test_a_run_without_model_calls_loads_neither_the_sdk_nor_great_expectations(
-    prefect_environment: dict[str, str], tmp_path: Path
-) -> None:
-    spec = {
+@pytest.mark.parametrize("kind", ["recorded", "chat"])
+def test_a_run_loads_only_what_it_needs(kind: str, prefect_environment: dict[str, str], tmp_path: Path) -> None:
+    spec: dict[str, object] = {
         "name": "rules",
-        "dataset": {"rows": [{"inputs": {"question": "1 + 1?"}, "metadata": {"said": "2"}}]},
+        "dataset": {"rows": [{"inputs": {"question": f"{n} + 1?"}, "metadata": {"said": f"{n}"}} for n in range(3)]},
         "targets": [{"kind": "recorded", "column": "said"}],
         "evaluators": [{"use": "length_between", "args": {"most": 5}}],
     }
-    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
-    command = [sys.executable, "-P", "-c", PROGRAM, "run", "spec.yaml"]
-    done = subprocess.run(command, env=os.environ | prefect_environment, capture_output=True, text=True)
+    needed = {*SPECS, "prefect", "scipy"}
+    if kind == "chat":
+        spec["targets"] = [{"kind": "chat", "connection": "mock"}]
+        needed |= {"httpx2", "openai"}
+    with serving(Endpoint()) as endpoint:
+        spec["connections"] = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "mock"}}
+        (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+        command = [sys.executable, "-P", "-c", PROGRAM, "run", "spec.yaml"]
+        done = subprocess.run(command, env=os.environ | prefect_environment, capture_output=True, text=True)
     *_, loaded = done.stderr.splitlines()
     assert done.returncode == 0, done.stderr
-    assert {*loaded.split()} == {"LOADED", *SPECS, "pandas", "prefect"}
+    assert {*loaded.split()} == {"LOADED", *needed}
     with connect() as catalog:
         assert catalog.execute("select count(*) > 3, bool_and(passed) from checks").fetchall() == [(True, True)]

@@ -643,32 +643,40 @@ def server_access() -> Iterator[None]:
 
     Raise InputError if the local server cannot start.
     """
-    from prefect.settings import temporary_settings  # late: loading Prefect takes seconds
+    from evalflows.server_watch import changed_settings  # late: loading Prefect takes seconds
 
     access = _access()
-    with temporary_settings(access) if access else nullcontext():  # entering takes 50 ms
+    with changed_settings(access, set_defaults=_derived(access)) if access else nullcontext():
         yield
 
 
 def _access() -> Mapping[Any, Any]:
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings
+    from pydantic import SecretStr
 
     api = get_current_settings().api
     with _lock:
         if api.url and api.url != _local.get(PREFECT_API_URL):
             secret = None if api.auth_string else Home.here().secret_at(api.url)
-            return {PREFECT_API_AUTH_STRING: secret} if secret else {}
+            return {PREFECT_API_AUTH_STRING: SecretStr(secret)} if secret else {}
         if (calling := _api_of_calling_run()) and calling != _local.get(PREFECT_API_URL):
             return {PREFECT_API_URL: calling}
         server = local_server()
         _pass_proxies_by()
-        found = {PREFECT_API_URL: server.api, PREFECT_API_AUTH_STRING: Home.here().secret()}
+        secret = Home.here().secret()
+        found = {PREFECT_API_URL: server.api, PREFECT_API_AUTH_STRING: SecretStr(secret) if secret else None}
         if found != _local:
             _local.update(found)
             _set_for_all_flows(found)
         api = get_current_settings().api
-        secret = api.auth_string.get_secret_value() if api.auth_string else None
-        return {} if found == {PREFECT_API_URL: api.url, PREFECT_API_AUTH_STRING: secret} else found
+        return {} if found == {PREFECT_API_URL: api.url, PREFECT_API_AUTH_STRING: api.auth_string} else found
+
+
+def _derived(access: Mapping[Any, Any]) -> dict[Any, str]:
+    """Return the setting of the UI's address, which Prefect would derive from the API's."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
+
+    return {PREFECT_UI_URL: access[PREFECT_API_URL].removesuffix("/api")} if PREFECT_API_URL in access else {}
 
 
 def _api_of_calling_run() -> str | None:
@@ -693,9 +701,12 @@ def _set_for_all_flows(settings: Mapping[Any, Any]) -> None:
     """Use the settings in the whole process from now on: Prefect's own threads send logs and events after the block."""
     import prefect.context
 
+    from evalflows.server_watch import with_changes
+
     context = prefect.context.GLOBAL_SETTINGS_CONTEXT
     prefect.context.GLOBAL_SETTINGS_CONTEXT = prefect.context.SettingsContext(
-        profile=context.profile, settings=context.settings.copy_with_update(updates=settings)
+        profile=context.profile,
+        settings=with_changes(context.settings, settings, set_defaults=_derived(settings)),
     )
 
 

@@ -33,27 +33,36 @@ from evalflows.specs.errors import IncompleteError
 def changed_settings(
     updates: Mapping[Any, Any] | None = None, *, set_defaults: Mapping[Any, Any] | None = None
 ) -> Iterator[Settings]:
-    """Run the block under other settings, from which Prefect derives no further ones; yield these.
+    """Run the block under other settings, and yield these. The arguments are those of `with_changes`."""
+    context = get_settings_context()
+    settings = with_changes(context.settings, updates, set_defaults=set_defaults)
+    with SettingsContext(profile=context.profile, settings=settings):
+        yield settings
+
+
+def with_changes(
+    given: Settings, updates: Mapping[Any, Any] | None = None, *, set_defaults: Mapping[Any, Any] | None = None
+) -> Settings:
+    """Return settings with changes. Prefect's own function reads all sources of all settings again.
 
     Args:
-        updates: Values by setting, of its type: they are not validated.
+        given: The settings before.
+        updates: Values by setting, of its type: they are not validated, and no other settings are derived from them.
         set_defaults: Values for settings that nobody has set.
     """
-    context = get_settings_context()
-    settings = context.settings.model_copy(deep=True)
+    settings = given.model_copy(deep=True)
     for setting, value in (set_defaults or {}).items():
         group, name = _place(settings, setting)
         if name not in group.model_fields_set:
             setattr(group, name, value)
     for setting, value in (updates or {}).items():
         setattr(*_place(settings, setting), value)
-    with SettingsContext(profile=context.profile, settings=settings):
-        yield settings
+    return settings
 
 
 def _place(settings: Settings, setting: Any) -> tuple[Any, str]:
     group, _, name = setting.accessor.rpartition(".")
-    return attrgetter(group)(settings), name
+    return attrgetter(group)(settings) if group else settings, name
 
 
 ENDED_WITHIN_S = 5.0

@@ -38,10 +38,10 @@ def light_flow(**settings: Any) -> Callable[[Callable[P, R]], LightFlow[P, R]]:
     """
 
     def made(function: Callable[P, R]) -> LightFlow[P, R]:
-        function.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
-        try:
-            return LightFlow(function, **settings)
-        finally:
-            del function.__signature__  # type: ignore[attr-defined]
+        vars(function)["__signature__"] = inspect.Signature()
+        light = LightFlow(function, **settings)
+        for one in (function, light):  # Prefect copies a function's attributes to its flow
+            del vars(one)["__signature__"]
+        return light
 
     return made

@@ -18,7 +18,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "data_checks": ("store", "specs"),
     "evaluators": ("store.records", "store.schemas", "specs"),
     "llm": ("store", "specs"),
-    "prefect_server": ("store.layout", "specs"),
+    "prefect_server": ("server_watch", "store.layout", "specs"),
     "prefect_texts": ("prefect_server", "store", "specs"),
     "targets": ("store.records", "store.spilled", "specs"),
     "telemetry": ("store", "specs"),

@@ -89,6 +89,7 @@ def test_without_an_api_the_local_server_is_used(home: Home, monkeypatch: pytest
     assert access_here() == (None, None)
     everywhere = prefect.context.GLOBAL_SETTINGS_CONTEXT.settings.api  # Prefect's threads read it
     assert (everywhere.url, everywhere.auth_string.get_secret_value()) == (URL, "evalflows:x")
+    assert prefect.context.GLOBAL_SETTINGS_CONTEXT.settings.ui_url == URL.removesuffix("/api")  # as Prefect derives it
 
 
 def test_the_local_server_is_reached_past_a_proxy(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -676,7 +676,9 @@ def _derived(access: Mapping[Any, Any]) -> dict[Any, str]:
     """Return the setting of the UI's address, which Prefect would derive from the API's."""
     from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
-    return {PREFECT_UI_URL: access[PREFECT_API_URL].removesuffix("/api")} if PREFECT_API_URL in access else {}
+    return (
+        {PREFECT_UI_URL: access[PREFECT_API_URL].rstrip("/").removesuffix("/api")} if PREFECT_API_URL in access else {}
+    )
 
 
 def _api_of_calling_run() -> str | None:

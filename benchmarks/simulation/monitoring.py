@@ -27,10 +27,12 @@ Z, Z_DAYS = 1.96, 7
 """A rolling z-test alarms if a window is below the mean of so many days before by so many standard errors."""
 
 FALSE_ALARMS = Figure(name="false alarms in 30 days", at_most=1.0, is_share=False)
+RARELY = Figure(name="false alarms in 30 days", at_most=0.1, is_share=False)
 UNBOUNDED = Figure(name="false alarms in 30 days", is_share=False)
 ANY = Figure(name="streams with a false alarm")
 FIRST = Figure(name="found in the first full window")
 SOON = Figure(name="found in the first full window", at_least=0.95)
+MOSTLY = Figure(name="found in the first full window", at_least=0.9)
 DELAY = Figure(name="mean delay in hours", is_share=False)
 
 
@@ -43,11 +45,16 @@ class Traffic:
     correlation: float = 0.0  # within a session
     rhythm: float = 0.0  # how far weekdays are from the mean, at most
     yes: float = YES
+    a_day: int = A_DAY
+    rough: float = 0.0  # standard deviation of the days' true shares
 
 
 PLAIN = Traffic("yes/no, 80% yes")
 SESSIONS = Traffic("yes/no, sessions of 5 with correlation 0.3", session=5, correlation=0.3)
 RARE = Traffic("yes/no, 97% yes", yes=0.97)
+SAFE = [Traffic(f"yes/no, {100 * yes:g}% yes", yes=yes, a_day=1000) for yes in (0.5, 0.95, 0.98, 0.99, 0.995, 0.999)]
+"""Metrics that are watched near their ceiling."""
+ROUGH = Traffic("yes/no, 80% yes, days differ by 3 points", rough=0.03, a_day=1000)
 WEEKLY = Traffic("yes/no, weekdays differ by 2 points", rhythm=0.01)
 
 
@@ -56,6 +63,11 @@ def monitoring_cells() -> Iterator[Cell]:
         for traffic in (PLAIN, SESSIONS, RARE):
             yield _cell("change", _rule("change", size), traffic, size)
     yield _cell("change", _rule("change", "day"), WEEKLY, "day")
+    for traffic in SAFE:
+        yield _cell("change", _rule("change", "day"), traffic, "day")
+    yield _cell("change", _rule("change", "day"), SAFE[3], "day", 0.03)
+    for kind in ("fall", "change"):
+        yield _cell(kind, _rule(kind, "day"), ROUGH, "day")
     for size in PER_DAY:
         yield _cell("fall", _rule("fall", size), PLAIN, size)
         yield _cell("threshold, the true mean", _rule("threshold", size, minimum=YES), PLAIN, size)
@@ -86,14 +98,16 @@ def _cell(method: str, rule: WatchSpec | None, traffic: Traffic, size: WindowSiz
             yield float(after.size > 0 and after[0] == first), delay
 
     is_bounded = rule is not None and traffic is not WEEKLY
+    alarms = RARELY if traffic in SAFE else FALSE_ALARMS
     first = SOON if loss == 0.08 and size == "day" and method == "change" else FIRST
+    first = MOSTLY if traffic in SAFE else first
     return Cell(
         kind="monitoring",
         method=f"{method}, {'hourly' if size == 'hour' else 'daily'} windows",
         world=traffic.name,
-        n=f"{A_DAY:,} a day",
+        n=f"{traffic.a_day:,} a day",
         difference=difference_text(-loss),
-        figures=(first, DELAY) if loss else (FALSE_ALARMS if is_bounded else UNBOUNDED, ANY),
+        figures=(first, DELAY) if loss else (alarms if is_bounded else UNBOUNDED, ANY),
         rows=rows,
         thinning=200 if size == "hour" else 20,
     )
@@ -103,10 +117,13 @@ def _windows(
     rng: np.random.Generator, traffic: Traffic, size: WindowSize, loss: float, *, is_failure: bool
 ) -> Iterator[Window]:
     days = BEFORE + WATCHED
-    sessions = A_DAY // PER_DAY[size] // traffic.session
+    sessions = traffic.a_day // PER_DAY[size] // traffic.session
     for place in range(days * PER_DAY[size]):
         day = place // PER_DAY[size]
-        share = traffic.yes + traffic.rhythm * math.sin(2 * math.pi * day / 7) - (loss if day >= BEFORE else 0.0)
+        rough = traffic.rough * rng.standard_normal() if traffic.rough else 0.0
+        share = (
+            traffic.yes + rough + traffic.rhythm * math.sin(2 * math.pi * day / 7) - (loss if day >= BEFORE else 0.0)
+        )
         shares: FloatArray | float = share
         if traffic.correlation:
             rest = 1 / traffic.correlation - 1

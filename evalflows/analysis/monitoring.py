@@ -3,6 +3,7 @@
 Their estimates hold the rate of false alarms; the texts of alerts have the figures that a person on call needs.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -16,7 +17,15 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.traces import ALL, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize
 from evalflows.stats.means import MeanEstimate
-from evalflows.stats.monitoring import ChangeEvidence, WindowSums, change_evidence, difference_interval, window_mean
+from evalflows.stats.monitoring import (
+    MIN_BASELINE,
+    ChangeEvidence,
+    WindowSums,
+    change_evidence,
+    difference_interval,
+    window_mean,
+    windows_sd,
+)
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import batch_row, condition
@@ -46,8 +55,8 @@ WINDOWS: dict[WindowSize, int] = {"hour": 720, "day": 30}
 """Windows in 30 days."""
 
 FALSE_ALARMS = 0.75
-"""False alarms that a rule with intervals may raise in 30 days, over all its slices, if the truth is at its bound. With
-daily windows of one slice the confidence level is then 95 %."""
+"""False alarms that a rule may raise in 30 days, over all its slices, if the truth is at its bound. With daily windows
+of one slice the confidence level of intervals is then 95 %."""
 
 
 def default_level(size: WindowSize, slices: int) -> float:
@@ -56,8 +65,8 @@ def default_level(size: WindowSize, slices: int) -> float:
 
 
 def alarm_threshold(size: WindowSize, slices: int) -> float:
-    """Return the e-value of an alarm: as many windows as there are in 30 days, for one false alarm in them at most."""
-    return float(WINDOWS[size] * max(1, slices))
+    """Return the e-value of an alarm: the number of windows before the first false alarm, on average and at least."""
+    return WINDOWS[size] * max(1, slices) / FALSE_ALARMS
 
 
 def sums_of(window: Window) -> WindowSums:
@@ -194,10 +203,29 @@ class Stream:
         before = self._before(row, estimate.confidence_level)
         if isinstance(before, str):
             return replace(row, outcome="not_evaluated", reason_code=before)
-        ends = difference_interval(estimate, before)
+        times = math.sqrt(2) if self.rule.against in (None, PREVIOUS) else 1.0  # an experiment is no window
+        ends = difference_interval(estimate, before, times * self.variation(row))
         assert ends is not None
         best = ends[1] if self.sign > 0 else -ends[0]  # the least loss that the interval includes, as a gain
         return replace(row, reference=before.mean, outcome="violated" if best < -self.margin else "holds")
+
+    def variation(self, row: WatchedWindowRow) -> float:
+        """By how much the windows before a look varied beyond their samples: a standard deviation in the metric's unit.
+
+        Incidents count, since leaving out the worst windows would make the others look alike; what was before one that
+        a person closed does not.
+        """
+        oldest = row.window_start - LOOKED_BACK
+        for incident in self.ended:
+            if incident.ended_code == "closed_by_person":
+                oldest = max(oldest, incident.since or incident.window_start)
+        points = [point for point in filter(None, map(_point, self.looks)) if oldest <= point[0] < row.window_start]
+        if len(points) < MIN_BASELINE:
+            return 0.0
+        _, means, sizes, variances = zip(*points, strict=True)
+        low, high = self.metric.range or (0.0, 1.0)
+        is_share = all(0 <= mean <= 1 for mean in means)
+        return windows_sd(means, sizes, variances, high - low if self.metric.range or is_share else None)
 
     def _before(self, row: WatchedWindowRow, level: float) -> MeanEstimate | ReasonCode:
         """Return what a fall is measured against, or why there is nothing."""
@@ -221,24 +249,27 @@ class Stream:
         place = starts.index(row.window_start) if row.window_start in starts else -1
         if place < 0 or np.isnan(evidence.e_values[place]):
             return replace(row, outcome="not_evaluated", reason_code="learning")
-        e_value, level = float(evidence.e_values[place]), self.sign * float(evidence.levels[place])
+        e_value, level = float(evidence.e_values[place]), float(evidence.levels[place])
         half = normal_quantile(row.confidence_level or 0.95) * float(evidence.level_errors[place])
         if e_value < alarm_threshold(self.rule.window, slices):
-            return replace(row, reference=self.sign * float(evidence.baselines[place]), evidence=e_value)
+            return replace(row, reference=float(evidence.baselines[place]), evidence=e_value)
         return replace(
             row,
             value=level,
             ci_low=level - half,
             ci_high=level + half,
             standard_error=float(evidence.level_errors[place]),
-            reference=self.sign * float(evidence.baselines[place]),
+            reference=float(evidence.baselines[place]),
             evidence=e_value,
             since=starts[int(evidence.starts[place])],
             outcome="violated",
         )
 
     def _gathered(self) -> tuple[list[datetime], ChangeEvidence]:
-        """Return the evidence after each window, from the looks so far and the windows that come next."""
+        """Return the evidence after each window, from the looks so far and the windows that come next.
+
+        Its levels are in the metric's unit.
+        """
         spans = [*self._past_spans(), *self.spans]
         points = [*filter(None, map(_point, self.looks)), *filter(None, map(self._next_point, self.upcoming))]
         unique = {start: rest for start, *rest in points if not any(s.since <= start < s.until for s in spans)}
@@ -250,16 +281,20 @@ class Stream:
         width = None
         if len(bounds) == 1 and (known := bounds.pop()) is not None:
             width = known[1] - known[0]
+        yes_no = all(window.is_binary for window in self.upcoming) and bool(((values >= 0) & (values <= 1)).all())
+        shift = 1.0 if yes_no and self.sign < 0 else 0.0  # the share of no, where yes is what is bad
         evidence = change_evidence(
-            self.sign * values,
+            shift + self.sign * values,
             sizes,
             variances,
             horizon=28 * WINDOWS[self.rule.window] // 30,
             first=first,
             margin=self.margin,
             width=width,
+            yes_no=yes_no,
         )
-        return starts, evidence
+        levels, baselines = (self.sign * (part - shift) for part in (evidence.levels, evidence.baselines))
+        return starts, replace(evidence, levels=levels, baselines=baselines)
 
     def _past_spans(self) -> list[Span]:
         """Return the times of earlier incidents.
@@ -312,7 +347,7 @@ def _point(row: WatchedWindowRow, min_n: int = 0) -> tuple[datetime, float, floa
     """
     if row.value is None or row.standard_error is None or (row.outcome == "violated" and row.since is not None):
         return None
-    if row.reason_code not in (None, "learning") or (row.n_clusters or row.n) < min_n:
+    if row.reason_code not in (None, "learning", "no_reference") or (row.n_clusters or row.n) < min_n:
         return None
     return row.window_start, row.value, float(row.n), row.n * row.standard_error**2
 
@@ -421,12 +456,18 @@ def _of_day(
         )
 
 
-def alarm_text(rule: WatchSpec, row: WatchedWindowRow, *, margin: float, threshold: float) -> str:
-    """Return what an alarm says; `threshold` is the e-value at which a change alarms."""
+def alarm_text(
+    rule: WatchSpec, row: WatchedWindowRow, *, margin: float, threshold: float, variation: float = 0.0
+) -> str:
+    """Return what an alarm says.
+
+    `threshold` is the e-value at which a change alarms; `variation` is that of windows beyond their samples.
+    """
     said = {"threshold": _threshold, "failure_share": _failures, "fall": _fall, "change": _change}[rule.kind]
     margin_said = f", margin {figure(margin, rule.metric)}" if margin else ""
     evidence = f", evidence {row.evidence:.3g} (alarm at {threshold:.0f})" if row.evidence is not None else ""
-    return f"{_slice(row)}{said(rule, row)}{margin_said}{evidence}; {counts(row)}"
+    varied = f" ({row.size}s vary by {figure(variation, rule.metric)} beyond chance)" if variation else ""
+    return f"{_slice(row)}{said(rule, row)}{varied}{margin_said}{evidence}; {counts(row)}"
 
 
 def recovered_text(row: WatchedWindowRow) -> str:
@@ -507,12 +548,13 @@ def alarm(name: str, stream: Stream, look: WatchedWindowRow, slices: int) -> Ale
     origin = (look.evaluation_id, look.rule, look.slice, look.evaluator_version, look.window_start.isoformat())
     identity = dependent_id("incident", look.window_end, *origin)
     threshold = alarm_threshold(stream.rule.window, slices)
+    variation = stream.variation(look) if look.kind == "fall" else 0.0
     return AlertRow(
         event_id=event_id(identity, "alarm"),
         incident_id=identity,
         name=name,
         event="alarm",
-        text=alarm_text(stream.rule, look, margin=stream.margin, threshold=threshold),
+        text=alarm_text(stream.rule, look, margin=stream.margin, threshold=threshold, variation=variation),
         **_taken(look, _OF_LOOK),
     )
 

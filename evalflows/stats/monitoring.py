@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evalflows.stats.clusters import ROUNDING, FloatArray, checked_confidence_level
 from evalflows.stats.means import MeanEstimate
@@ -125,20 +126,40 @@ def _effective_size(sums: WindowSums, share: float, error: float) -> float:
     return min(float(sums.n), effective)
 
 
-def difference_interval(window: MeanEstimate, reference: MeanEstimate) -> tuple[float, float] | None:
+def difference_interval(
+    window: MeanEstimate, reference: MeanEstimate, variation: float = 0.0
+) -> tuple[float, float] | None:
     """Return the interval of a mean minus an independent one, at their confidence level; None if one has none.
 
     Method of variance estimates recovery (Zou & Donner 2008); for Wilson's intervals it is Newcombe's (1998) method 10.
+    `variation` is the standard deviation of the difference of the true means where nothing has changed.
     """
     ends = (window.mean, window.low, window.high, reference.mean, reference.low, reference.high)
     mean, low, high, other, other_low, other_high = (math.nan if end is None else end for end in ends)
     if any(end is None for end in ends):
         return None
-    difference = mean - other
+    difference, varied = mean - other, normal_quantile(window.confidence_level) * variation
     return (
-        difference - math.hypot(mean - low, other_high - other),
-        difference + math.hypot(high - mean, other - other_low),
+        difference - math.hypot(mean - low, other_high - other, varied),
+        difference + math.hypot(high - mean, other - other_low, varied),
     )
+
+
+def windows_sd(means: ArrayLike, sizes: ArrayLike, variances: ArrayLike, width: float | None = None) -> float:
+    """Return by how much the true means of windows vary: their standard deviation, 0.0 if chance explains them.
+
+    The arguments are those of `change_evidence`. 0.0 for fewer than MIN_BASELINE windows, which tell nothing.
+    """
+    x, n, u = (np.asarray(array, dtype=np.float64) for array in (means, sizes, variances))
+    return math.sqrt(between_windows(x, n, _value_variance(n, u, width))) if x.size >= MIN_BASELINE else 0.0
+
+
+def _value_variance(n: FloatArray, u: FloatArray, width: float | None) -> float:
+    """Return the variance of a value, with one value at each end of the range added if it is known."""
+    total = float(n.sum())
+    if width is None:
+        return float(n @ u) / total
+    return (float(n @ u) + width**2 / 2) / (total + 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +182,14 @@ def change_evidence(
     first: int = 0,
     margin: float = 0.0,
     width: float | None = None,
+    yes_no: bool = False,
 ) -> ChangeEvidence:
     """Return the evidence after each window that the mean has fallen by more than `margin` and stayed there.
 
     `means`, `sizes` (numbers of values) and `variances` (of one value: size times the squared standard error) have
     shape (windows,), in order of time. Changes may begin at the windows from `first` on; each is compared with at most
     `horizon` windows before it, and is followed for at most `horizon` windows. `width` is that of the values' range, if
-    it is known.
+    it is known. With `yes_no`, the means are shares of yes, 0 to 1.
 
     The detector is a mixture e-CUSUM (Shin, Ramdas & Rinaldo 2024, "E-detectors"): the maximum, over the windows at
     which a change may have begun, of an e-process. An alarm at the first e-value of at least c has an average run
@@ -181,8 +203,17 @@ def change_evidence(
     of EFFECT standard deviations of a value. Means of windows count as normal. The variance of a value is that of the
     windows before, with one value at each end of the range added, so that it is never 0; and windows may vary by more
     than their samples explain (DerSimonian & Laird 1986), as weekdays do.
+
+    Shares near 0 and 1 are not normal: their distribution has a tail on the side of the alarm, and its variance depends
+    on the mean that is sought. They are compared as angles, asin(sqrt(share)), whose variance is nearly 1 / (4 n + 2)
+    for all shares (Anscombe 1948), and at most that for rare ones; n is divided by the design effect of the windows so
+    far. The simulation has shares of 50 to 99.9 %.
     """
     x, n, u = (np.asarray(array, dtype=np.float64) for array in (means, sizes, variances))
+    shares, counts = x, n
+    if yes_no:
+        x, n = _angles(shares, counts, u)
+        u, width = np.full(x.size, ANGLE_VARIANCE), None
     found = np.full((5, x.size), np.nan)
     starts = range(max(first, MIN_BASELINE), x.size)
     if not starts:
@@ -198,13 +229,38 @@ def change_evidence(
         since_sum[places] += weight * x[t]
         since = since_sum[places] / np.where(since_weight[places] > 0, since_weight[places], 1.0)
         variance = 1 / precision[places] + 1 / np.where(since_weight[places] > 0, since_weight[places], np.nan)
-        log_e = _log_e_value(since - level[places] + margin, variance, EFFECT**2 * value_variance[places])
+        allowed = _angle_margin(level[places], margin) if yes_no else margin
+        log_e = _log_e_value(since - level[places] + allowed, variance, EFFECT**2 * value_variance[places])
         if np.isfinite(log_e).any():
             best = int(np.nanargmax(log_e))
             start = places.start + best
-            error = math.sqrt(1 / since_weight[start])
-            found[:, t] = math.exp(min(log_e[best], 700.0)), starts[start], since[best], error, level[start]
+            error, now, then = math.sqrt(1 / since_weight[start]), float(since[best]), float(level[start])
+            if yes_no:
+                error *= math.sin(2 * min(max(now, 0.0), math.pi / 2))  # the derivative of sin(angle) ** 2
+                now, then = (
+                    float(shares[span] @ counts[span] / counts[span].sum())
+                    for span in (slice(starts[start], t + 1), spans[start])
+                )
+            found[:, t] = math.exp(min(log_e[best], 700.0)), starts[start], now, error, then
     return _evidence(found)
+
+
+ANGLE_VARIANCE = 0.25
+"""The variance of asin(sqrt(share)), times the number of values."""
+
+
+def _angles(shares: FloatArray, n: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the angles of shares of yes (Anscombe 1948), and n of each, so that the variance is ANGLE_VARIANCE / n."""
+    total, yes = np.cumsum(n), np.cumsum(n * shares)
+    independent = yes * (total - yes) / total
+    effect = np.cumsum(n * variances) / np.where(independent > 0, independent, 1.0)
+    effective = n / np.where(independent > 0, np.maximum(effect, 1.0), 1.0)
+    return np.arcsin(np.sqrt((effective * shares + 0.375) / (effective + 0.75))), effective + 0.5
+
+
+def _angle_margin(level: FloatArray, margin: float) -> FloatArray:
+    """Return the angle between a level, itself an angle, and the share that is smaller by `margin`."""
+    return level - np.arcsin(np.sqrt(np.maximum(np.sin(level) ** 2 - margin, 0.0)))
 
 
 def _evidence(found: FloatArray) -> ChangeEvidence:
@@ -216,16 +272,25 @@ def _evidence(found: FloatArray) -> ChangeEvidence:
 
 def _baseline(x: FloatArray, n: FloatArray, u: FloatArray, width: float | None) -> tuple[float, float, float, float]:
     """Return the mean of the windows before, its precision, the variance of a value, and that between windows."""
-    total = float(n.sum())
-    value_variance = float(n @ u) / total
-    if width is not None:
-        value_variance = (total * value_variance + width**2 / 2) / (total + 2)
+    value_variance = _value_variance(n, u, width)
     if not value_variance > 0:
         return math.nan, math.nan, math.nan, math.nan
-    excess = float(n @ (x - n @ x / total) ** 2) / value_variance - (x.size - 1)
-    between = max(0.0, value_variance * excess / (total - float(n @ n) / total))
+    between = between_windows(x, n, value_variance)
     weights = _precision(value_variance, n, between)
     return float(weights @ x / weights.sum()), float(weights.sum()), value_variance, between
+
+
+def between_windows(x: FloatArray, n: FloatArray, value_variance: float) -> float:
+    """Return the variance of the true means of windows; 0.0 if their means `x` vary no more than those of n values.
+
+    It is the estimate of moments (DerSimonian & Laird 1986), times (k - 1) / (k - 3) for k windows, the variance of
+    Student's t: what is estimated from a fortnight may be larger.
+    """
+    total, k = float(n.sum()), x.size
+    if not value_variance > 0 or k < 4:
+        return 0.0
+    excess = float(n @ (x - n @ x / total) ** 2) / value_variance - (k - 1)
+    return max(0.0, value_variance * excess / (total - float(n @ n) / total)) * (k - 1) / (k - 3)
 
 
 def _precision(value_variance: FloatArray | float, n: FloatArray | float, between: FloatArray | float) -> FloatArray:

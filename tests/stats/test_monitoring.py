@@ -8,7 +8,7 @@ from scipy import integrate
 
 from evalflows.stats.clusters import FloatArray
 from evalflows.stats.means import mean_estimate
-from evalflows.stats.monitoring import EFFECT, WindowSums, change_evidence, difference_interval, window_mean
+from evalflows.stats.monitoring import EFFECT, WindowSums, change_evidence, difference_interval, window_mean, windows_sd
 from evalflows.stats.proportions import clopper_pearson_interval, newcombe_interval
 
 
@@ -127,3 +127,54 @@ def test_a_difference_of_shares_is_newcombes() -> None:
     first, second = (np.repeat([1.0, 0.0], [yes, 60 - yes]) for yes in (30, 45))
     found = difference_interval(mean_estimate(first, binary=True), mean_estimate(second, binary=True))
     assert found == pytest.approx(newcombe_interval(30, 60, 45, 60, confidence_level=0.95))
+
+
+def shares_of_days(share: float, rng: np.random.Generator, fallen: float | None = None) -> tuple[FloatArray, ...]:
+    x = rng.binomial(1000, np.where(np.arange(42) < 14, share, share if fallen is None else fallen)) / 1000
+    return x, np.full(42, 1000.0), x * (1 - x) * 1000 / 999
+
+
+@pytest.mark.parametrize("share", [0.99, 0.995])
+def test_near_the_ceiling_quiet_days_raise_no_alarm_and_a_fall_raises_one_on_its_first_day(share: float) -> None:
+    rng, runs = np.random.default_rng(round(1000 * share)), 60
+    alarms, found = 0, 0
+    for _ in range(runs):
+        quiet = change_evidence(*shares_of_days(share, rng), horizon=28, width=1.0, yes_no=True)
+        alarms += bool(np.nanmax(quiet.e_values[14:]) >= 40)
+        fallen = (part[:15] for part in shares_of_days(share, rng, 0.96))
+        last = change_evidence(*fallen, horizon=28, width=1.0, yes_no=True)
+        found += bool(last.e_values[14] >= 40)
+    assert (alarms <= 0.1 * runs, found >= 0.9 * runs) == (True, True), "the shares themselves: 0.2 and more, and 0.93"
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.01])
+def test_shares_are_compared_as_angles(margin: float) -> None:
+    x, n = np.array([0.99, 0.991, 0.989, 0.99, 0.992, 0.97]), 1000
+    found = change_evidence(x, np.full(6, n), x * (1 - x), horizon=28, margin=margin, yes_no=True)
+    y = np.arcsin(np.sqrt((n * x + 0.375) / (n + 0.75)))
+    angle = y[:5].mean() - math.asin(math.sqrt(math.sin(y[:5].mean()) ** 2 - margin))
+    assert found.e_values[5] == pytest.approx(by_integration(y, 5, n + 0.5, 0.25, angle), rel=1e-6)
+    assert (found.levels[5], found.baselines[5]) == (0.97, pytest.approx(x[:5].mean()))
+    assert found.level_errors[5] == pytest.approx(math.sqrt(0.97 * 0.03 / n), rel=0.02)
+
+
+def test_a_design_effect_divides_the_numbers() -> None:
+    x, n = np.array([*[0.9] * 9, 0.85]), np.full(10, 1000.0)
+    alone, alike = (change_evidence(x, n, by * x * (1 - x), horizon=28, yes_no=True).e_values[-1] for by in (1, 4))
+    quarter = change_evidence(x, n / 4, x * (1 - x), horizon=28, yes_no=True).e_values[-1]
+    assert alike == pytest.approx(quarter, rel=0.01) and alone > 3 * alike
+
+
+def test_windows_that_vary_beyond_chance_widen_the_difference() -> None:
+    rng = np.random.default_rng(3)
+    true = 0.8 + 0.03 * rng.standard_normal(400)
+    x = rng.binomial(1000, true) / 1000
+    n, u = np.full(400, 1000.0), x * (1 - x)
+    assert windows_sd(x, n, u, 1.0) == pytest.approx(0.03, rel=0.1)
+    assert windows_sd(x[:4], n[:4], u[:4]) == 0.0, "too few tell nothing"
+    assert windows_sd(np.full(9, 0.8), np.full(9, 1000.0), np.full(9, 0.16)) == 0.0
+    first, second = (window_mean(sums(np.repeat([1.0, 0.0], [yes, 1000 - yes]))) for yes in (760, 800))
+    assert first.mean is not None and second.mean is not None
+    calm, rough = difference_interval(first, second), difference_interval(first, second, 0.03)
+    assert calm is not None and rough is not None and calm[1] < 0 < rough[1]
+    assert (rough[1] + 0.04) ** 2 == pytest.approx((calm[1] + 0.04) ** 2 + (1.96 * 0.03) ** 2, rel=1e-3)

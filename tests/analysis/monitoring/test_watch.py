@@ -62,13 +62,24 @@ def test_a_fall_alarms_once_and_recovers(store: Store, production: Production) -
 
 
 @pytest.mark.slow
+def test_days_that_vary_need_a_larger_fall_and_the_alarm_says_so(store: Store, production: Production) -> None:
+    production.windows(*(0.7, 0.85) * 6, 0.85)
+    production.windows(0.7, 0.3)
+    production.judged()
+    *earlier, event = watched(store, spec({"fall": "accuracy"})).events
+    late = [one for one in earlier if one.event == "alarm" and (one.window_start or START) > START + timedelta(days=6)]
+    assert (event.window_start, late) == (START + timedelta(days=14), []), "falls of 15 points are usual there"
+    assert "of the window before (days vary by 0.0" in event.text and " beyond chance)" in event.text
+
+
+@pytest.mark.slow
 def test_the_change_detector_says_since_when(store: Store, production: Production) -> None:
     production.windows(*STEADY, 0.8, 0.66, 0.67, 0.66)
     production.judged()
     (event,) = watched(store, spec("accuracy")).events
     assert (event.event, event.kind, event.rule) == ("alarm", "change", "change accuracy")
     assert event.since == START + timedelta(days=9)
-    assert event.evidence is not None and event.evidence >= 30
+    assert event.evidence is not None and event.evidence >= 40
     assert event.value == pytest.approx(0.665, abs=0.01) and event.reference == pytest.approx(0.8, abs=0.01)
     assert "since 2026-10-10, worse than 0.800 before" in event.text
     production.windows(0.8, 0.8, 0.81)

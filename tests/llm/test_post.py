@@ -8,6 +8,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+import anyio
 import pytest
 from http_application import SECRET, Application, Reply, cuts, failure, post, says, sends, spec, waits
 
@@ -245,3 +246,18 @@ def test_a_request_that_waited_while_the_disk_failed_is_not_made(application: Ap
 
 def test_too_deeply_nested_json_is_a_bad_answer(application: Application) -> None:
     assert failure(application, sends(200, b"[" * 100_000), attempts=1).kind == "bad_answer"
+
+
+def test_opening_a_connection_is_no_part_of_the_latency(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = anyio.connect_tcp
+
+    async def late(*arguments: Any, **settings: Any) -> Any:
+        await anyio.sleep(0.3)
+        return await connect(*arguments, **settings)
+
+    monkeypatch.setattr(anyio, "connect_tcp", late)
+    began = time.perf_counter()
+    latency = post(application, says("Paris")).latency_s
+    assert latency is not None and latency < 0.3 <= time.perf_counter() - began

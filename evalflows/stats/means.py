@@ -30,6 +30,7 @@ from evalflows.stats.clusters import (
     checked_confidence_level,
     cluster_sums,
     clustering_of,
+    corrections,
     degrees_of_freedom,
     finite_vector,
     mean_of,
@@ -93,14 +94,15 @@ def adjusted_means(
     count, n = clustering.count, rows.shape[1]
     sizes = np.bincount(clustering.numbers, minlength=count).astype(np.float64)
     sums = cluster_sums(rows, clustering)
-    design_effect = np.maximum(_variance_ratio(rows, sums, sizes), count / n)
+    correction = corrections(clustering)
+    design_effect = np.maximum(_variance_ratio(rows, sums, sizes, correction), count / n)
     largest = caution.largest * float((sizes**2).sum()) / n
     weight = added_weight(np.maximum(design_effect, 1.0), rare, caution.few, largest)
     total = n + 2 * weight
     mean = (sums.sum(axis=1) + weight * sum(added)) / total
-    squares = ((sums - sizes * mean[:, None]) ** 2).sum(axis=1)
-    squares = squares + sum((weight * (value - mean)) ** 2 for value in added)
-    return AdjustedMeans(mean, np.sqrt(squares * count / (count - 1)) / total, total, design_effect)
+    squares = (correction * (sums - sizes * mean[:, None]) ** 2).sum(axis=1)
+    squares = squares + count / (count - 1) * sum((weight * (value - mean)) ** 2 for value in added)
+    return AdjustedMeans(mean, np.sqrt(squares) / total, total, design_effect)
 
 
 def added_weight(design_effect: FloatArray, rare: FloatArray, few: float, largest: float) -> FloatArray:
@@ -109,10 +111,10 @@ def added_weight(design_effect: FloatArray, rare: FloatArray, few: float, larges
     return np.maximum(design_effect, np.minimum(design_effect * (1 + (few / effective) ** 2), largest))
 
 
-def _variance_ratio(rows: FloatArray, sums: FloatArray, sizes: FloatArray) -> FloatArray:
+def _variance_ratio(rows: FloatArray, sums: FloatArray, sizes: FloatArray, correction: FloatArray) -> FloatArray:
     """The variance of each mean, over that of as many independent values (Kish 1965); 1 if all values are equal."""
-    count, means = sizes.size, rows.mean(axis=1)[:, None]
-    robust = ((sums - sizes * means) ** 2).sum(axis=1) * count / (count - 1)
+    means = rows.mean(axis=1)[:, None]
+    robust = (correction * (sums - sizes * means) ** 2).sum(axis=1)
     independent = ((rows - means) ** 2).sum(axis=1)
     return np.asarray(np.where(independent > 0, robust / np.where(independent > 0, independent, 1.0), 1.0))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from evalflows.stats.clusters import (
+    DOMINATING,
     clustering_of,
     degrees_of_freedom,
     intraclass_correlation,
@@ -12,6 +13,7 @@ from evalflows.stats.clusters import (
     standard_error,
     too_few,
 )
+from evalflows.stats.proportions import t_quantiles
 
 
 def test_none_is_its_own_cluster_and_equal_keys_share_one() -> None:
@@ -29,14 +31,34 @@ def test_the_standard_error_matches_statsmodels() -> None:
         clusters = [0, 1, *rng.integers(0, max(2, n // 3), n - 2).tolist()]
         values = rng.normal(size=n) + rng.normal(size=n)[clusters]
         fit = regression.OLS(values, np.ones(n)).fit(cov_type="cluster", cov_kwds={"groups": np.array(clusters)})
-        assert standard_error(values, clustering_of(clusters, n), scale=10) == pytest.approx(fit.bse[0], abs=1e-9)
+        clustering = clustering_of(clusters, n)
+        found, parts = standard_error(values, clustering, scale=10), np.bincount(clusters) / n
+        if parts.max() < DOMINATING:
+            assert found == pytest.approx(fit.bse[0], abs=1e-9)
+            continue
+        sums = np.bincount(clusters, weights=values - values.mean())
+        assert found == pytest.approx(np.sqrt(np.sum(sums**2 / (1 - parts)[: sums.size])) / n), "CR2"
+
+
+@pytest.mark.parametrize(("share", "alike"), [(0.3, 0.05), (0.6, 0.0), (0.6, 0.3)])
+def test_a_dominating_cluster_is_covered_by_an_interval_of_use(share: float, alike: float) -> None:
+    rng, rows, n = np.random.default_rng(18), 1500, 200
+    clusters = np.repeat(np.arange(20), [int(share * n), *np.diff(np.linspace(0, n - int(share * n), 20).astype(int))])
+    shared, own = rng.standard_normal((rows, 20))[:, clusters], rng.standard_normal((rows, n))
+    values, clustering = np.sqrt(alike) * shared + np.sqrt(1 - alike) * own, clustering_of(clusters.tolist(), n)
+    half = t_quantiles(0.95, degrees_of_freedom(values, clustering)) * standard_error(values, clustering, scale=1.0)
+    assert np.mean(np.abs(values.mean(axis=1)) <= half) >= 0.94
+    true_error = np.sqrt(alike * np.sum((np.bincount(clusters) / n) ** 2) + (1 - alike) / n)
+    assert half.mean() <= 4 * true_error, "CR1 with the estimated correlation: up to 6"
 
 
 def brute_force_df(clusters: list[int], alike: float) -> float:
     """Return Satterthwaite's degrees of freedom, 2 E[V]^2 / Var[V] of V = y' B y, by matrices."""
     n, together = len(clusters), np.equal.outer(clusters, clusters).astype(float)
-    centring = np.eye(n) - 1 / n
-    form = centring @ together @ centring
+    centring, parts = np.eye(n) - 1 / n, together.mean(axis=1)
+    form, is_dominated = centring @ together @ centring, parts.max() >= DOMINATING
+    if is_dominated:
+        form, alike = centring @ (together / (1 - parts)) @ centring, 0.0
     covariance = np.where(np.eye(n) > 0, 1.0, alike * together)
     product = form @ covariance
     return float(np.trace(product) ** 2 / np.trace(product @ product))

@@ -23,6 +23,7 @@ from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.means import MeanEstimate, sample_skewness
 from evalflows.stats.multiple_tests import adjusted
 from evalflows.stats.paired import PairedDifferences
+from evalflows.stats.power import least_n
 from evalflows.stats.proportions import one_sided_p
 from evalflows.store.queries.lookup import approved
 from evalflows.store.queries.values import MetricValues, Values
@@ -141,6 +142,7 @@ class BoundedEstimate:
     against: str | None = None  # what the candidate is compared with, if not with the same examples
     caution: str | None = None  # why a rule may be met more often than it should
     missing_as: str = ""  # what a missing value counts as, if nothing declares it
+    interval_of_size: Callable[[int, float], Interval | None] | None = None  # of another n, by confidence level
 
     @property
     def missing_text(self) -> str:
@@ -364,6 +366,10 @@ class ReplicatedDifferences:
         known = lowest.has_interval & highest.has_interval
         return self._oriented(np.where(known, low, -np.inf), np.where(known, high, np.inf))
 
+    def of_size(self, n: int) -> "ReplicatedDifferences":
+        """What n pairs or clusters would give, without missing values; see `PairedDifferences.of_size`."""
+        return replace(self, known=self.known.of_size(n), worst_cases=None)
+
     def _oriented(self, low: Values, high: Values) -> Ends:
         return (low, high) if self.higher_is_better else (-high, -low)
 
@@ -400,6 +406,7 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
         if paired.is_binary
         else _caution(f"{n} {noun}", n, paired.scale, paired.candidate, paired.baseline),
         missing_as=AS_0_OR_1 if paired.scale.is_observed else "",
+        interval_of_size=lambda n, confidence_level: _single(tested.of_size(n).interval_at(confidence_level)),
     )
 
 
@@ -560,16 +567,28 @@ def _why_missing_matters(estimate: BoundedEstimate, *, could_flip: bool) -> Reas
 
 
 def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: float) -> int | None:
-    """The n at which the interval excludes the threshold if the value stays the same, rounded up to two digits."""
-    interval = estimate.interval_at(confidence_level)
-    if interval is None or estimate.value is None or estimate.is_sequence or estimate.value == threshold:
+    """The n at which the interval excludes the threshold if the value stays the same, rounded up to two digits.
+
+    From 100 on it is rounded; without `interval_of_size`, the interval is narrowed by the root of n.
+    """
+    interval, value = estimate.interval_at(confidence_level), estimate.value
+    if interval is None or value is None or estimate.is_sequence or value == threshold:
         return None
     if estimate.against:  # more examples would narrow one side only
         return None
-    needed = estimate.n * ((interval[1] - interval[0]) / 2 / abs(estimate.value - threshold)) ** 2
-    if not estimate.n < needed <= MAX_SUGGESTED_N:
+    half = (interval[1] - interval[0]) / 2
+
+    def decides(n: int) -> bool:
+        narrowed = half * math.sqrt(estimate.n / n)
+        ends = value - narrowed, value + narrowed
+        if estimate.interval_of_size is not None:
+            ends = estimate.interval_of_size(n, confidence_level) or ends
+        return ends[0] > threshold if value > threshold else ends[1] < threshold
+
+    needed = least_n(decides, estimate.n + 1, MAX_SUGGESTED_N)
+    if needed is None:
         return None
-    step: int = 10 ** max(0, len(str(round(needed))) - 2)
+    step: int = 10 ** max(0, len(str(needed)) - 2)
     return math.ceil(needed / step) * step
 
 

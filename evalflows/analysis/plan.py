@@ -37,7 +37,7 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
 from evalflows.stats.paired import Components, difference_components, paired_difference
-from evalflows.stats.power import cautious_sd, detectable_effect, needed_examples, plan_sizes
+from evalflows.stats.power import cautious_sd, detectable_effect, needed_examples, needed_for_margin, plan_sizes
 from evalflows.store.ingest import Loaded
 from evalflows.store.queries.example_slices import slice_value
 from evalflows.store.queries.lookup import MeasuredBefore, measured_before, run_values
@@ -132,13 +132,16 @@ class MetricProperties:
 def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> VarianceEstimate | str:
     """The variance estimate of a metric from past experiments, or why there is none.
 
-    Experiments on the same dataset are preferred, then those with the same evaluator version, then the newest.
+    Experiments on the same dataset are preferred, then those with the same evaluator version, then the newest. Those
+    that a gate rejected do not count if there are others: they differ from the baseline more than the next one will.
     """
     past, version = measured_before(history.store, base_metric(metric.name)), history.version(metric.evaluator)
 
     def preference(experiment: MeasuredBefore) -> tuple[bool, bool]:
         return _is_same_dataset(history, experiment), experiment.evaluator_version == version
 
+    rejected = {row for (row,) in history.store.query(_REJECTED)}
+    past = [experiment for experiment in past if experiment.experiment_id not in rejected] or past
     past.sort(key=preference, reverse=True)
     best = _best(_from_pairs(history, metric.name, past))
     if best is not None and best.variance > 0:
@@ -146,6 +149,10 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
     if best is None and past and (estimate := _from_one_experiment(history, metric.name, past[0])) is not None:
         return estimate
     return _cautious_guess(metric, best)
+
+
+_REJECTED = """select candidate_experiment_id from source.decisions
+               group by 1 having arg_max(conclusion, recorded_at) = 'FAIL'"""
 
 
 def _best(estimates: Iterable[VarianceEstimate]) -> VarianceEstimate | None:
@@ -401,7 +408,8 @@ def sample_sizes_of(
         return SampleSizes(effect=effect, designs=(), reason=str(error))
     designs = []
     for size in planned:
-        units = max(size.examples, _min_units(estimate, effect, current, size.repetitions))
+        units = _by_deciding_interval(estimate, effect, current, size.repetitions)
+        units = units or max(size.examples, _min_units(estimate, effect, current, size.repetitions))
         designs.append(_design(units, size.repetitions, estimate, current, lines))
     cheapest = min(designs, key=_cost)
     return SampleSizes(
@@ -427,6 +435,19 @@ def _design(
 def _cost(design: Design) -> tuple[float, float, int]:
     """Sort key: the cost in USD if known, then calls, then runs."""
     return design.usd or 0.0, design.calls, design.examples * design.repetitions
+
+
+def _by_deciding_interval(
+    estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int
+) -> int | None:
+    """The number of yes/no pairs with which an equally good candidate passes a margin; None for other metrics.
+
+    If no pair has differed so far, none is expected to.
+    """
+    if effect.purpose != "non_inferiority" or not _has_lower_bound(estimate, repetitions):
+        return None
+    differing = 0.0 if estimate.source == "guess" and estimate.n_pairs else min(1.0, estimate.variance_at(repetitions))
+    return needed_for_margin(effect.size, differing, confidence_level=current.confidence_level, power=current.power)
 
 
 def _min_units(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int) -> int:

@@ -199,11 +199,11 @@ ADDED = (-1.0, 1.0)
 
 
 class Discordant(NamedTuple):
-    """Independent yes/no pairs: how many were gained and lost, of n."""
+    """Independent yes/no pairs: how many were gained and lost, of n; whole numbers, except in planning."""
 
-    gained: int
-    lost: int
-    n: int
+    gained: float
+    lost: float
+    n: float
 
     @property
     def error(self) -> float:
@@ -214,6 +214,10 @@ class Discordant(NamedTuple):
 
     def p_value(self) -> float:
         return exact_mcnemar_p(self.gained, self.lost)
+
+    def times(self, ratio: float) -> "Discordant":
+        """Return the counts of so many times as many pairs."""
+        return Discordant(self.gained * ratio, self.lost * ratio, self.n * ratio)
 
 
 class EffectiveCounts(NamedTuple):
@@ -238,6 +242,11 @@ class EffectiveCounts(NamedTuple):
         differing = self.gained + self.lost
         score = t_p_value(self.gained - self.lost, math.sqrt(differing), df=self.df) if differing else 1.0
         return max(wald, score)
+
+    def times(self, ratio: float) -> "EffectiveCounts":
+        """Return the counts of so many times as many clusters."""
+        counts = self.gained * ratio, self.lost * ratio, self.n * ratio
+        return EffectiveCounts(self.centre, self.error / math.sqrt(ratio), (self.df + 1) * ratio - 1, *counts)
 
 
 Counts = Discordant | EffectiveCounts
@@ -350,6 +359,22 @@ class PairedDifferences:
             self._scaled(end.clip(-self.widest, self.widest)).clip(-self.limit, self.limit) for end in (low, high)
         )
         return np.where(has_interval, low, -np.inf), np.where(has_interval, high, np.inf)
+
+    def of_size(self, n: int) -> "PairedDifferences":
+        """Return what n pairs (clusters, if there are any) would give with these means, spread and shares.
+
+        Only its intervals have a meaning: they say how many pairs would be enough.
+        """
+        ratio = n / self.clustering.count
+        counts = None if self.counts is None else [None if one is None else one.times(ratio) for one in self.counts]
+        return replace(
+            self,
+            clustering=replace(self.clustering, count=n),
+            error=self.error / math.sqrt(ratio),
+            df=(self.df + 1) * ratio - 1,
+            skewness=self.skewness / math.sqrt(ratio),
+            counts=counts,
+        )
 
     def at(self, confidence_level: float) -> PairedDifference:
         """Return the difference of a single replicate."""

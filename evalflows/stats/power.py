@@ -1,12 +1,12 @@
 """Power analysis: minimum detectable effects and sample sizes of paired comparisons."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from evalflows.stats.clusters import LARGEST, checked_confidence_level
 from evalflows.stats.paired import Components
-from evalflows.stats.proportions import normal_quantile, t_quantile
+from evalflows.stats.proportions import normal_quantile, paired_share_interval, t_quantile
 
 MAX_EXAMPLES = 10**15
 """The largest sample size that is returned. More would be needed only if the effect or the sd is a mistake."""
@@ -63,6 +63,44 @@ def needed_examples(effect: float, *, sd: float, confidence_level: float = 0.95,
     while sd and n <= NORMAL_FROM and power_at(size * math.sqrt(n) / sd, n - 1, confidence_level) < power:
         n += 1
     return n
+
+
+def least_n(decides: Callable[[int], bool], first: int, most: int = MAX_EXAMPLES) -> int | None:
+    """Return the least n from `first` to `most` that decides; None if `most` does not.
+
+    An n that decides is followed only by others that do, which is not checked.
+    """
+    low, high = first - 1, first
+    while not decides(high):
+        low, high = high, 2 * high
+        if high > most:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high
+
+
+def needed_for_margin(
+    margin: float, share_differing: float, *, confidence_level: float = 0.95, power: float = 0.8
+) -> int:
+    """Return how many yes/no pairs an equally good candidate needs to pass a non-inferiority margin with that power.
+
+    `share_differing` is the expected share of pairs that differ, half of them each way. The interval is the one that
+    decides (`paired_share_interval`), at the difference above which a share `power` of the estimates lies: with no pair
+    that differs, 73 for a margin of 0.05. Raise ValueError for a margin of 0 or less, and as `needed_examples`.
+    """
+    confidence_level, power = checked_confidence_level(confidence_level), _checked_power(power, confidence_level)
+    below = float(_special().ndtri(power)) * math.sqrt(share_differing)
+
+    def decides(n: int) -> bool:
+        difference = min(below / math.sqrt(n), share_differing)
+        gained, lost = (n * (share_differing + sign * difference) / 2 for sign in (-1, 1))
+        return paired_share_interval(gained, lost, n, confidence_level=confidence_level)[0] > -margin
+
+    if not margin > 0 or (needed := least_n(decides, 2)) is None:
+        raise ValueError(f"margin: got {margin!r}, wanted one that {MAX_EXAMPLES} examples can pass")
+    return needed
 
 
 def plan_sizes(

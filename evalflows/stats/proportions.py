@@ -133,7 +133,7 @@ def constant_interval(
     return value - missed * (value - bounds[0]), value + missed * (bounds[1] - value)
 
 
-def bonett_price_interval(gained: int, lost: int, n: int, *, confidence_level: float) -> tuple[float, float]:
+def bonett_price_interval(gained: float, lost: float, n: float, *, confidence_level: float) -> tuple[float, float]:
     """Return the adjusted Wald interval (Bonett & Price 2012), within -1 to 1, of a difference of paired proportions.
 
     Of n pairs, `gained` are yes for the candidate only and `lost` for the baseline only. One pair is added to each of
@@ -145,7 +145,7 @@ def bonett_price_interval(gained: int, lost: int, n: int, *, confidence_level: f
     return clipped((centre - half, centre + half), -1.0, 1.0)
 
 
-def tango_interval(gained: int, lost: int, n: int, *, confidence_level: float) -> tuple[float, float]:
+def tango_interval(gained: float, lost: float, n: float, *, confidence_level: float) -> tuple[float, float]:
     """Return the score interval (Tango 1998), within -1 to 1, for the counts of `bonett_price_interval`.
 
     It contains all differences that the score test does not reject.
@@ -183,7 +183,7 @@ def _last_accepted(is_accepted: Callable[[float], bool], inside: float, outside:
     return outside
 
 
-def paired_share_interval(gained: int, lost: int, n: int, *, confidence_level: float) -> tuple[float, float]:
+def paired_share_interval(gained: float, lost: float, n: float, *, confidence_level: float) -> tuple[float, float]:
     """Return the union of the intervals of Bonett & Price and of Tango, within -1 to 1.
 
     If few pairs are discordant, each has too high an error rate on one side, but in different settings. By full
@@ -195,13 +195,13 @@ def paired_share_interval(gained: int, lost: int, n: int, *, confidence_level: f
     return min(wald[0], score[0]), max(wald[1], score[1])
 
 
-def bonett_price_standard_error(gained: int, lost: int, n: int) -> float:
+def bonett_price_standard_error(gained: float, lost: float, n: float) -> float:
     """Return the standard error used in `bonett_price_interval`; above 0 even if no pair is discordant."""
     share_gained, share_lost = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
     return math.sqrt((share_gained + share_lost - (share_gained - share_lost) ** 2) / (n + 2))
 
 
-def exact_mcnemar_p(gained: int, lost: int) -> float:
+def exact_mcnemar_p(gained: float, lost: float) -> float:
     """Return the two-sided p-value of the exact McNemar test (McNemar 1947): discordant pairs go either way equally.
 
     It is twice the smaller binomial tail, at most 1; 1.0 without discordant pairs. The distribution is symmetric, so

@@ -1,7 +1,9 @@
 """Variance estimates from past experiments, and guesses without them."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +81,15 @@ def test_without_history_the_variance_of_an_unbounded_metric_is_unknown(
     assert "free: unknown, since no experiment in the store has it; run it on 50 examples first" in sentences_of(made)
 
 
+def test_a_version_that_a_gate_rejected_does_not_count(make: Callable[..., Any]) -> None:
+    store_experiments(normal_values(300, 1, between=1.0, within=0.1), recorded_spec(300), age=9)
+    store_experiments(normal_values(300, 1, between=4.0, within=0.1), recorded_spec(300), age=1)
+    rejected = make("decisions", decision_id="d", candidate_experiment_id="exp-1-new", conclusion="FAIL")
+    Store().publish("decisions", "d", [rejected])
+    made = metric_of(plan(recorded_spec(300), 0.1)).variance
+    assert made is not None and made.basis == "new against old of 2025-12-23, 300 examples"
+
+
 def test_pairs_that_never_differed_are_assumed_to_differ_rarely() -> None:
     """After 60 equal pairs, at most 3 in 60 differ; but a difference of 0.1 means that one pair in ten differs."""
     spec = recorded_spec(60, evaluators=["contains"])
@@ -88,6 +99,8 @@ def test_pairs_that_never_differed_are_assumed_to_differ_rarely() -> None:
     assert made is not None and (made.source, made.variance) == ("guess", 0.05)
     assert "all differences were the same in new against old" in made.basis
     assert sample_sizes(plan(spec, 0.1)).designs[0].examples == needed_examples(0.1, sd=math.sqrt(0.09))
+    gated = recorded_spec(60, evaluators=["contains"], gates=[{"name": "g", "non_inferiority": {"contains": 0.05}}])
+    assert sample_sizes(plan(gated, None)).designs[0].examples == 73, "as many as the gate says"
     assert sample_sizes(plan(spec, 0.01)).designs[0].examples == needed_examples(0.01, sd=math.sqrt(0.05))
 
 

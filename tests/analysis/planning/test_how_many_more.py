@@ -1,0 +1,87 @@
+"""How many pairs are enough: one number in a gate, a plan and the documents, by the interval that decides."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalflows.analysis.gates import Rule, bounded_difference, evaluate_rules
+from evalflows.analysis.pairing import PairedMetric, Scale
+from evalflows.specs.evaluator import MetricSpec
+from evalflows.stats.paired import paired_difference, paired_differences
+from evalflows.stats.power import least_n, needed_for_margin
+from evalflows.store.queries.values import MetricValues
+
+DOCS = Path(__file__).parents[3] / "docs"
+NEEDED = {0.02: 189, 0.05: 73, 0.1: 35}
+"""Pairs of yes/no of which none differs, by margin."""
+
+
+def said(candidate: Any, baseline: Any, margin: float, *, is_binary: bool) -> tuple[str, str]:
+    sides = [
+        MetricValues(
+            metric="m",
+            evaluator="e",
+            evaluator_version="1",
+            is_yes_no=is_binary,
+            is_binary=is_binary,
+            values=np.array(side, dtype=float),
+            missing=np.zeros(len(side), dtype=bool),
+            scored=len(side),
+            n_missing=0,
+            weights=np.ones(len(side)),
+        )
+        for side in (candidate, baseline)
+    ]
+    scale = Scale(declared=MetricSpec(higher_is_better=True), support=(0.0, 1.0), bounds=(0.0, 1.0))
+    paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
+    rules = [(Rule(kind="non_inferiority", metric="m", bound=margin), bounded_difference(paired))]
+    (result,) = evaluate_rules(rules, confidence_level=0.95, min_examples=10, adjustment="holm")
+    return result.outcome, result.text
+
+
+@pytest.mark.parametrize("n", [40, 54, 60, 72, 73, 120])
+@pytest.mark.parametrize("margin", [0.02, 0.05, 0.1])
+def test_identical_answers_need_as_many_as_the_gate_says(n: int, margin: float) -> None:
+    outcome, text = said(np.arange(n) % 2, np.arange(n) % 2, margin, is_binary=True)
+    assert outcome == ("met" if n >= NEEDED[margin] else "open")
+    about = math.ceil(NEEDED[margin] / 10) * 10 if NEEDED[margin] >= 100 else NEEDED[margin]
+    assert (f"about {about} pairs would be enough" in text) == (n < NEEDED[margin])
+    assert needed_for_margin(margin, 0.0) == NEEDED[margin]
+
+
+@pytest.mark.parametrize("sd", [0.01, 0.2])
+def test_numbers_of_the_needed_size_decide_and_fewer_do_not(sd: float) -> None:
+    """Whether the interval is that of t, or allows for what was not drawn."""
+    noise = np.linspace(-1.7, 1.7, 30) * sd
+    candidate, baseline = 0.5 + noise, np.full(30, 0.51)
+    outcome, text = said(candidate, baseline, 0.06, is_binary=False)
+    found = re.search(r"about ([0-9]+) pairs", text)
+    assert outcome == "open" and found is not None
+    few = paired_differences(candidate[None], baseline[None], bounds=(0.0, 1.0))
+    n = least_n(lambda n: bool(few.of_size(n).interval_at(0.95)[0][0] > -0.06), 31)
+    assert n == int(found[1])
+    low = [paired_difference(np.tile(candidate, k), np.tile(baseline, k), bounds=(0.0, 1.0)).low for k in (2, 3)]
+    assert low[0] is not None and low[1] is not None and low[0] <= -0.06 < low[1], "at 60 and 90 pairs"
+
+
+@pytest.mark.parametrize(("margin", "differing"), [(0.05, 0.1), (0.1, 0.3)])
+def test_an_equally_good_candidate_passes_with_the_power(margin: float, differing: float) -> None:
+    n = needed_for_margin(margin, differing)
+    counts = np.random.default_rng(n).multinomial(n, [differing / 2, differing / 2, 1 - differing], 400)
+    rows = np.zeros((400, n))
+    for row, (gained, lost, _) in zip(rows, counts, strict=True):
+        row[:gained], row[gained : gained + lost] = 1, -1
+    low = paired_differences((rows > 0) * 1.0, (rows < 0) * 1.0, binary=True).interval_at(0.95)[0]
+    assert np.mean(low > -margin) == pytest.approx(0.8, abs=0.06)
+
+
+def test_the_documents_have_these_numbers() -> None:
+    page, gates = (" ".join((DOCS / "guides" / name).read_text().split()) for name in ("pytest.md", "gates.md"))
+    half = paired_difference(np.ones(40), np.ones(40), binary=True).high
+    assert f"±{half:.3f} with 40 examples" in page
+    assert "a margin of 0.1 needs at least 35 examples, one of 0.05 needs 73, and one of 0.02 needs 189" in page
+    assert "a margin of 0.05 needs 73 pairs, and a margin of 0.02 needs 189" in gates

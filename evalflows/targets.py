@@ -20,6 +20,7 @@ from evalflows.specs.errors import CallError, Complete, Completion, InputError, 
 from evalflows.specs.files import JSON_TYPES, fill, fill_json, placeholders, texts
 from evalflows.specs.reference import is_async, name_of, parameters_of
 from evalflows.specs.target import ChatTarget, HttpTarget
+from evalflows.specs.thinking import without_thinking
 from evalflows.specs.values import identifier, is_blank, stored
 from evalflows.store.records import OutputRow, derived_id, to_json
 from evalflows.store.spilled import SpilledRows
@@ -156,6 +157,8 @@ def _reported(response: Any, path: str) -> dict[str, Any]:
 
 def _number(column: str, usage: Mapping[str, Any], names: Sequence[str]) -> Any:
     value = next((usage[name] for name in names if name in usage), None)
+    if isinstance(value, str) and re.fullmatch(r"\d{1,15}(\.\d{1,15})?", value):
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
         return None
     return float(value) if column == "cost_usd" else int(value)
@@ -187,7 +190,9 @@ def at_path(response: Any, path: str) -> Any:
 
 def _shape(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"a mapping with {_listed(value)}"
+        error = value.get("error")
+        said = error.get("message") if isinstance(error, Mapping) else error
+        return f"a mapping with {_listed(value)}" + (f" ({short(said, 200)})" if isinstance(said, str) else "")
     return f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
 
 
@@ -555,7 +560,8 @@ def chat(spec: ChatTarget, complete: Complete) -> Target:
     """Build the target from its spec.
 
     Its outputs are `{"output": text}`, or the fields of the answer if a schema is set, plus `tool_calls`, by the tools'
-    own names, if the model made any. Raise InputError for unusable tools.
+    own names, if the model made any. An answer that was cut off, unless the spec says to score it, or that has no text
+    is a CallError. Raise InputError for unusable tools.
     """
     optional = {
         "temperature": spec.temperature,
@@ -572,7 +578,7 @@ def chat(spec: ChatTarget, complete: Complete) -> Target:
         offered: dict[str, Any] = {} if tools is None else {"tools": tools.sent}
         repetition = available.get("repetition", 0)
         completion = await complete(request, model=spec.model, repeat=repetition, **offered, **parameters)
-        return _outputs(completion, tools)
+        return _outputs(spec, completion, tools)
 
     return Target(call=call, is_async=True)
 
@@ -625,9 +631,17 @@ def _is_conversation(value: Any) -> bool:
     )
 
 
-def _outputs(completion: Completion, tools: Tools | None) -> dict[str, Any]:
+def _outputs(spec: ChatTarget, completion: Completion, tools: Tools | None) -> dict[str, Any]:
+    text = without_thinking(completion.text) if spec.strip_thinking else completion.text
+    ended = f"(finish_reason {completion.finish_reason})"
+    if completion.is_truncated and completion.parsed is None and spec.truncated == "fail":
+        message = f"the answer was cut off at the token limit {ended}, wanted more tokens, or `truncated: score`"
+        raise CallError("truncated", message)
+    if not (text.strip() or completion.tool_calls or completion.parsed is not None or completion.is_truncated):
+        what = "only thinking, no text" if completion.text.strip() else "no text"
+        raise CallError("empty_answer", f"the answer has {what} {ended}")
     made = [call if tools is None else tools.with_own_name(call) for call in completion.tool_calls]
     calls = {"tool_calls": made} if made else {}
     if isinstance(completion.parsed, dict):
         return completion.parsed | calls
-    return {"output": completion.text if completion.parsed is None else completion.parsed} | calls
+    return {"output": text if completion.parsed is None else completion.parsed} | calls

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from itertools import count
 from types import TracebackType
 
@@ -12,8 +13,7 @@ from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind, print_note
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-LONGEST_WAIT_S = 600.0
-"""Longest wait that a provider may ask for: a run that has to wait longer is better stopped and resumed."""
+LONGEST_REASON = 120
 SAID_FROM_S = 60.0
 """A wait of so many seconds that an endpoint asks for is said: the run would seem to hang."""
 
@@ -31,21 +31,22 @@ class Attempts:
 
     The block swallows a CallError that another attempt may cure, and pauses before it begins again. Any other error,
     and that of the last attempt, is raised, with the number of attempts made. `who` names the endpoint, for the note
-    about a long wait that it asks for.
+    about a long wait that it asks for; it waits `most_s` at most.
     """
 
-    __slots__ = ("_asked_s", "_most", "_who", "made")
+    __slots__ = ("_asked_s", "_most", "_most_s", "_reason", "_who", "made")
 
-    def __init__(self, most: int, who: str) -> None:
-        self._most, self._who, self.made = most, who, 0
+    def __init__(self, most: int, who: str, most_s: float) -> None:
+        self._most, self._who, self._most_s, self.made = most, who, most_s, 0
         self._asked_s: float | None = None  # the wait that the endpoint asked for
+        self._reason = ""  # of the wait
 
     async def __aenter__(self) -> None:
         if self.made:
             # Here the last error is gone, and with it the frames that hold what was received.
-            seconds = pause_s(self.made, self._asked_s)
+            seconds = pause_s(self.made, self._asked_s, self._most_s)
             if self._asked_s is not None and self._asked_s > SAID_FROM_S:
-                _say_wait(self._who, self._asked_s, seconds)
+                _say_wait(self._who, f"{in_words(self._asked_s)} ({self._reason})", seconds)
             with _noted(seconds):
                 await asyncio.sleep(seconds)
         self.made += 1
@@ -56,25 +57,38 @@ class Attempts:
         if not isinstance(error, CallError):
             return False
         error.attempts, self._asked_s = self.made, error.retry_after_s
+        self._reason = " ".join(str(error).split())[:LONGEST_REASON]
         return error.kind in RETRYABLE and self.made < self._most
 
 
-def pause_s(attempt: int, retry_after_s: float | None) -> float:
-    """Return the seconds to wait after an attempt (from 1): as the provider asks, else exponential; with jitter."""
+def in_words(seconds: float) -> str:
+    """Return a wait in seconds, or in hours if it is that long."""
+    return f"{seconds:.0f} s" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+
+
+def pause_s(attempt: int, retry_after_s: float | None, most_s: float) -> float:
+    """Return the seconds to wait after an attempt (from 1): as the provider asks, else exponential; with jitter.
+
+    It is never more than `most_s` that the provider asks for.
+    """
     if retry_after_s is not None:
-        return min(LONGEST_WAIT_S, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
+        return min(most_s, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
 
 
 _said: dict[str, float] = {}  # until when the wait that was said last lasts, by endpoint
 
 
-def _say_wait(who: str, asked_s: float, seconds: float) -> None:
+def _say_wait(who: str, asks: str, seconds: float) -> None:
     """Print that an endpoint asks for a long wait, once for all calls that wait meanwhile."""
     time_now = time.monotonic()
     if _said.get(who, time_now) <= time_now:
         _said[who] = time_now + seconds
-        print_note(f"{who} asks to wait {asked_s:.0f} s: its calls are made again in {seconds:.0f} s")
+        print_note(f"{who} asks to wait {asks}; its calls are made again in {seconds:.0f} s, at {_clock(seconds)}")
+
+
+def _clock(seconds: float) -> str:
+    return f"{datetime.now() + timedelta(seconds=seconds):%H:%M}"
 
 
 _waiting: dict[int, float] = {}  # until when, by an id of the wait

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflows.llm import structured_output
+from evalflows.llm.answers import completion_fields, end_of, finish_of, tokens_of
 from evalflows.llm.attempts import Attempts
-from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_of, token_count, tokens_of_text
+from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_of, tokens_of_text
+from evalflows.llm.endpoint_errors import kept, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
 from evalflows.llm.rate_limits import Limiter, read_rate_limit
 from evalflows.specs.errors import CallError, Completion, Message
@@ -143,9 +145,11 @@ class Caller:
         Return its row, answered or failed, with what all attempts cost. Raises CallError if the budget is spent.
         """
         endpoint, budget, began = self.endpoint, self._budget, time.perf_counter()
-        price, tokens = price_of(endpoint.connection, row.model), self._estimate(row, request)
+        connection = endpoint.connection
+        price, tokens = price_of(connection, row.model), self._estimate(row, request)
         bill = _Bill(price, price.cost(tokens) if price else None)
-        attempts = Attempts(endpoint.connection.attempts, f"connection {endpoint.name!r} ({endpoint.identity})")
+        who = f"connection {endpoint.name!r} ({endpoint.identity})"
+        attempts = Attempts(connection.attempts, who, connection.max_wait_s)
         reservation = await budget.reserve(bill.estimate)
         try:
             while True:
@@ -159,6 +163,8 @@ class Caller:
                 row,
                 error=str(error),
                 error_kind=error.kind,
+                response=error.received,
+                finish_reason=error.finish_reason,
                 attempts=error.attempts - (error.kind == "over_budget"),  # the last attempt was not made
                 latency_s=time.perf_counter() - began,
                 recorded_at=now(),
@@ -183,12 +189,18 @@ class Caller:
             except CallError as error:
                 if error.cost_is_unknown:
                     bill.add(None, bill.estimate)
+                if error.kind == "bad_request" and (hint := spec_hint(request, str(error))):
+                    error.args = (f"{error}; wanted {hint}",)
                 raise
             latency, used = time.perf_counter() - sent, tokens_of(response.body)
             turn.note(read_rate_limit(response.headers), used.total)
         bill.add_answer(row, response, used)
         request_id = response.headers.get("x-request-id")
-        return {"status": "ok", "latency_s": latency, "provider_request_id": request_id} | read(response)
+        try:
+            return {"status": "ok", "latency_s": latency, "provider_request_id": request_id} | read(response)
+        except CallError as error:
+            error.received, error.finish_reason = kept(json.dumps(response.body)), finish_of(response.body)
+            raise
 
     def _estimate(self, row: CallRow, request: Mapping[str, Any]) -> Tokens:
         """Return an upper estimate of a call's tokens."""
@@ -236,16 +248,6 @@ def _order(request: Mapping[str, Any]) -> str:
     return json.dumps(shapes) if shapes else ""
 
 
-def tokens_of(body: Mapping[str, Any]) -> Tokens:
-    """Return the token counts that a response reports; anything that is not a count is None."""
-    usage = body.get("usage")
-    if not isinstance(usage, Mapping):
-        return Tokens()
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    return Tokens(*map(token_count, (usage.get("prompt_tokens"), cached, usage.get("completion_tokens"))))
-
-
 MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 """The parameters of a request that limit the length of its answer."""
 
@@ -266,24 +268,25 @@ class Completer:
         **parameters: Any,
     ) -> Completion:
         request = self._request(messages, schema, model, parameters)
+        form = self.endpoint.connection.answer_form
+
+        def parsed(message: Mapping[str, Any], finish_reason: str | None) -> Any:
+            """Return the answer as JSON; None without a schema, or for calls of the request's own tools."""
+            if schema is None or (parameters.get("tools") and message.get("tool_calls")):
+                return None
+            return structured_output.read_answer(message, schema, form, finish_reason)
 
         def read(response: "Response") -> dict[str, Any]:
             fields = completion_fields(response.body)
             limited = schema is None and any(request.get(name) is not None for name in MAX_TOKENS)
-            fields["reusable"] = limited or fields["finish_reason"] != "length"  # else another try may be complete
-            self._parsed(json.loads(fields["response"])["message"], schema, fields["finish_reason"])
+            is_truncated = end_of(fields["finish_reason"]) == "truncated"
+            fields["reusable"] = limited or not is_truncated  # else another try may be complete
+            parsed(json.loads(fields["response"])["message"], fields["finish_reason"])
             return fields
 
         row, cached = await self._caller.call("chat", request, read, repeat)
         message = json.loads(row.response or "{}").get("message", {})
-        return _completion(row, message, self._parsed(message, schema, row.finish_reason), cached)
-
-    def _parsed(self, message: Mapping[str, Any], schema: dict[str, Any] | None, finish_reason: str | None) -> Any:
-        """Return the answer as JSON; None without a schema, or if the model called one of the request's own tools."""
-        form = self.endpoint.connection.answer_form
-        if schema is None or (form == "json_schema" and message.get("tool_calls")):
-            return None
-        return structured_output.read_answer(message, schema, form, finish_reason)
+        return _completion(row, message, parsed(message, row.finish_reason), cached)
 
     def _request(
         self,
@@ -307,39 +310,13 @@ class Completer:
         return request
 
 
-def completion_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row fields of a chat completion. Raises CallError for an unusable answer or a refusal."""
-    choice = _first(body.get("choices"))
-    message, finish = choice.get("message"), choice.get("finish_reason")
-    if not isinstance(message, Mapping):
-        raise CallError("bad_answer", "the answer's first choice has no message")
-    message = {name: value for name, value in message.items() if value is not None}
-    if finish == "content_filter" or message.get("refusal"):
-        refusal = " ".join(str(message.get("refusal") or "").split())
-        raise CallError("refused", refusal or "stopped by the provider's content filter")
-    content, calls = message.get("content"), message.get("tool_calls")
-    if not isinstance(content, str | None) or not isinstance(calls, list | None):
-        got = type(calls if isinstance(content, str | None) else content).__name__
-        raise CallError("bad_answer", f"the answer's content or tool calls: got {got}, wanted text and a list")
-    return {
-        "response": to_json({"message": message}, mend=True),
-        "finish_reason": finish if isinstance(finish, str) else None,
-        "answered_by": body["model"] if isinstance(body.get("model"), str) else None,
-    }
-
-
-def _first(choices: object) -> Mapping[str, Any]:
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
-        raise CallError("bad_answer", "the answer has no choices")
-    return choices[0]
-
-
 def _completion(row: CallRow, message: Mapping[str, Any], parsed: Any, cached: bool) -> Completion:
     return Completion(
         text=message.get("content") or "",
         parsed=parsed,
         tool_calls=message.get("tool_calls") or [],
         finish_reason=row.finish_reason,
+        is_truncated=end_of(row.finish_reason) == "truncated",
         model=row.answered_by or row.model,
         call_id=row.call_id,
         cached=cached,

@@ -71,6 +71,16 @@ def _has_too_many_headers(error: BaseException | None) -> bool:
     return False
 
 
+def text_of(response: httpx2.Response) -> str:
+    """Return the text of a response: in the charset that it names, else UTF-8, else Latin-1 if it is not UTF-8."""
+    if response.charset_encoding is None:
+        try:
+            return response.content.decode("utf-8")
+        except UnicodeDecodeError:
+            return response.content.decode("latin-1")
+    return response.text
+
+
 def _check_text(response: httpx2.Response) -> None:
     """Raise CallError if a response names a charset that is none of texts, such as hex. The decoded text is kept."""
     try:

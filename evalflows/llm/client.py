@@ -2,23 +2,37 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 import httpx2
 import openai
 
-from evalflows.llm.capped_client import MEGABYTE, CappedClient
-from evalflows.llm.connections import SENT_BY_SDK, without_key
+from evalflows.llm.capped_client import MEGABYTE, CappedClient, text_of
+from evalflows.llm.connections import SENT_BY_SDK, headers_of, secrets_of, without_key
+from evalflows.llm.endpoint_errors import error_in, kept, not_json
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
-from evalflows.specs.errors import CallError, describe
+from evalflows.specs.errors import CallError
 from evalflows.specs.permitted import may_receive, variable
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
 
 LONGEST_MESSAGE = 200
 """Most characters of what is said about a malformed response."""
+
+
+def _json_in(text: str) -> str:
+    """Return a text without the mark of its byte order, and without comments of an event stream before the JSON."""
+    return re.sub(r"\A(\s*:[^\n]*\n)+", "", text.removeprefix("\ufeff"))
+
+
+def _unreadable(message: str, text: str) -> CallError:
+    error = CallError("bad_answer", message, cost_is_unknown=True)
+    error.received = kept(text)
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +70,24 @@ class Client:
         limits = httpx2.Limits(max_connections=0)
         http = _CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
         http.max_bytes = int(connection.max_response_mb * MEGABYTE)
+        given = connection.headers if isinstance(connection, EndpointConnection) else {}
+        headers, self._secrets = headers_of(given, "headers", base_url), secrets_of(given)
+        parts = urlsplit(base_url)
         self._sdk = openai.AsyncOpenAI(
-            base_url=base_url,
+            base_url=parts._replace(query="", fragment="").geturl(),
             api_key=key or "none",
             max_retries=0,
             timeout=timeout,
             http_client=http,
+            default_headers=headers,
+            default_query=dict(parse_qsl(parts.query, keep_blank_values=True)),
         )
+        # Without a key no header says that there is one.
+        sends_key = key is not None or any(name.lower() == "authorization" for name in headers)
+        self._options: Any = {} if sends_key else {"headers": {"Authorization": openai.Omit()}}
         if not all(may_receive(base_url, variable(name)) for name in SENT_BY_SDK):
             self._sdk.organization = self._sdk.project = None
-            self._sdk._custom_headers = {}
+            self._sdk._custom_headers = headers
 
     async def close(self) -> None:
         await self._sdk.close()
@@ -84,22 +106,30 @@ class Client:
     async def _attempt(self, path: str, request: Mapping[str, Any]) -> Response | CallError:
         try:
             async with asyncio.timeout(self._timeout_s):
-                raw = await self._sdk.post(path, body=request, cast_to=httpx2.Response)
-            body = json.loads(self._without_key(raw.text) if self._has_provider_key else raw.text)
-        except (ValueError, RecursionError) as error:
-            return CallError("bad_answer", f"the answer is not JSON: {describe(error)}", cost_is_unknown=True)
+                raw = await self._sdk.post(path, body=request, options=self._options, cast_to=httpx2.Response)
         except TimeoutError:
             text = f"no complete answer within {self._timeout_s:g} s"
             return CallError("timeout", text, cost_is_unknown=True)
         except Exception as error:
-            fault = classify(error)
-            fault.args = (self._without_key(str(fault)),)
-            fault.__cause__ = fault.__context__ = None
-            return fault
+            return self._redacted(classify(error))
+        text = text_of(raw)
+        try:
+            body = json.loads(_json_in(self._without_key(text) if self._has_provider_key else text))
+        except RecursionError:
+            return self._redacted(_unreadable("the answer is nested too deeply", text))
+        except ValueError:
+            return self._redacted(_unreadable(not_json(raw.headers.get("content-type", ""), text), text))
         if not isinstance(body, dict):
-            text = f"the answer is {type(body).__name__}, wanted a mapping"
-            return CallError("bad_answer", text, cost_is_unknown=True)
-        return Response(body, raw.headers)
+            return self._redacted(_unreadable(f"the answer is {type(body).__name__}, wanted a mapping", text))
+        fault = error_in(body, text)
+        return Response(body, raw.headers) if fault is None else self._redacted(fault)
+
+    def _redacted(self, fault: CallError) -> CallError:
+        """Return an error without the key, and without its cause, which may contain it."""
+        fault.args = (self._without_key(str(fault)),)
+        fault.received = fault.received and self._without_key(fault.received)
+        fault.__cause__ = fault.__context__ = None
+        return fault
 
     @property
     def _has_provider_key(self) -> bool:
@@ -108,4 +138,6 @@ class Client:
 
     def _without_key(self, text: str) -> str:
         """Redact the key: providers quote what they reject."""
-        return without_key(text, self._key)
+        for secret in (self._key, *self._secrets):
+            text = without_key(text, secret)
+        return text

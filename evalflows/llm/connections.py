@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import ValidationError
 
 from evalflows.specs.errors import InputError, describe, first_problem, short
-from evalflows.specs.files import UniqueKeyLoader, expanded, read_regular
-from evalflows.specs.permitted import Source, check_sent, variable
+from evalflows.specs.files import UniqueKeyLoader, expanded, filled, read_regular
+from evalflows.specs.permitted import Source, check_sent, variable, variables_in
 from evalflows.specs.running import ConnectionSpec, EndpointConnection, LocalConnection
 
 _KINDS: dict[str, type[EndpointConnection | LocalConnection]] = {
@@ -120,7 +120,8 @@ def addresses_of_keys() -> dict[Source, list[str]]:
     addresses: dict[Source, list[str]] = {}
     for connection in known({}).values():
         if isinstance(connection, EndpointConnection):
-            for source in (_source(connection), *map(variable, SENT_BY_SDK)):
+            of_headers = {name for value in connection.headers.values() for name in variables_in(value)}
+            for source in (_source(connection), *map(variable, (*SENT_BY_SDK, *of_headers))):
                 if source is not None:
                     addresses.setdefault(source, []).append(connection.base_url)
     return addresses
@@ -144,6 +145,7 @@ def key_of(name: str, connection: EndpointConnection) -> str | None:
 
     Raises InputError if its variable is not set or does not hold a key, or a deployment's run may not send it there.
     """
+    headers_of(connection.headers, f"connection {name!r}", connection.base_url)
     if connection.api_key_env is None:
         return None
     check_key(name, connection)
@@ -169,6 +171,29 @@ def lacks_key(connection: ConnectionSpec) -> bool:
     return variable is not None and not os.environ.get(variable, "").strip()
 
 
+def headers_of(headers: Mapping[str, str], where: str, url: str) -> dict[str, str]:
+    """Return headers with values from the environment filled in, to be sent to `url`.
+
+    Raises InputError, without showing the value, if a variable is not set, a header cannot be sent, or a deployment's
+    run may not send a variable there.
+    """
+    whole = {}
+    for name, value in headers.items():
+        place = f"{where}: headers: {name}"
+        for used in variables_in(value):
+            check_sent(place, variable(used), used, url)
+        whole[name] = filled(value, place).strip()
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[\t\x20-\x7e]*", whole[name]):
+            raise InputError(f"{place}: cannot be sent as a header, wanted plain characters in one line")
+    return whole
+
+
+def secrets_of(headers: Mapping[str, str]) -> list[str]:
+    """Return the header values taken from the environment, which must not appear in any message."""
+    names = {name for value in headers.values() for name in variables_in(value)}
+    return [value for name in names if len(value := os.environ.get(name, "").strip()) >= SHORTEST_KEY]
+
+
 def key_source(connection: ConnectionSpec) -> str:
     """Describe where the key comes from and, for a variable, whether it is set; never the key itself."""
     if isinstance(connection, EndpointConnection):
@@ -188,8 +213,8 @@ def address(connection: ConnectionSpec) -> str:
     """Return the address of the model's server, without its query."""
     if isinstance(connection, LocalConnection):
         return "this machine"
-    parts = _parts(connection.base_url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}" if parts else "no address"
+    parts = urlsplit(connection.base_url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
 def without_key(text: str, key: str | None, shortest: int = SHORTEST_KEY) -> str:
@@ -198,16 +223,6 @@ def without_key(text: str, key: str | None, shortest: int = SHORTEST_KEY) -> str
     The end of a text may cut the key in two: what is left of it is redacted from `shortest` characters on.
     """
     return _redacted(text, key, shortest) if key and len(key) >= shortest else text
-
-
-def _parts(url: str) -> SplitResult | None:
-    """Return the parts of an address; None if it is not a valid one."""
-    try:
-        parts = urlsplit(url)
-        is_complete = bool(parts.scheme and parts.hostname and parts.port != 0)  # raises if the port is not a number
-    except ValueError:
-        return None
-    return parts if is_complete else None
 
 
 def _redacted(text: str, secret: str, shortest: int) -> str:

@@ -1,21 +1,13 @@
 """Classify failed attempts: the kind of error, and its message without keys."""
 
 import json
-import re
 import sys
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from evalflows.llm.connections import SHORTEST_KEY, without_key
-from evalflows.llm.rate_limits import read_rate_limit
+from evalflows.llm.endpoint_errors import error_of_response, http_status_kind
 from evalflows.specs.code_versions import fault_text, trace_of
-from evalflows.specs.errors import UNREACHABLE, CallError, ErrorKind, describe
-
-if TYPE_CHECKING:
-    import openai
-
-
-_TOO_LONG = re.compile(r"context (length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE)
-"""Messages of servers that have no error code for it."""
+from evalflows.specs.errors import UNREACHABLE, CallError, describe
 
 MIN_PROVIDER_KEY_CHARS = 16
 """Shortest key, in characters, that is redacted in answers too: a shorter one may be a plain word."""
@@ -54,9 +46,12 @@ def classify(error: Exception) -> CallError:
     if isinstance(error, openai.APITimeoutError) and isinstance(root, TimeoutError | openai.APITimeoutError):
         return CallError("timeout", "no answer in time", cost_is_unknown=was_sent)
     if isinstance(error, openai.APIStatusError):
-        rate_limit = read_rate_limit(error.response.headers)
-        kind, text = _status_kind(error), _status_message(error)
-        return CallError(kind, text, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
+        from evalflows.llm.capped_client import redirect, text_of  # late: with it comes the HTTP client
+
+        response = error.response
+        if message := redirect(response):
+            return CallError(http_status_kind(error.status_code), message)
+        return error_of_response(error.status_code, response.headers, text_of(response))
     if isinstance(error, openai.APIConnectionError):
         return CallError("connection", describe(root), cost_is_unknown=was_sent)
     if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | UnicodeDecodeError):
@@ -104,40 +99,3 @@ def _is_of_sdk(error: BaseException) -> TypeGuard[Exception]:
     """Whether an error is one of the SDK, which is then loaded."""
     sdk = sys.modules.get("openai")
     return sdk is not None and isinstance(error, sdk.APIError)
-
-
-def _status_kind(error: "openai.APIStatusError") -> ErrorKind:
-    code, status = str(getattr(error, "code", "") or ""), error.status_code
-    if code == "insufficient_quota":
-        return "quota_exhausted"
-    if "content_filter" in code or "content_policy" in code:
-        return "refused"
-    if "context_length" in code or (status == 400 and _TOO_LONG.search(_message(error))):
-        return "context_too_long"
-    return http_status_kind(status)
-
-
-def http_status_kind(status: int) -> ErrorKind:
-    """Return the kind of error that an HTTP status means by itself."""
-    if status in (401, 403):
-        return "authentication"
-    if status == 402:
-        return "quota_exhausted"
-    if status == 413:
-        return "context_too_long"
-    if status == 408:
-        return "timeout"
-    if status == 429:
-        return "rate_limited"
-    return "server_error" if status >= 500 or status == 409 else "bad_request"
-
-
-def _message(error: "openai.APIStatusError") -> str:
-    body = error.body if isinstance(error.body, dict) else {}
-    return " ".join(str(body.get("message") or error.message).split())
-
-
-def _status_message(error: "openai.APIStatusError") -> str:
-    from evalflows.llm.capped_client import redirect
-
-    return redirect(error.response) or f"HTTP {error.status_code}: {_message(error)[:500]}"

@@ -6,9 +6,8 @@ Its version is asked before a run.
 import asyncio
 import hashlib
 import json
-import os
-import re
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -17,25 +16,25 @@ from typing import Any
 import httpx2
 
 from evalflows.llm.attempts import Attempts
-from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect
-from evalflows.llm.faults import http_status_kind, remember_key
+from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect, text_of
+from evalflows.llm.connections import headers_of, secrets_of
+from evalflows.llm.endpoint_errors import http_status_kind, is_page, not_json, said_in
+from evalflows.llm.faults import remember_key
 from evalflows.llm.ledger import current
 from evalflows.llm.rate_limits import Limiter, read_rate_limit
 from evalflows.specs.errors import CallError, InputError, Post, Posted, describe
-from evalflows.specs.files import filled, origin_of
-from evalflows.specs.permitted import check_sent, variable, variables_in
+from evalflows.specs.files import origin_of
 from evalflows.specs.target import HttpTarget
 
 LONGEST_MESSAGE = 500
 LONGEST_VERSION = 100
 """In characters. A longer version of an application is replaced by its hash."""
-SHORTEST_SECRET = 4
-"""Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
 
 
 def poster(spec: HttpTarget) -> Post:
     """Return the function that posts for a target. Raises InputError if a header's environment variable is not set."""
-    headers, secrets = headers_of(spec), secrets_of(spec)
+    where = f"target {spec.name!r}"
+    headers, secrets = headers_of(spec.headers, where, spec.url), secrets_of(spec.headers)
     for secret in secrets:
         remember_key(secret)
     client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
@@ -52,14 +51,15 @@ def poster(spec: HttpTarget) -> Post:
                     response = await _post(client, spec.url, headers, body, opening)
                     latency = time.perf_counter() - started - opening.seconds
                 version = response.headers.get(spec.version_header) if spec.version_header else None
-                return Posted(response=_content(response), latency_s=latency, version=version and as_version(version))
+                content = _content(response, spec.content_types)
+                return Posted(response=content, latency_s=latency, version=version and as_version(version))
             except TimeoutError:
                 raise CallError("timeout", "no answer in time", cost_is_unknown=True) from None
             except CallError as error:
                 raise _redacted(secrets, error) from None
 
     async def post(body: Any) -> Posted:
-        attempts, cost_is_unknown = Attempts(spec.attempts, who), False
+        attempts, cost_is_unknown = Attempts(spec.attempts, who, spec.max_wait_s), False
         while True:
             async with attempts:
                 try:
@@ -70,29 +70,6 @@ def poster(spec: HttpTarget) -> Post:
                 return replace(posted, attempts=attempts.made, cost_is_unknown=cost_is_unknown)
 
     return post
-
-
-def headers_of(spec: HttpTarget, url: str | None = None) -> dict[str, str]:
-    """Return the headers with values from the environment filled in, to be sent to `url`, by default the target's.
-
-    Raises InputError, without showing the value, if a variable is not set, a header cannot be sent, or a deployment's
-    run may not send a variable there.
-    """
-    headers = {}
-    for name, value in spec.headers.items():
-        where = f"target {spec.name!r}: headers: {name}"
-        for used in variables_in(value):
-            check_sent(where, variable(used), used, url or spec.url)
-        headers[name] = filled(value, where).strip()
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[\t\x20-\x7e]*", headers[name]):
-            raise InputError(f"{where}: cannot be sent as a header, wanted plain characters in one line")
-    return headers
-
-
-def secrets_of(spec: HttpTarget) -> list[str]:
-    """Return the header values taken from the environment, which must not appear in any message."""
-    names = {name for value in spec.headers.values() for name in variables_in(value)}
-    return [value for name in names if len(value := os.environ.get(name, "").strip()) >= SHORTEST_SECRET]
 
 
 def _redacted(secrets: list[str], error: CallError) -> CallError:
@@ -153,22 +130,30 @@ async def _post(
     if response.status_code >= 300:
         kind = http_status_kind(response.status_code)
         rate_limit = read_rate_limit(response.headers)
-        message = redirect(response) or f"HTTP {response.status_code}: {' '.join(response.text.split())}"
+        said = said_in(text_of(response)).message
+        message = redirect(response) or f"HTTP {response.status_code}: {said}"
         raise CallError(kind, message, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
     return response
 
 
-def _content(response: httpx2.Response) -> Any:
+NO_ANSWERS = ("text/html", "application/xhtml+xml", "text/event-stream", "application/x-ndjson")
+"""Content types that are no answers as text, unless the spec names them: a login page, a stream."""
+
+
+def _content(response: httpx2.Response, content_types: Sequence[str]) -> Any:
     """Return the response as JSON, else as text."""
+    text, header = text_of(response).removeprefix("\ufeff"), response.headers.get("content-type", "")
     try:
-        return json.loads(response.text.removeprefix("\ufeff"))
+        return json.loads(text)
     except RecursionError:
         raise CallError("bad_answer", "the response is nested too deeply", cost_is_unknown=True) from None
     except ValueError:
-        if "json" in response.headers.get("content-type", ""):
-            message = "the response's content type is JSON, but its body is not"
-            raise CallError("bad_answer", message, cost_is_unknown=True) from None
-        return response.text
+        kind = header.partition(";")[0].strip().lower()
+        is_other = kind in NO_ANSWERS or (not kind and is_page(text))
+        if "json" in kind or (is_other and kind not in content_types):
+            wanted = "wanted JSON" if "json" in kind else f"wanted JSON or plain text, or `content_types: [{kind}]`"
+            raise CallError("bad_answer", f"{not_json(header, text)}; {wanted}", cost_is_unknown=True) from None
+        return text
 
 
 def as_version(text: str) -> str:
@@ -195,7 +180,8 @@ def application_version(spec: HttpTarget) -> str | None:
     if spec.version is not None or spec.version_url is None:
         return spec.version
     where = f"target {spec.name!r}: version_url: {spec.version_url}"
-    headers = headers_of(spec, spec.version_url) if origin_of(spec.version_url) == origin_of(spec.url) else {}
+    is_own = origin_of(spec.version_url) == origin_of(spec.url)
+    headers = headers_of(spec.headers if is_own else {}, f"target {spec.name!r}", spec.version_url)
     try:
         with (
             httpx2.Client(timeout=TIMEOUT_S) as client,

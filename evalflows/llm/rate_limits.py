@@ -133,7 +133,7 @@ def give_back(breakers: Iterable[Breaker], owner: object) -> None:
 _reserving = threading.Lock()
 
 
-LONGEST_CREDIBLE_S = 3600.0
+LONGEST_CREDIBLE_S = 7 * 86400.0
 """The longest wait, in seconds, that a provider may ask for: a longer one is no answer to how soon to try again."""
 LONGEST_PERIOD = 40
 """Characters of a period; a longer one is no period, and might be infinite as a number."""
@@ -168,7 +168,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _credible(seconds: float | None) -> float | None:
-    """Return a wait; None for one that is negative, not finite, or longer than an hour."""
+    """Return a wait; None for one that is negative, not finite, or longer than a week."""
     return seconds if seconds is not None and 0.0 <= seconds <= LONGEST_CREDIBLE_S else None
 
 

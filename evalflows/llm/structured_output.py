@@ -7,13 +7,16 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from evalflows.llm.answers import empty_answer, end_of, is_empty
 from evalflows.specs.errors import CallError, short
 from evalflows.specs.files import schema_errors, schema_validator, unique_object
 from evalflows.specs.running import AnswerForm
+from evalflows.specs.thinking import after_thinking
 
 _TAG = re.compile(r"\[\[([^\[\]:\n]+):([^\[\]\n]*)\]\]")
 _AFTER = re.compile(r"[\s*_`.]*")  # allowed after the last tag; not a quotation mark, which would close a quotation
@@ -218,14 +221,17 @@ def with_response_format(request: dict[str, Any], schema: Schema, form: AnswerFo
 def read_answer(message: Mapping[str, Any], schema: Schema, form: AnswerForm, finish_reason: str | None) -> Any:
     """Return the answer in a chat completion's message as JSON, validated against the schema.
 
-    Raises CallError: `truncated` if the answer stopped at the token limit and cannot be read, else `bad_answer`. A
-    truncated tagged text is never read: its own tags would have come last, so any it contains may be quotations.
+    Raises CallError: `truncated` if the answer stopped at the token limit and cannot be read, `empty_answer` if it has
+    no text, else `bad_answer`. A truncated tagged
+    text is never read: its own tags would have come last, so any it contains may be quotations.
     """
     try:
         answer = _read(message, schema, form, finish_reason)
     except (ValueError, RecursionError) as error:
-        if finish_reason == "length":
+        if end_of(finish_reason) == "truncated":
             raise CallError("truncated", "the answer was cut off at the token limit and cannot be read") from error
+        if is_empty(message):
+            raise empty_answer(message, finish_reason) from error
         problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise CallError("bad_answer", _line(problem)) from error
     if violation := _violation(answer, schema):
@@ -234,16 +240,29 @@ def read_answer(message: Mapping[str, Any], schema: Schema, form: AnswerForm, fi
 
 
 def _read(message: Mapping[str, Any], schema: Schema, form: AnswerForm, finish_reason: str | None) -> Any:
+    content = (message.get("content") or "").strip()
     if form == "tool_call":
-        return _json(_arguments(message, _name(schema)))
-    content = message.get("content")
-    if not isinstance(content, str):
-        raise ValueError(f"wanted text, got {'nothing' if content is None else type(content).__name__}")
+        arguments = _arguments(message, _name(schema))
+        if arguments is not None:
+            return _json(arguments)
+        try:  # some models ignore the tool, and answer in their text
+            return _json_answer(content, schema)
+        except ValueError:
+            raise ValueError(f"wanted a call of the tool {_name(schema)!r}") from None
     if form == "json_schema":
-        return _json(_unfenced(content.strip()))
-    if finish_reason == "length":
+        return _json_answer(content, schema)
+    if end_of(finish_reason) == "truncated":
         raise ValueError("cut off")
     return _tagged(_cache_key(schema)).read(content)
+
+
+def _json_answer(content: str, schema: Schema) -> Any:
+    """Read a text that is JSON as a whole, or behind the model's thinking. Some encode it twice."""
+    for text in (content, *after_thinking(content)):
+        with suppress(ValueError):
+            answer = _json(_unfenced(text))
+            return _json(answer) if isinstance(answer, str) and schema.get("type") == "object" else answer
+    return _json(_unfenced(content))  # raises the error of the whole text
 
 
 def _tool(request: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
@@ -263,12 +282,13 @@ def _name(schema: Schema) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "answer")))[:64] or "answer"
 
 
-def _arguments(message: Mapping[str, Any], name: str) -> str:
+def _arguments(message: Mapping[str, Any], name: str) -> str | None:
+    """Return the arguments of the tool's call; None if there is none."""
     for call in message.get("tool_calls") or []:
         function = call.get("function") or {}
         if function.get("name") == name and isinstance(function.get("arguments"), str):
             return str(function["arguments"])
-    raise ValueError(f"wanted a call of the tool {name!r}")
+    return None
 
 
 def _unfenced(text: str) -> str:
@@ -281,7 +301,9 @@ def _unfenced(text: str) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_object)
+        return json.loads(
+            text, strict=False, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_object
+        )
     except ValueError as error:
         raise ValueError(f"wanted JSON: {error}") from error
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import openai
 
+from evalflows.llm.answers import tokens_of
 from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, listed_price, token_count, tokens_of_text
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
@@ -23,7 +24,7 @@ Method = Callable[..., Any]
 
 METHODS = (
     *("chat.completions.create", "chat.completions.parse", "beta.chat.completions.parse"),
-    *("responses.create", "responses.parse"),
+    *("responses.create", "responses.parse", "embeddings.create"),
 )
 CONNECTION = "wrapped"
 """The connection name in the ledger for the user's own clients."""
@@ -38,20 +39,30 @@ _step: ContextVar[str | None] = ContextVar("evalflows_step", default=None)
 def wrap(client: SomeClient, *, name: str | None = None) -> SomeClient:
     """Record each call that an OpenAI client makes during a run, in the run's steps, its totals and the ledger.
 
-    Returns the client itself. Calls outside a run are unchanged. `name` is the name of the steps; the method's name by
-    default. Raises InputError for any other kind of client.
+    So do clients made of it by `with_options` and `copy`. What it posts in other ways, such as by `post` itself, is
+    recorded too, with tokens and cost as far as they are known. Returns the client itself. Calls outside a run are
+    unchanged. `name` is the name of the steps; the method's name by default. Raises InputError for any other kind of
+    client.
     """
     if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
         raise InputError(f"wrap: got {type(client).__name__}, wanted openai.OpenAI or openai.AsyncOpenAI")
+    if hasattr(client.post, _MARK):  # wrapping twice has no further effect
+        return client
     recorded = _awaited if isinstance(client, openai.AsyncOpenAI) else _called
-    for path in METHODS:
+    # `post` last: resources keep the one that they find when they are made, so those above record a call only once.
+    for path in (*METHODS, "post"):
         *owners, method = path.split(".")
         resource = reduce(getattr, owners, client)
-        original = getattr(resource, method)
-        if not hasattr(original, _MARK):  # wrapping twice has no further effect
-            recording = recorded(original, client, name or path)
-            setattr(recording, _MARK, True)
-            setattr(resource, method, recording)
+        setattr(resource, method, recorded(getattr(resource, method), client, name or path))
+    setattr(client.post, _MARK, True)
+    copy = client.copy
+
+    @wraps(copy)
+    def copied(*args: Any, **kwargs: Any) -> Any:
+        return wrap(copy(*args, **kwargs), name=name)
+
+    for method in ("copy", "with_options"):
+        setattr(client, method, copied)
     return client
 
 
@@ -131,7 +142,7 @@ def _called(original: Method, client: openai.OpenAI, name: str) -> Method:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return original(*args, **kwargs)
-        with _recorded(recorder, client, name, kwargs) as recorded_call:
+        with _recorded(recorder, client, name, _request(*args, **kwargs)) as recorded_call:
             recorded_call.answer = original(*args, **kwargs)
         return recorded_call.answer
 
@@ -143,7 +154,7 @@ def _awaited(original: Method, client: openai.AsyncOpenAI, name: str) -> Method:
     async def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return await original(*args, **kwargs)
-        with _recorded(recorder, client, name, kwargs) as recorded_call:
+        with _recorded(recorder, client, name, _request(*args, **kwargs)) as recorded_call:
             recorded_call.answer = await original(*args, **kwargs)
         return recorded_call.answer
 
@@ -152,13 +163,12 @@ def _awaited(original: Method, client: openai.AsyncOpenAI, name: str) -> Method:
 
 @contextmanager
 def _recorded(
-    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, arguments: Mapping[str, Any]
+    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, request: dict[str, Any]
 ) -> Iterator[_Call]:
     """Store the call that the block makes, successful or failed, before its answer is used.
 
     Raises CallError, before the call is made, if the run's budget is spent, and StorageError if it could not be stored.
     """
-    request = _request(arguments)
     row, call, started = _row(recorder, client, request), _Call(), time.perf_counter()
     with step("llm", name, request) as note, _within(recorder.budget, row) as settle:
         note |= {"model": row.model, "tokens_in": None, "tokens_out": None}
@@ -203,8 +213,11 @@ def _within(budget: Budget | None, call: CallRow) -> Iterator[Callable[[CallRow]
         )
 
 
-def _request(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request itself, without the options of its transport."""
+def _request(path: str | None = None, **arguments: Any) -> dict[str, Any]:
+    """Return the request itself, without the options of its transport; `path` is that of `post`."""
+    if path is not None:
+        body = arguments.get("body")
+        return plain(body) if isinstance(body, Mapping) else {"path": path}
     omitted = openai.NotGiven | openai.Omit
     body = {k: v for k, v in arguments.items() if k not in _TRANSPORT_OPTIONS and not isinstance(v, omitted)}
     return plain(body | dict(arguments.get("extra_body") or {}))  # type: ignore[no-any-return]
@@ -254,25 +267,21 @@ def _failed(row: CallRow, error: Exception, latency_s: float) -> CallRow:
 
 def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
     """Return the row with what the answer contains; a stream contains nothing before it is read."""
-    usage, choice = getattr(answer, "usage", None), _choice(answer)
-    details = _first_attribute(usage, "prompt_tokens_details", "input_tokens_details")
-    content = _content(answer)
-    counts = (
-        _first_attribute(usage, "prompt_tokens", "input_tokens"),
-        _first_attribute(details, "cached_tokens"),
-        _first_attribute(usage, "completion_tokens", "output_tokens"),
-    )
-    used, price = Tokens(*map(token_count, counts)), listed_price(row.model, row.base_url)
-    cost = price.cost(used) if price and used.are_reported else None
+    choice, content = _choice(answer), _content(answer)
+    finish, model = _field(choice, "finish_reason") or _field(answer, "status"), _field(answer, "model")
+    used, price = tokens_of({"usage": plain(_field(answer, "usage"))}), listed_price(row.model, row.base_url)
+    is_vector = used.into is not None and isinstance(_field(answer, "data"), list)  # it has no tokens out
+    cost = price.cost(used) if price and (used.are_reported or is_vector) else None
     estimate = row.estimated_usd
     if content is not None:  # of a stream, the estimate is that of the request
         estimate = _estimated_usd(price, row.request, tokens_of_text(to_json(content, mend=True)))
     return replace(
         row,
+        kind="embedding" if is_vector else "chat",
         status="ok",
         response=None if content is None else without_keys(to_json(content, mend=True), MIN_PROVIDER_KEY_CHARS),
-        finish_reason=_first_attribute(choice, "finish_reason") or _first_attribute(answer, "status"),
-        answered_by=_first_attribute(answer, "model"),
+        finish_reason=finish if isinstance(finish, str) else None,
+        answered_by=model if isinstance(model, str) else None,
         tokens_in=used.into,
         tokens_cached=used.cached,
         tokens_out=used.out,
@@ -286,15 +295,16 @@ def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
 def _content(answer: Any) -> dict[str, Any] | None:
     """Return the message of a chat completion, in the ledger's shape, or the output of a response."""
     if (choice := _choice(answer)) is not None:
-        return {"message": plain(choice.message)}
-    output = getattr(answer, "output", None)
+        return {"message": plain(_field(choice, "message"))}
+    output = _field(answer, "output")
     return {"output": plain(output)} if isinstance(output, list) else None
 
 
 def _choice(answer: Any) -> Any:
-    choices = getattr(answer, "choices", None)
+    choices = _field(answer, "choices")
     return choices[0] if isinstance(choices, list) and choices else None
 
 
-def _first_attribute(source: Any, *names: str) -> Any:
-    return next((value for name in names if (value := getattr(source, name, None)) is not None), None)
+def _field(source: Any, name: str) -> Any:
+    """Return a field of an object of the SDK, or of JSON."""
+    return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)

@@ -42,7 +42,8 @@ ErrorKind = Literal[
     "timeout",
     "bad_answer",  # an unreadable answer: no JSON, no choices, or not matching the schema
     "refused",  # the model declined, or a content filter did
-    "truncated",  # the answer stops at the token limit and is unreadable without its end
+    "truncated",  # the answer stops at the token limit
+    "empty_answer",  # an answer without text, and without tool calls
     "context_too_long",
     "authentication",
     "quota_exhausted",  # no credit left with the provider
@@ -144,6 +145,8 @@ class CallError(Exception):
         self.limit_is_empty = limit_is_empty  # whether the provider reported no remaining quota for now
         self.cost_is_unknown = cost_is_unknown  # whether the last attempt may have been paid, nobody knows at what cost
         self.trace = trace  # the user's frames, if their code raised
+        self.received: str | None = None  # what the endpoint sent, as JSON
+        self.finish_reason: str | None = None
 
 
 def first_problem(error: "ValidationError", where: str) -> str:
@@ -274,6 +277,7 @@ class Completion:
     parsed: Any = None  # the answer as JSON, if a schema was requested
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     finish_reason: str | None = None
+    is_truncated: bool = False  # whether it stops at the token limit
     model: str
     call_id: str
     cached: bool = False  # from the ledger, at no cost

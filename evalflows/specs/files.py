@@ -51,6 +51,26 @@ def secret_in(url: str) -> str | None:
     return f"the query field {names[0]!r}" if names else None
 
 
+def check_address(url: str, field: str) -> None:
+    """Raise ValueError for what is no address of HTTP, or has a secret in it."""
+    if part := secret_in(url):
+        raise ValueError(f"{field}: got {part} in it, wanted a header from the environment")
+    try:
+        parts = urlsplit(url)
+        is_valid = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f"{field}: got {url!r}, wanted http://… or https://…")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raise ValueError for a header that holds a secret, instead of naming its environment variable."""
+    for name, value in headers.items():
+        if (names_secret(name) or "cookie" in name.lower()) and not re.search(r"\$\{\w+\}", value):
+            raise ValueError(f"headers: {name} holds a value, wanted ${{NAME}} of an environment variable")
+
+
 JSON_TYPES = {"float": "number", "dict": "object", "tuple": "array", "list": "array"}
 """JSON schema's names of the types that function descriptions name as Python does, such as those of BFCL."""
 

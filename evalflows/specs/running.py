@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticSerializationError, to_json
 
 from evalflows.specs.errors import InputError, short
-from evalflows.specs.files import secret_in
+from evalflows.specs.files import check_address, check_headers, secret_in
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.permitted import own_settings, restricted_folder
 
@@ -26,6 +26,9 @@ class _Connection(BaseModel):
     embedding_model: str | None = Field(None, description="The embedding model to use if none is named")
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per call")
     timeout_s: float = Field(120.0, gt=0, description="Total timeout of one attempt, in seconds")
+    max_wait_s: float = Field(
+        600.0, ge=0, description="Longest wait before another attempt that a provider may ask for, in seconds"
+    )
     max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
     answer_form: AnswerForm = Field(
         "json_schema",
@@ -46,11 +49,25 @@ class _Connection(BaseModel):
         return self
 
 
+class HashableHeaders(dict[str, str]):
+    """The HTTP headers of a connection, which is a key of what this process shares."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
 class EndpointConnection(_Connection):
     """Any endpoint with OpenAI's chat completions API."""
 
     kind: Literal["endpoint"] = "endpoint"
-    base_url: str = Field(description="The base URL, such as https://api.openai.com/v1")
+    base_url: str = Field(
+        description="The base URL, such as https://api.openai.com/v1; a query, such as ?api-version=…, is sent with "
+        "each call"
+    )
+    headers: Annotated[dict[str, str], AfterValidator(HashableHeaders)] = Field(
+        default_factory=HashableHeaders,
+        description="Further HTTP headers; ${NAME} in a value is an environment variable",
+    )
     api_key_env: str | None = Field(None, description="The environment variable that holds the key")
     api_key_block: str | None = Field(None, description="The Prefect Secret block that holds the key")
     max_in_flight: int = Field(
@@ -79,6 +96,8 @@ class EndpointConnection(_Connection):
     def _no_secret_in_the_address(self) -> "EndpointConnection":
         if part := secret_in(self.base_url):
             raise ValueError(f"base_url: got {part} in it, wanted the key in api_key_env or api_key_block")
+        check_address(self.base_url, "base_url")
+        check_headers(self.headers)
         return self
 
     @model_validator(mode="after")

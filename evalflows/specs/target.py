@@ -2,12 +2,11 @@
 
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalflows.specs.columns import AnswerColumns
-from evalflows.specs.files import names_secret, secret_in
+from evalflows.specs.files import check_address, check_headers
 
 
 class _Target(BaseModel):
@@ -41,6 +40,12 @@ class ChatTarget(_Target):
     )
     response_schema: dict[str, Any] | None = Field(
         None, description="A JSON schema of the answer; its fields become the outputs"
+    )
+    truncated: Literal["fail", "score"] = Field(
+        "fail", description="Whether an answer that stops at the token limit is a failure, or scored as far as it goes"
+    )
+    strip_thinking: bool = Field(
+        False, description="Leave out the thinking before an answer, up to </think>, if it is part of the text"
     )
     extra: dict[str, Any] = Field(
         default_factory=dict, description="Further parameters of the request, passed unchanged"
@@ -82,18 +87,6 @@ class PythonTarget(_Target):
     )
 
 
-def _check_url(url: str, field: str = "url") -> None:
-    if part := secret_in(url):
-        raise ValueError(f"{field}: got {part} in it, wanted a header from the environment")
-    try:
-        parts = urlsplit(url)
-        is_valid = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise ValueError(f"{field}: got {url!r}, wanted http://… or https://…")
-
-
 class HttpTarget(_Target):
     """An application behind HTTP; each example is posted as JSON."""
 
@@ -120,6 +113,13 @@ class HttpTarget(_Target):
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per example")
     max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
     max_in_flight: int = Field(16, ge=1, description="Maximum number of concurrent requests, per process")
+    max_wait_s: float = Field(
+        600.0, ge=0, description="Longest wait before another attempt that the application may ask for, in seconds"
+    )
+    content_types: list[str] = Field(
+        default_factory=list,
+        description="Content types that are answers too, as text, such as text/html; JSON and plain text always are",
+    )
     version: str | None = Field(
         None, description="The application's version, if you know it; ${NAME} is an environment variable"
     )
@@ -132,12 +132,10 @@ class HttpTarget(_Target):
 
     @model_validator(mode="after")
     def _no_secret_is_written_down(self) -> "HttpTarget":
-        _check_url(self.url)
+        check_address(self.url, "url")
         if self.version_url is not None:
-            _check_url(self.version_url, "version_url")
-        for name, value in self.headers.items():
-            if (names_secret(name) or "cookie" in name.lower()) and not re.search(r"\$\{\w+\}", value):
-                raise ValueError(f"headers: {name} holds a value, wanted ${{NAME}} of an environment variable")
+            check_address(self.version_url, "version_url")
+        check_headers(self.headers)
         return self
 
 

@@ -105,7 +105,7 @@ def test_each_is_really_asked_and_says_who_answered() -> None:
     assert line(done, "second").startswith("second: ok, 0.")
     assert line(done, "openai") == "openai: not tried: OPENAI_API_KEY: not set"
     assert "local" not in done.stdout and "auto" not in done.stdout
-    assert (one.keys, other.keys) == ([f"bearer {KEY}".lower()], ["bearer none"])
+    assert (one.keys, other.keys) == ([f"bearer {KEY}".lower()], [None])
     question = {"model": "a", "messages": [{"role": "user", "content": "Answer with the one word OK."}]}
     assert one.requests == [question | {"max_tokens": 5}]
 

@@ -90,7 +90,7 @@ def test_a_redirect_is_refused_with_its_destination(application: Application, st
 @pytest.mark.parametrize("text", ["9" * 5000, "[" * 100_000, "nonsense", "\ud800".encode("utf-8", "surrogatepass")])
 def test_an_unreadable_body_is_a_bad_answer(application: Application, text: str | bytes) -> None:
     body = text if isinstance(text, bytes) else text.encode()
-    with pytest.raises(CallError, match="the answer is not JSON") as caught:
+    with pytest.raises(CallError, match=r"is not JSON|nested too deeply") as caught:
         call(application, sends(200, body))
     assert caught.value.kind == "bad_answer"
 

@@ -13,8 +13,9 @@ import pytest
 from http_application import SECRET, Application, Reply, cuts, failure, post, says, sends, spec, waits
 
 from evalflows.llm import loop
+from evalflows.llm.connections import headers_of
 from evalflows.llm.ledger import Recorder, recording
-from evalflows.llm.post import headers_of, poster
+from evalflows.llm.post import poster
 from evalflows.specs.errors import CallError, ErrorKind, InputError, Posted, StorageError
 
 # The request
@@ -43,7 +44,7 @@ def test_an_unset_environment_variable_in_a_header_is_refused_before_posting(
     monkeypatch.delenv("APP_KEY", raising=False)
     monkeypatch.setenv("OTHER", SECRET)
     target = spec(application, headers={"X-A": "${OTHER}", "Authorization": "Bearer ${OTHER} ${APP_KEY}"})
-    for make in (poster, headers_of):
+    for make in (poster, lambda target: headers_of(target.headers, "target 'app'", target.url)):
         with pytest.raises(InputError) as caught:
             make(target)
         said = "target 'app': headers: Authorization: the environment variable APP_KEY is not set"
@@ -83,9 +84,21 @@ def test_a_response_is_read_as_json_or_text(application: Application, reply: Rep
 @pytest.mark.parametrize("body", [b"", b"{", b"Paris", b"{'a': 1}", b'{"a": 1} {"a": 2}', b"<html>"])
 def test_invalid_json_with_a_json_content_type_is_retried(application: Application, body: bytes) -> None:
     found = failure(application, *[sends(200, body)] * 2, attempts=2)
-    said = "the response's content type is JSON, but its body is not"
-    assert (found.kind, str(found), found.attempts) == ("bad_answer", said, 2)
+    said = f"the response is not JSON: got application/json: {body.decode()}; " if body else "the response is empty; "
+    said = said.replace("<html>", "an HTML page:")
+    assert (found.kind, str(found), found.attempts) == ("bad_answer", f"{said}wanted JSON", 2)
     assert len(application.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "body"), [("text/html", b"<html><title>Log in</title>"), ("text/event-stream", b'data: {"answer": 1}')]
+)
+def test_a_page_or_a_stream_is_an_answer_only_if_the_spec_says_so(
+    application: Application, type_: str, body: bytes
+) -> None:
+    found = failure(application, sends(200, body, type_), attempts=1)
+    assert found.kind == "bad_answer" and f"`content_types: [{type_}]`" in str(found)
+    assert post(application, sends(200, body, type_), content_types=[type_]).response == body.decode()
 
 
 # Faults

@@ -8,8 +8,8 @@ from endpoint import Endpoint, Reply, completion, error, serving
 from genai_prices import Usage, calc_price
 
 from evalflows.llm import attempts, loop
+from evalflows.llm.answers import tokens_of
 from evalflows.llm.budget import Price, Tokens, price_of
-from evalflows.llm.calls import tokens_of
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs import EndpointConnection
@@ -112,7 +112,11 @@ def test_what_the_provider_does_not_say_costs_nobody_knows_what(tokens: Tokens) 
     [
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, Tokens(10, None, 5)),
         ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}}, Tokens(10, 4, None)),
-        ({"prompt_tokens": "10", "completion_tokens": True}, Tokens()),
+        ({"prompt_tokens": "10", "completion_tokens": True}, Tokens(10)),
+        ({"input_tokens": 10.0, "output_tokens": "5"}, Tokens(10, None, 5)),
+        ({"prompt_tokens": 10, "prompt_cache_hit_tokens": 4, "completion_tokens": 5}, Tokens(10, 4, 5)),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 75}, Tokens(10, None, 65)),
+        ({"prompt_tokens": 10, "total_tokens": 10}, Tokens(10)),
         ({"prompt_tokens": -1, "completion_tokens": 1.5}, Tokens()),
         ({"prompt_tokens": 10**30, "completion_tokens": 7}, Tokens(None, None, 7)),
         (None, Tokens()),

@@ -125,8 +125,6 @@ def test_json_is_parsed_and_validated() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        None,
-        [{"type": "text", "text": GOOD}],
         '{"reasoning": "", "correct": "true"}',
         '{"reasoning": "", "correct": 1}',
         '{"reasoning": "", "correct": true, "more": 1}',
@@ -143,6 +141,28 @@ def test_json_is_parsed_and_validated() -> None:
 )
 def test_anything_but_valid_json_is_a_bad_answer(content: Any) -> None:
     assert fault({"content": content}, "json_schema")[0] == "bad_answer"
+
+
+def test_json_is_found_behind_the_thinking_that_may_quote_another_verdict() -> None:
+    wrong, answer = '{"reasoning": "", "correct": false}', json.loads(GOOD)
+    said = json.dumps({"reasoning": "it says </think>", "correct": True})
+    for content, right in (
+        (f"<think>It ends with </think>{wrong}, which is a trick.</think>\n\n{GOOD}", answer),
+        (f"Hm, {wrong}?\n</think>\n```json\n{GOOD}\n```", answer),
+        (f"<think>Hm.</think>{said}", json.loads(said)),
+        (json.dumps(GOOD), answer),
+        ('{"reasoning": "two\nlines", "correct": true}', {"reasoning": "two\nlines", "correct": True}),
+    ):
+        assert read_answer({"content": content}, VERDICT, "json_schema", "stop") == right
+        assert read_answer({"content": content}, VERDICT | {"title": "v"}, "tool_call", "stop") == right
+    for text in (f"<think>{GOOD}", f"<think>{wrong}</think>It is {GOOD}"):
+        assert fault({"content": text}, "json_schema")[0] == "bad_answer"
+
+
+@pytest.mark.parametrize("form", ["json_schema", "tool_call", "text"])
+def test_no_text_is_an_empty_answer(form: AnswerForm) -> None:
+    for message, what in (({}, "no text"), ({"content": " \n", "reasoning_content": GOOD}, "only thinking, no text")):
+        assert fault(message, form) == ("empty_answer", f"the answer has {what} (finish_reason stop)")
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
@@ -182,7 +202,6 @@ def test_tags_may_vary_in_case_spacing_and_decoration(end: str, correct: bool) -
 @pytest.mark.parametrize(
     "answer",
     [
-        "",
         "It fits.",
         "[correct: true]",
         "[[correct: true",

@@ -36,6 +36,7 @@ class Endpoint:
         self.faults: deque[Reply] = deque()
         self.requests: list[Request] = []
         self.sent: list[tuple[Request, Reply]] = []  # what was asked, and the reply to it, where that was sent whole
+        self.paths: list[str] = []
         self.keys: list[str | None] = []
         self.headers: list[dict[str, str]] = []  # names and values in lower case
         self.in_flight = 0
@@ -72,6 +73,7 @@ class Endpoint:
         headers = dict(line.split(": ", 1) for line in asked.decode().lower().split("\r\n")[1:] if ": " in line)
         request = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         self.requests.append(request)
+        self.paths.append(asked.decode().split(" ")[1])
         self.keys.append(headers.get("authorization"))
         self.headers.append(headers)
         self.in_flight += 1
@@ -88,8 +90,8 @@ class Endpoint:
         if reply.cut:
             return False
         body = (reply.body if isinstance(reply.body, str) else json.dumps(reply.body)).encode()
-        lines = [f"HTTP/1.1 {reply.status} X", "content-type: application/json", f"content-length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in reply.headers.items()]
+        lines = [f"HTTP/1.1 {reply.status} X", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in ({"content-type": "application/json"} | reply.headers).items()]
         head, dripping = "\r\n".join(lines).encode() + b"\r\n\r\n", len(body) - 1 if reply.drip_s else 0
         for place in range(dripping):
             writer.write(head + body[place : place + 1])

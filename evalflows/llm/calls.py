@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflows.llm import structured_output
-from evalflows.llm.answers import completion_fields, end_of, finish_of, tokens_of
+from evalflows.llm.answers import completion_fields, end_of, finish_of, is_empty, tokens_of
 from evalflows.llm.attempts import Attempts
 from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_of, tokens_of_text
 from evalflows.llm.endpoint_errors import kept, spec_hint
@@ -280,8 +280,9 @@ class Completer:
             fields = completion_fields(response.body)
             limited = schema is None and any(request.get(name) is not None for name in MAX_TOKENS)
             is_truncated = end_of(fields["finish_reason"]) == "truncated"
-            fields["reusable"] = limited or not is_truncated  # else another try may be complete
-            parsed(json.loads(fields["response"])["message"], fields["finish_reason"])
+            message = json.loads(fields["response"])["message"]
+            fields["reusable"] = (limited or not is_truncated) and not is_empty(message)  # another try may be complete
+            parsed(message, fields["finish_reason"])
             return fields
 
         row, cached = await self._caller.call("chat", request, read, repeat)

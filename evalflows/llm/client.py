@@ -13,7 +13,7 @@ import httpx2
 import openai
 
 from evalflows.llm.capped_client import MEGABYTE, CappedClient, text_of
-from evalflows.llm.connections import SENT_BY_SDK, headers_of, secrets_of, without_key
+from evalflows.llm.connections import SENT_BY_SDK, SHORTEST_KEY, secrets_of, without_key
 from evalflows.llm.endpoint_errors import error_in, kept, not_json
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.specs.errors import CallError
@@ -59,8 +59,13 @@ class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
 class Client:
     """An OpenAI-compatible endpoint. It does not retry, since every 429 must reach the limiter."""
 
-    def __init__(self, base_url: str, key: str | None, connection: ConnectionSpec) -> None:
-        self._key, self._connection, self._timeout_s = key, connection, connection.timeout_s
+    def __init__(
+        self, base_url: str, key: str | None, connection: ConnectionSpec, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Args: base_url: may have a query, sent with each call; headers: the connection's, with their secrets."""
+        self._connection, self._timeout_s, headers = connection, connection.timeout_s, headers or {}
+        given = connection.headers if isinstance(connection, EndpointConnection) else {}
+        self._secrets = [secret for secret in (key, *secrets_of(given)) if secret]
         timeout = httpx2.Timeout(connection.timeout_s)
         if isinstance(connection, EndpointConnection):
             read = connection.read_timeout_s or connection.timeout_s
@@ -70,8 +75,6 @@ class Client:
         limits = httpx2.Limits(max_connections=0)
         http = _CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
         http.max_bytes = int(connection.max_response_mb * MEGABYTE)
-        given = connection.headers if isinstance(connection, EndpointConnection) else {}
-        headers, self._secrets = headers_of(given, "headers", base_url), secrets_of(given)
         parts = urlsplit(base_url)
         self._sdk = openai.AsyncOpenAI(
             base_url=parts._replace(query="", fragment="").geturl(),
@@ -114,7 +117,7 @@ class Client:
             return self._redacted(classify(error))
         text = text_of(raw)
         try:
-            body = json.loads(_json_in(self._without_key(text) if self._has_provider_key else text))
+            body = json.loads(_json_in(self._without_key(text, MIN_PROVIDER_KEY_CHARS)))
         except RecursionError:
             return self._redacted(_unreadable("the answer is nested too deeply", text))
         except ValueError:
@@ -131,13 +134,11 @@ class Client:
         fault.__cause__ = fault.__context__ = None
         return fault
 
-    @property
-    def _has_provider_key(self) -> bool:
-        """Whether the key is redacted in answers too. A short key may be a plain word, as with local servers."""
-        return len(self._key or "") >= MIN_PROVIDER_KEY_CHARS
+    def _without_key(self, text: str, shortest: int = SHORTEST_KEY) -> str:
+        """Redact the key and the secrets in headers: providers quote what they reject.
 
-    def _without_key(self, text: str) -> str:
-        """Redact the key: providers quote what they reject."""
-        for secret in (self._key, *self._secrets):
-            text = without_key(text, secret)
+        In answers only long ones: a short key may be a plain word, as with local servers.
+        """
+        for secret in self._secrets:
+            text = without_key(text, secret, shortest)
         return text

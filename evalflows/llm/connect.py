@@ -7,12 +7,12 @@ from functools import cache
 from evalflows.llm import local, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint
-from evalflows.llm.connections import address, key_of
+from evalflows.llm.connections import address, headers_of, key_of
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.local import LOCAL_MODEL, identity_of, serve
 from evalflows.llm.rate_limits import Limiter
 from evalflows.specs.errors import CallError, Embed
-from evalflows.specs.running import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.running import ConnectionSpec, EndpointConnection, HashableHeaders, LocalConnection
 
 
 def completer(
@@ -67,8 +67,16 @@ async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list
     return await asyncio.to_thread(local.embed, texts)
 
 
-@cache
 def _endpoint(name: str, connection: ConnectionSpec, base_url: str, identity: str, key: str | None) -> Endpoint:
+    given = connection.headers if isinstance(connection, EndpointConnection) else {}
+    headers = HashableHeaders(headers_of(given, f"connection {name!r}", base_url))
+    return _shared(name, connection, base_url, identity, key, headers)
+
+
+@cache
+def _shared(
+    name: str, connection: ConnectionSpec, base_url: str, identity: str, key: str | None, headers: HashableHeaders
+) -> Endpoint:
     from evalflows.llm.client import Client  # late: the SDK is slow to import, and a run may make no call
 
     own = connection if isinstance(connection, EndpointConnection) else None
@@ -77,6 +85,6 @@ def _endpoint(name: str, connection: ConnectionSpec, base_url: str, identity: st
         requests_per_minute=own.requests_per_minute if own else None,
         tokens_per_minute=own.tokens_per_minute if own else None,
     )
-    client = Client(base_url, key, connection)
+    client = Client(base_url, key, connection, headers)
     loop.at_end(client.close)
     return Endpoint(name=name, connection=connection, identity=identity, client=client, limiter=limiter)

@@ -9,7 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.judge_biases import agreements, as_check
-from evalflows.analysis.pairing import failed_judges
+from evalflows.analysis.judge_exclusions import of_comparison
 from evalflows.analysis.preferences import preferences_in, slices
 from evalflows.analysis.win_rates import estimate_win_rates
 from evalflows.engine.chunks import (
@@ -304,8 +304,8 @@ def compute_win_rates(row: ComparisonSetRow) -> str:
     names, examples = _systems(store, row, spec)
     parts = list(slices(examples, spec.slice_by))
     metrics = preferences_in(store, row, examples)
-    failed = failed_judges(store, row.comparison_id)
-    results = estimate_win_rates(row.comparison_id, metrics, spec, parts, names, failed)
+    excluded = of_comparison(store, row, {one.metric: one.evaluator for one in metrics})
+    results = estimate_win_rates(row.comparison_id, metrics, spec, parts, names, excluded)
     agreement = [as_check(row.comparison_id, *pair) for pair in agreements(metrics, spec.confidence_level)]
     store.publish("checks", row.comparison_id, [*agreement, *results.checks])
     store.publish("verdicts", row.comparison_id, results.verdicts)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from evalflows.analysis.judge_exclusions import Exclusion, Judged, by_controls, by_fallback, by_people, exclusions
 from evalflows.analysis.pairing import (
     Clusters,
     Difference,
@@ -21,7 +22,6 @@ from evalflows.analysis.pairing import (
     difference_columns,
     differences,
     drop_ambiguous,
-    failed_judges,
     incomparable_metrics,
     judge_models,
     matched,
@@ -164,8 +164,17 @@ class MetricReader:
         key = ("rounds", candidate.experiment_id, baseline.experiment_id)
         return self._once(key, lambda: shared_rounds(self.store, candidate, baseline))
 
-    def failed_judges(self, row: ExperimentRow) -> Mapping[str, Reason]:
-        return self._once(("failed judges", row.run_group), lambda: failed_judges(self.store, row.run_group))
+    def exclusions(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, Exclusion]:
+        """The metrics of an experiment that decide nothing because of their judge."""
+
+        def read() -> dict[str, Exclusion]:
+            judged = [Judged(one.metric, one.evaluator, one.evaluator_version) for one in self.all_values(row, spec)]
+            people = self._once(("people",), lambda: by_people(self.store))
+            controls = by_controls(self.store, [row.run_group])[row.run_group]
+            fallback = by_fallback(self.store, {row.experiment_id: row.spec}).get(row.experiment_id, {})
+            return exclusions(judged, controls, people, fallback)
+
+        return self._once(("exclusions", row.experiment_id, spec.model_dump_json(include={"metrics"})), read)
 
     def judge_models(self, row: ExperimentRow) -> JudgeModels:
         return self._once(("judges", row.experiment_id), lambda: judge_models(self.store, row))
@@ -288,10 +297,11 @@ class ExperimentPair:
         shared = np.array([] if self.matched is None else self.matched.candidate, dtype=np.intp)
         return np.flatnonzero(np.isin(shared, self.sample_places(name))).astype(np.intp)
 
-    def why_judge_failed(self, name: str) -> Reason | None:
-        """Why a metric is excluded because of its judge; None if it is not."""
-        values = self.values.get(metric_of(name))
-        return self._failed_judges.get(values.evaluator) if values else None
+    def why_excluded(self, name: str, *, compared: bool = True) -> Reason | None:
+        """Why a metric decides nothing because of a judge: the candidate's, or if it is `compared` also the
+        baseline's; None if it may decide."""
+        metric, sides = metric_of(name), self._excluded if compared else self._excluded[:1]
+        return next((side[metric] for side in sides if metric in side), None)
 
     def why_refused(self, name: str) -> Reason | None:
         """Why a metric is not comparable; metrics derived from refused ones (pass@k) are refused with them."""
@@ -302,15 +312,21 @@ class ExperimentPair:
     def difference_test(self, paired: PairedMetric, margin: float | None = None) -> DifferenceTest:
         """Test a metric's difference, by default with the declared margin."""
         metric = paired.candidate.metric
-        return paired.difference_test(self.why_refused(metric) or self.why_judge_failed(metric), margin)
+        return paired.difference_test(self.why_refused(metric) or self.why_excluded(metric), margin)
 
     @cached_property
-    def _failed_judges(self) -> Mapping[str, Reason]:
-        rows = {row.run_group: row for row in (self.baseline, self.candidate) if row is not None}
-        exclusion = {
-            judge: why for group in sorted(rows) for judge, why in self.reader.failed_judges(rows[group]).items()
-        }
-        return with_dependent_composites(exclusion, self.spec)
+    def _excluded(self) -> Sequence[Mapping[str, Reason]]:
+        """The metrics that decide nothing because of their judge: the candidate's, and the baseline's."""
+        return [
+            with_dependent_composites({metric: one.reason for metric, one in found.items()}, self.spec)
+            for found in self.exclusions
+        ]
+
+    @cached_property
+    def exclusions(self) -> Sequence[Mapping[str, Exclusion]]:
+        """The judges' exclusions by metric: the candidate's, and the baseline's."""
+        rows = [row for row in (self.candidate, self.baseline) if row is not None]
+        return [self.reader.exclusions(row, self.spec) for row in rows]
 
     @cached_property
     def _refused(self) -> Mapping[str, Reason]:

@@ -785,6 +785,7 @@ class GateEvaluation:
         pair, rejudged = self.pair, self._rejudged if self.is_refused else None
         rows = [row for row in (pair.candidate, pair.baseline, rejudged) if row is not None]
         owners = {name for row in rows for name in (row.experiment_id, row.snapshot_id, controls_batch(row.run_group))}
+        owners |= {one.batch_id for side in pair.exclusions for one in side.values() if one.batch_id is not None}
         if self._production is not None:
             owners |= {*self._production.owners}
         elif pair.baseline is not None and (
@@ -832,7 +833,7 @@ class GateEvaluation:
             return DifferenceTest(
                 estimate=recalibration.difference(),
                 higher_is_better=higher,
-                exclusion=self.pair.why_judge_failed(name),
+                exclusion=self.pair.why_excluded(name),
             )
         return self.pair.difference_test(paired, self.gate.non_inferiority.get(name))
 
@@ -856,7 +857,7 @@ class GateEvaluation:
             return self._run_level(rule)
         if not sample.values.values.size:
             return Reason("no_such_slice", f"no example has {sliced_metric(rule.metric).slice}")
-        if exclusion := self.pair.why_judge_failed(rule.metric):
+        if exclusion := self.pair.why_excluded(rule.metric, compared=rule.kind in COMPARED):
             return Reason(exclusion.code, f"excluded: {exclusion}")
         if self.gate.batch is not None and self.interim_analyses is None:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")

@@ -18,7 +18,7 @@ from evalflows.stats.clusters import FloatArray
 from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
 from evalflows.store.queries.labels import Judged, JudgeOfLabels, labelled_items, to_label
-from evalflows.store.records import CheckRow, derived_id, to_json
+from evalflows.store.records import PEOPLE_PREFIX, CheckRow, derived_id, to_json
 from evalflows.store.store import Store
 
 Kind = Literal["yes_no", "pairs", "numbers", "labels"]
@@ -230,7 +230,7 @@ ABOVE_CHANCE = 0.0
 
 def people_batch(subject_id: str, metric: str, people_metric: str) -> str:
     """The batch id of the checks of one metric's judges against human labels."""
-    return derived_id("people", subject_id, metric, people_metric)
+    return PEOPLE_PREFIX + derived_id("people", subject_id, metric, people_metric)
 
 
 def label_check(batch: str, judged: Judged, version: str, confidence_level: float) -> CheckRow:

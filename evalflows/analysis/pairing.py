@@ -27,7 +27,6 @@ from evalflows.store.records import (
     Json,
     Reason,
     ReasonCode,
-    controls_batch,
     derived_id,
     to_json,
 )
@@ -71,16 +70,6 @@ def validation_check(
         message=_message(rates, scores),
         reason_code=None if passed else validation_code(passed),
     )
-
-
-def failed_judges(store: Store, run_group: str) -> dict[str, Reason]:
-    """The judges of a run group that failed validation or could not be validated, and why."""
-    rows: list[CheckRow] = store.read("checks", controls_batch(run_group))
-    return {
-        row.subject_id: Reason(row.reason_code or validation_code(row.passed), row.message or "not checked")
-        for row in rows
-        if not row.passed
-    }
 
 
 def validation_code(passed: bool | None) -> ReasonCode:

@@ -176,16 +176,18 @@ def estimate_win_rates(
     spec: ComparisonSpec,
     slices: Slices,
     names: Sequence[str],
-    failed: Mapping[str, Reason] | None = None,
+    excluded: Mapping[str, Reason] | None = None,
 ) -> WinRateEstimates:
     """Estimate the win rates and ratings by each metric, overall and by slice, and check its judge for biases.
 
-    `slices` are pairs of a name and example ids; `names` are the names of the experiments or systems; `failed` says why
-    judges failed validation, by name. The p-values of all judges and candidates are adjusted together, and so are those
-    of all their slices.
+    `slices` are pairs of a name and example ids; `names` are the names of the experiments or systems; `excluded` are
+    metrics that decide nothing, and why. The p-values of all judges and candidates are adjusted together, and so are
+    those of all their slices.
     """
-    why = failed or {}
-    estimated = [_of_metric(comparison_id, one, spec, slices, names, why.get(one.evaluator)) for one in metrics]
+    estimated = [
+        _of_metric(comparison_id, preferences, spec, slices, names, (excluded or {}).get(preferences.metric))
+        for preferences in metrics
+    ]
     pending = [verdict for _, verdicts, _ in estimated for verdict in verdicts]
     return WinRateEstimates(
         checks=[check for checks, _, _ in estimated for check in checks],
@@ -200,10 +202,10 @@ def _of_metric(
     spec: ComparisonSpec,
     slices: Slices,
     names: Sequence[str],
-    failed: Reason | None,
+    why_excluded: Reason | None,
 ) -> tuple[list[CheckRow], list["_Pending"], list[RatingRow]]:
     biases = biases_of(preferences, spec.confidence_level)
-    excluded = failed or exclusion(biases)
+    excluded = why_excluded or exclusion(biases)
     by_slice = [(name, preferences.of_examples(examples)) for name, examples in slices]
     matchups = _matchups(spec, preferences)
     at_equal_length = rates_at_equal_length(preferences, matchups, spec.confidence_level)

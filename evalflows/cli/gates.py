@@ -361,8 +361,10 @@ def print_decisions(decisions: Sequence[Decision]) -> None:
 def print_decision(out: Console, decision: Decision) -> None:
     out.print(Text(f"{decision.title}: ").append(decision.conclusion, style=DECISION_STYLES[decision.conclusion]))
     out.print(_rules(decision))
-    for note in decision.notes:
-        out.print(Text(f"  {note}", style="yellow"))
+    if decision.what_limits:
+        out.print("  limits of this decision:")
+    for limit in decision.what_limits:
+        out.print(Padding(Text(limit, style="yellow"), (0, 0, 0, 4)))
     if decision.calls_saved is not None:
         out.print(f"  {decision.interim_analyses} interim analyses; {decision.calls_saved} model calls saved")
 
@@ -390,7 +392,6 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
         (stored,) = with_manifests(store, with_limits(store, [find_decision(store, decision)]))
         out = console()
         print_decision(out, stored)
-        _print_limits(out, stored)
         for title, lines in explained(store, stored):
             out.print(Text(f"\n{title}", style="bold", lines=True))
             for line in lines:
@@ -403,14 +404,6 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
         )
         print_worst(out, worst_of(store, results, [stored]))
         print_next(out, after_experiments(store, results, [stored], explained=True))
-
-
-def _print_limits(out: Console, decision: Decision) -> None:
-    """Print what could still be wrong with a decision, but for the notes that are printed with it."""
-    if decision.limits:
-        out.print(Text("\nLimits of this decision", style="bold", lines=True))
-    for limit in decision.limits:
-        out.print(Text(limit))
 
 
 def _decide_again(stored: Decision) -> None:

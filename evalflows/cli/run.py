@@ -285,9 +285,9 @@ def _print_results(
     """Print the results of experiments, the decisions of their gates, the comparison beside them, the worst examples,
     and what to do next."""
     store, ids = Store(), experiment_ids
-    decisions = decisions_of(store, ids)
+    decisions = with_limits(store, decisions_of(store, ids))
     if form == "json":  # tables leave them to `explain`
-        decisions = with_manifests(store, with_limits(store, decisions))
+        decisions = with_manifests(store, decisions)
     report = experiments_report(store, ids, results_of(store, ids), decisions)
     comparison = None
     if beside := comparison_beside(store, ids):

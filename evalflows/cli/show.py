@@ -38,6 +38,8 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
         out.print(Text(sentence, style="bold"))
     for check in report.unmentioned_checks:
         out.print(Text(f"{check.judge}: {check.message}", style="" if check.passed else "yellow"))
+    for warning in report.judge_warnings:
+        out.print(Text(warning, style="yellow"))
     for overview in report.experiments:
         out.print(overview_line(overview))
     for number, failure in enumerate(report.failures):

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from evalflows.analysis.changes import CHANGES, Change, ChangeCounts, ExampleChange
 from evalflows.analysis.figures import figure
+from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point, domain
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
@@ -24,7 +25,6 @@ from evalflows.reports.diff import (
     word_diff,
 )
 from evalflows.reports.examples import PastValue, RunDetail, example_detail, past_values
-from evalflows.reports.failed_judges import failed_metrics
 from evalflows.reports.results import Result
 from evalflows.reports.side_by_side import (
     KeptComparison,
@@ -384,7 +384,7 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         site,
         diff=kept.diff,
         tables=metric_tables(kept.diff),
-        failed=failed_metrics(site.store, kept.diff.run_groups),
+        excluded=excluded_metrics(site.store, kept.diff.run_groups),
         totals=change_totals(kept.diff, asked.metric),
         asked=asked,
         choices=beside(site, asked.baseline),
@@ -543,7 +543,7 @@ def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
         site,
         diff=diff,
         tables=metric_tables(diff),
-        failed=failed_metrics(site.store, diff.run_groups),
+        excluded=excluded_metrics(site.store, diff.run_groups),
         counted=counted,
         heading=heading,
         no_examples=no_examples,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import get_args
 
 from evalflows.analysis.figures import figure
+from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point, domain
 from evalflows.dashboard.links import Value
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady, steps_of
@@ -33,7 +34,6 @@ from evalflows.reports.experiments import (
     listed_experiments,
     metric_lines,
 )
-from evalflows.reports.failed_judges import failed_metrics
 from evalflows.reports.pages_as_text import costs_of, experiments_report, failure_kinds, overviews, related_experiments
 from evalflows.reports.results import Result, Slice, results_of, slice_means
 from evalflows.reports.worst import is_higher_better
@@ -108,7 +108,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         results=shown,
         scale=_scale(shown),
         difference_scales=_difference_scales(shown),
-        failed=failed_metrics(store, {identity: row.run_group}),
+        excluded=excluded_metrics(store, {identity: row.run_group}),
         approvals=approvals(store, [identity]),
         related=related_experiments(store, identity, row.run_group),
         distributions=[one for one in distributions(store, identity) if one.counts or one.missing],
@@ -246,7 +246,7 @@ def experiments_page(site: Site, query: Query) -> Page:
         number=number,
         last=-(-found.count // IN_PAGE),
         scale=_experiments_scale(found.experiments, metric),
-        failed=failed_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
+        excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
         how_to_begin=no_experiments(site.store.layout),
         left_out=len(site.store.left_out()),
     )
@@ -311,7 +311,7 @@ def over_time_page(site: Site, query: Query) -> Page:
         points=_points(site, shown, shown.metric or "", lambda one: one.mean),
         costs=_points(site, shown, "cost", lambda one: one.cost_usd),
         latencies=_points(site, shown, "latency", lambda one: one.latency),
-        failed=failed_metrics(site.store, groups),
+        excluded=excluded_metrics(site.store, groups),
         named=_named,
         how_to_begin=no_experiments(site.store.layout),
         newest=NEWEST,

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflows.analysis.figures import estimate, figure
+from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import SIDE_BY_SIDE
 from evalflows.specs.errors import LATENCY, base_metric, metric_of
 from evalflows.specs.gate import GateSpec
-from evalflows.store.records import ExperimentRow, controls_batch, from_json
+from evalflows.store.records import EXCLUDED, ExperimentRow, controls_batch, from_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -47,16 +48,16 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
         yield from _of_rule(rule, tested.get(rule["metric"]))
     for one in tested.values():
         yield from _of_pairs(one, decision.n_shared)
-    if judges:
-        yield from _of_judges(store, _judges_of_rules(decision, candidate, judges), candidate.run_group)
+    metrics = _metrics_of_rules(decision, candidate)
+    yield from _of_judges(store, metrics, judges, candidate.run_group)
+    yield from _of_stepped(store, decision, metrics)
     yield from _of_versions(store, decision, candidate)
     if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
 
 def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
-    if _is_untested(rule):
-        yield f"not tested: {rule['text']}"
+    if _is_untested(rule):  # its text says why
         return
     name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule.get("n")
     if rule.get("n_missing"):
@@ -119,34 +120,52 @@ def _of_pairs(tested: _Tested, n_shared: int | None) -> Iterator[str]:
         yield f"{LATENCY}: {tested.n_pairs} of {n_shared} pairs: {SIDE_BY_SIDE}"
 
 
-def _judges_of_rules(
-    decision: Decision, candidate: ExperimentRow, judges: Sequence[tuple[str, str, str]]
-) -> dict[tuple[str, str], list[str]]:
-    """Return the metrics of rules by the judge, its name and version, on which they depend; also as composites."""
+def _metrics_of_rules(decision: Decision, candidate: ExperimentRow) -> dict[str, list[str]]:
+    """Return the metrics of the rules by each base metric that they depend on, as composites do on their parts.
+
+    Those whose rules are open because of their judge are left out: the rules say so.
+    """
     parts = {composite.name: composite.metrics for composite in experiment_spec(candidate).composites}
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for rule in decision.rules:
         metric = base_metric(metric_of(rule["metric"]))
-        for judged, *judge in judges:
-            metrics = found.setdefault((judge[0], judge[1]), [])
-            if judged in {metric, *parts.get(metric, ())} and rule["metric"] not in metrics:
-                metrics.append(rule["metric"])
-    return {judge: metrics for judge, metrics in found.items() if metrics}
+        for part in () if rule.get("reason_code") in EXCLUDED else (metric, *sorted(parts.get(metric, ()))):
+            found.setdefault(part, {})[rule["metric"]] = None
+    return {part: [*metrics] for part, metrics in found.items()}
 
 
-def _of_judges(store: Store, judges: Mapping[tuple[str, str], Sequence[str]], run_group: str) -> Iterator[str]:
-    """The judges that neither known-answer controls nor people's labels have validated. Rules on metrics of a judge
-    that failed on controls are not tested, and say so."""
-    controls, people = ask(
-        store, (_CONTROLS, [controls_batch(run_group)]), (_PEOPLE, [[version for _, version in judges]])
-    )
-    by_people = dict(people)
-    for (judge, version), metrics in judges.items():
-        name = f"{', '.join(metrics)}: the judge {judge}"
-        if by_people.get(version) is False:
-            yield f"{name} does not agree with people's labels better than chance"
-        elif judge not in dict(controls) and not by_people.get(version):
-            yield f"{name} is not validated: it had no known-answer controls, and no check against people's labels"
+def _of_judges(
+    store: Store, metrics: Mapping[str, Sequence[str]], judges: Sequence[tuple[str, str, str, bool]], run_group: str
+) -> Iterator[str]:
+    """The judges that neither known-answer controls nor people's labels have validated, or that labels have rejected
+    since the decision.
+
+    `judges` are (metric, name, version, whether it is a model), and `metrics` those of the rules by the judge's.
+    """
+    used: dict[tuple[str, str, bool], list[tuple[str, Sequence[str]]]] = {}
+    for metric, evaluator, version, is_model in judges:
+        if metric in metrics:
+            used.setdefault((evaluator, version, is_model), []).append((metric, metrics[metric]))
+    if not used:
+        return
+    ((controls,), people) = ask(store, (_CONTROLS, [controls_batch(run_group)])), people_checks(store)
+    validated = dict(controls)
+    for (name, version, is_model), by_metric in used.items():
+        of_rules = dict.fromkeys(metric for _, metrics_of_part in by_metric for metric in metrics_of_part)
+        judge = f"{', '.join(of_rules)}: the judge {name}"
+        checks = [check for part, _ in by_metric if (check := people.get((version, part)))]
+        if any(not check.passed for check in checks):
+            yield f"{judge} does not agree with people's labels better than chance"
+        elif is_model and name not in validated and not checks:
+            yield f"{judge} is not validated: it had no known-answer controls, and no check against people's labels"
+
+
+def _of_stepped(store: Store, decision: Decision, metrics: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The fallbacks and earlier tiers that judged more than a few items in place of the judge."""
+    sides = {decision.candidate_experiment_id: "candidate", decision.baseline_experiment_id or "": "baseline"}
+    for one in stepped_in(store, specs_with_steps(store, [identity for identity in sides if identity])):
+        if one.metric in metrics:
+            yield f"{one.text} answers of the {sides[one.owner]}"
 
 
 def _of_versions(store: Store, decision: Decision, candidate: ExperimentRow) -> Iterator[str]:
@@ -170,14 +189,8 @@ from verdicts where decision_id = $1 order by 1
 """
 
 _JUDGES = """
-select distinct metric, evaluator, evaluator_version from scores
-where experiment_id = $1 and judge_model is not null and subject_kind = 'run' order by all
+select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores
+where experiment_id = $1 and subject_kind = 'run' group by all order by all
 """
 
 _CONTROLS = "select subject_id, passed from checks where batch_id = $1 and subject_kind = 'judge'"
-
-_PEOPLE = """
-select observed ->> 'evaluator_version' as version, arg_max(passed, recorded_at) from checks
-where subject_kind = 'judge' and name = 'people' and list_contains($1, observed ->> 'evaluator_version')
-group by version
-"""

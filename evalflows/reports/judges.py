@@ -94,7 +94,10 @@ class JudgeReport:
         agreed = self.observed.get("agreement")
         share = "" if not agreed else f" on {agreed['share']:.0%} of the labelled items,"
         if self.passed is False:
-            return [f"{self.judge} agrees with people{share} not significantly better than chance: do not rely on it"]
+            return [
+                f"{self.judge} agrees with people{share} not significantly better than chance: do not rely on it, and "
+                "gates and verdicts do not either"
+            ]
         if self.passed is None:
             return [f"{self.judge} agrees with people{share} but significance is unknown: {alpha['reason']}"]
         sentence = f"{self.judge} agrees with people{share} significantly better than chance"

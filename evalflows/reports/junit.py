@@ -39,7 +39,9 @@ def _decided(decision: Decision) -> Element:
     lines = [f"{rule['outcome']}: {rule['text']}" for rule in decision.rules]
     why = f"why, and how to reproduce it: evalflows explain {decision.decision_id}"
     cases = [_rule(decision.gate, rule) for rule in decision.rules]
-    return _suite(decision.title, decision.decided_at, cases, properties, "\n".join([*lines, *decision.notes, why]))
+    return _suite(
+        decision.title, decision.decided_at, cases, properties, "\n".join([*lines, *decision.what_limits, why])
+    )
 
 
 def _rule(gate: str, rule: Mapping[str, str]) -> Element:

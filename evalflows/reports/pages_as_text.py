@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
 from evalflows.reports.comparison import ComparisonReport, Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments import PreviousRun
@@ -146,6 +147,8 @@ class ExperimentsReport:
     worst: Worst | None
     failures: Sequence[Failure]
     judge_checks: Sequence[JudgeCheck]
+    excluded: Mapping[tuple[str, str], Exclusion]  # by experiment and metric
+    stepped: Sequence[Stepped]  # fallbacks and earlier tiers that judged more than a few
     unpriced: Sequence[UnpricedCalls]
     reduced_limits: Sequence[ReducedLimit]
 
@@ -158,6 +161,20 @@ class ExperimentsReport:
         """The checks of judges that the sentences do not report."""
         mentioned = judges_in_sentences(self.results)
         return [check for check in self.judge_checks if check.judge not in mentioned]
+
+    @property
+    def judge_warnings(self) -> list[str]:
+        """The judges that people's labels reject, unless the sentences report it, and who judged in their place."""
+        mentioned, targets = (
+            judges_in_sentences(self.results),
+            {one.experiment_id: one.target for one in self.experiments},
+        )
+        rejected = [
+            f"{metric}: {one.message}"
+            for (_, metric), one in self.excluded.items()
+            if one.reason.code == "judge_rejected_by_people" and one.judge not in mentioned
+        ]
+        return [*dict.fromkeys(rejected), *(f"{one.text} answers of {targets[one.owner]}" for one in self.stepped)]
 
 
 def experiments_report(
@@ -178,13 +195,17 @@ def experiments_report(
         *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
+    shown = overviews(store, _THESE, [ids])
+    groups = {one.experiment_id: one.run_group for one in shown}
     return ExperimentsReport(
-        experiments=overviews(store, _THESE, [ids]),
+        experiments=shown,
         results=results,
         decisions=decisions,
         worst=worst_of(store, results, decisions) if with_worst else None,
         failures=records_of(Failure, failures),
         judge_checks=records_of(JudgeCheck, checks),
+        excluded=excluded_metrics(store, groups),
+        stepped=stepped_in(store, specs_with_steps(store, ids)),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
     )
@@ -287,6 +308,8 @@ def document(
         "worst_examples": [worst_document(examples) for examples in worst],
         "failures": _once(asdict(failure) for report in reports for failure in report.failures),
         "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
+        "excluded_metrics": _once(one for report in reports for one in _excluded(report)),
+        "fallbacks_and_tiers": _once(asdict(one) for report in reports for one in report.stepped),
         "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
         "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
         "sentences": _once(sentence for report in reports for sentence in report.sentences),
@@ -325,6 +348,20 @@ def worst_document(examples: WorstExamples) -> Document:
     fields = ("metric", "experiment_id", "name", "baseline_experiment_id", "baseline")
     items = [_item(item) for item in examples.items]
     return plain({**{name: getattr(examples, name) for name in fields}, "examples": items})  # type: ignore[no-any-return]
+
+
+def _excluded(report: ExperimentsReport) -> list[Document]:
+    """Return the metrics that decide nothing because of their judge."""
+    return [
+        {
+            "experiment_id": identity,
+            "metric": metric,
+            "judge": one.judge,
+            "reason_code": one.reason.code,
+            "reason": one.message,
+        }
+        for (identity, metric), one in report.excluded.items()
+    ]
 
 
 def _once(parts: Iterable[Any]) -> list[Any]:

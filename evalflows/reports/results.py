@@ -10,9 +10,10 @@ from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples
 from evalflows.analysis.figures import estimate, figure, p_text
+from evalflows.analysis.judge_exclusions import excluded_metrics, people_batches
 from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.records import JUDGE_FAILED, EstimateRow
+from evalflows.store.records import EXCLUDED, EstimateRow
 from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
@@ -218,7 +219,25 @@ def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     """Return the results of experiments: by metric, built-in measures last, then in the given order."""
     store.verify(run_groups(store, experiments), {"verdicts"})
     (rows,) = ask(store, (_RESULTS, [list(experiments), [*MEASURES]]))
-    return _named_apart(store, records_of(Result, rows))
+    return _named_apart(store, _without_rejected(store, records_of(Result, rows)))
+
+
+def _without_rejected(store: Store, results: list[Result]) -> list[Result]:
+    """Take back verdicts that rest on a judge that people's labels have rejected since."""
+    with_verdict = {result.experiment_id for result in results if result.conclusion}
+    if not with_verdict or not people_batches(store):
+        return results
+    (groups,) = ask(store, (_GROUPS, [[*with_verdict]]))
+    excluded = excluded_metrics(store, dict(groups))
+    return [
+        replace(result, conclusion=UNDECIDED, reason=why.message, reason_code=why.reason.code)
+        if result.conclusion and (why := excluded.get((result.experiment_id, result.metric)))
+        else result
+        for result in results
+    ]
+
+
+_GROUPS = "select experiment_id, run_group from experiments where is_one_of(experiment_id, $1)"
 
 
 def results_against(store: Store, candidate: str, baseline: str | None, decisions: Sequence[str]) -> list[Result]:
@@ -383,8 +402,8 @@ def _reasons(results: Sequence[Result]) -> list[str]:
 
 
 def judges_in_sentences(results: Sequence[Result]) -> set[str]:
-    """Return the evaluators whose failed validation the sentences already report."""
-    return {result.evaluator for result in results if result.has_reason_sentence and result.reason_code in JUDGE_FAILED}
+    """Return the evaluators of which the sentences already report that they decide nothing."""
+    return {result.evaluator for result in results if result.has_reason_sentence and result.reason_code in EXCLUDED}
 
 
 def _warnings(results: Sequence[Result]) -> list[str]:

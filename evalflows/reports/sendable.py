@@ -225,7 +225,8 @@ def experiments_page(report: ExperimentsReport, address: Address = nowhere) -> s
 def _results_of(report: ExperimentsReport, address: Address) -> str:
     identity = report.experiments[-1].experiment_id
     page = address("experiments", identity)
-    results = results_page(identity, report.results, report.sentences, page=page)
+    said = [*report.sentences, *report.judge_warnings]
+    results = results_page(identity, report.results, said, page=page)
     return f"{results}\n\n{worst_part(report.worst)}" if report.worst else results
 
 
@@ -359,7 +360,7 @@ class ReportedExperiments:
         """Raise InputError without a decision."""
         if not (decisions := self.decisions):
             raise InputError("junit: got no decision, wanted an experiment on which a gate has decided")
-        return junit(decisions)
+        return junit(with_limits(self.store, decisions))
 
     @property
     def _report(self) -> ExperimentsReport:
@@ -382,7 +383,7 @@ class ReportedDecision:
 
     @property
     def junit(self) -> str:
-        return junit([self.decision])
+        return junit(with_limits(self.store, [self.decision]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from evalflows.analysis.changes import (
 )
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import MetricReader
+from evalflows.analysis.judge_exclusions import people_batches
 from evalflows.reports.diff import ExperimentsDiff, diff_without_lists
 from evalflows.specs.errors import MEASURES, json_text
 from evalflows.store.queries.lookup import run_groups
@@ -371,5 +372,5 @@ kept_comparisons = KeptComparisons()
 def _state(store: Store, experiments: Sequence[str]) -> tuple[object, ...]:
     """What the rows are known by."""
     groups = run_groups(store, experiments)
-    owners = [*experiments, *groups, *map(controls_batch, groups)]
+    owners = [*experiments, *groups, *map(controls_batch, groups), *people_batches(store)]
     return store.damage_version, owner_states(store, owners, ["baselines"])

@@ -118,12 +118,19 @@ class JudgeSpec(FallbackSpec):
         "the example, and of other examples); a judge of pairs, on pairs of the two. A judge that fails validation "
         "decides nothing",
     )
+    fallback_counts: bool = Field(
+        False,
+        description="Whether gates and verdicts may rest on a metric of which the fallback judged more than half; "
+        "default: they stay open",
+    )
 
     @model_validator(mode="after")
     def _has_tiers_or_none(self) -> Self:
         if (self.use == CASCADE) != bool(self.tiers):
             got = f"use: {self.use}" + (" with tiers" if self.tiers else " without")
             raise ValueError(f"tiers: got {got}, wanted use: {CASCADE} and tiers, or neither")
+        if self.fallback_counts and self.fallback is None:
+            raise ValueError("fallback_counts: got true without a fallback, wanted one")
         own = {"args", "connection", "model", "timeout_s", "fallback"}
         if self.tiers and (extra := sorted(name for name in own if getattr(self, name))):
             raise ValueError(

@@ -93,6 +93,8 @@ ReasonCode = Literal[
     # the judge
     "judge_failed_validation",
     "judge_not_validated",  # its known-answer controls could not be judged
+    "judge_rejected_by_people",  # it agrees with people's labels not significantly better than chance
+    "judged_by_fallback",  # most scores are its fallback's
     "judge_position_bias",
     "one_presentation_order",  # the same answer was always shown first
     "order_unknown",  # of recorded verdicts: which answer was shown first
@@ -120,8 +122,14 @@ ReasonCode = Literal[
 ]
 """Codes that code and queries branch on, instead of the text."""
 
-JUDGE_FAILED: tuple[ReasonCode, ...] = ("judge_failed_validation", "judge_not_validated")
-"""Codes of judges that known-answer controls did not validate."""
+EXCLUDED: tuple[ReasonCode, ...] = (
+    *("judge_failed_validation", "judge_not_validated"),
+    *("judge_rejected_by_people", "judged_by_fallback"),
+)
+"""Codes of judges whose scores decide nothing."""
+
+PEOPLE_PREFIX = "people-"
+"""How the ids of batches of checks against people's labels begin."""
 
 
 @dataclass(frozen=True, slots=True)

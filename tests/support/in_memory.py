@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.judge_exclusions import Exclusion
 from evalflows.analysis.pairing import Clusters, MatchedExamples
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.queries.values import MetricValues, SharedRounds
@@ -38,7 +39,7 @@ class InMemory(MetricReader):
         everywhere = np.ones(candidate.n_examples, dtype=bool)
         return SharedRounds(together=everywhere, warm_up=~everywhere)
 
-    def failed_judges(self, row: ExperimentRow) -> Mapping[str, str]:
+    def exclusions(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, Exclusion]:
         return {}
 
     def judge_models(self, row: ExperimentRow) -> Mapping[tuple[str, str], str]:

@@ -1,0 +1,278 @@
+"""Judges whose scores decide nothing: known-answer controls or people's labels do not validate them, or their fallback
+judged most items. Gates, verdicts, tables and pages all ask here.
+
+It is light: commands that list load it without pydantic, pandas or scipy.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from evalflows.specs.errors import base_metric
+from evalflows.store.files import owner_states
+from evalflows.store.packs import packed_owners
+from evalflows.store.records import PEOPLE_PREFIX, ComparisonSetRow, Reason, ReasonCode, controls_batch, from_json
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+MOSTLY = 0.5
+"""The share of the scores from which a fallback has judged instead of its judge."""
+
+MORE_THAN_A_FEW = 0.05
+"""The share of the scores from which a fallback or an earlier tier is mentioned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """Why a judge's scores of a metric decide nothing."""
+
+    judge: str
+    reason: Reason
+    batch_id: str | None = None  # of the checks that say so
+
+    @property
+    def message(self) -> str:
+        return self.reason.text
+
+    @property
+    def text(self) -> str:
+        """A few words, for a badge."""
+        return _WORDS[self.reason.code]
+
+
+_WORDS: Mapping[ReasonCode, str] = {
+    "judge_failed_validation": "judge failed validation",
+    "judge_not_validated": "judge not validated",
+    "judge_rejected_by_people": "judge rejected by people's labels",
+    "judged_by_fallback": "judged by the fallback",
+}
+
+
+class Judged(NamedTuple):
+    """A metric, and the evaluator that gave it."""
+
+    metric: str
+    evaluator: str
+    version: str
+
+
+def exclusions(
+    judged: Iterable[Judged],
+    controls: Mapping[str, Exclusion],
+    people: Mapping[tuple[str, str], Exclusion],
+    fallback: Mapping[str, Exclusion],
+) -> dict[str, Exclusion]:
+    """Return the metrics of one experiment or comparison that decide nothing.
+
+    `controls` are its failed judges by name, `people` is `by_people`, and `fallback` has its metrics. Composites are
+    left to the caller.
+    """
+    found = {
+        one.metric: controls.get(one.evaluator)
+        or people.get((one.version, base_metric(one.metric)))
+        or fallback.get(base_metric(one.metric))
+        for one in judged
+    }
+    return {metric: exclusion for metric, exclusion in found.items() if exclusion}
+
+
+def excluded_metrics(store: Store, groups: Mapping[str, str]) -> dict[tuple[str, str], Exclusion]:
+    """Return the metrics of experiments that decide nothing, and composites of them; `groups` are run groups by id."""
+    controls, people = by_controls(store, {*groups.values()}), by_people(store)
+    fallback = by_fallback(store, specs_with_steps(store, [*groups]))
+    concerned = [one for one, group in groups.items() if people or controls[group] or one in fallback]
+    if not concerned:
+        return {}
+    from evalflows.specs.evaluator import CompositeSpec  # late: pydantic is slow to import
+
+    found: dict[tuple[str, str], Exclusion] = {}
+    for identity, metrics, evaluators, spec in _rows(store, _METRICS, concerned):
+        versions = [(one["name"], one["version"]) for one in from_json(evaluators)]
+        judged = [
+            Judged(metric, _evaluator(metric, [name for name, of in versions if of == version]), version)
+            for metric, version in metrics
+        ]
+        of_metrics = exclusions(judged, controls[groups[identity]], people, fallback.get(identity, {}))
+        for composite in map(CompositeSpec.model_validate, from_json(spec).get("composites") or ()):
+            if parts := sorted(composite.metrics & {base_metric(metric) for metric in of_metrics}):
+                of_metrics[composite.name] = of_metrics[parts[0]]
+        found |= {(identity, metric): exclusion for metric, exclusion in of_metrics.items()}
+    return found
+
+
+def _evaluator(metric: str, names: Sequence[str]) -> str:
+    """Return which of the evaluators with the version of a metric gave it: that of its name, if there is one."""
+    base = base_metric(metric)
+    return base if base in names else next(iter(names), "")
+
+
+def by_controls(store: Store, groups: Collection[str]) -> dict[str, dict[str, Exclusion]]:
+    """Return the judges of run groups that known-answer controls do not validate, by group and judge."""
+    found: dict[str, dict[str, Exclusion]] = {group: {} for group in groups}
+    batches = {controls_batch(group): group for group in groups}
+    for batch, judge, passed, message, stored in _rows(store, _CONTROLS, batches):
+        code: ReasonCode = stored or ("judge_not_validated" if passed is None else "judge_failed_validation")
+        reason = Reason(code, message or "not checked")
+        found[batches[batch]][judge] = Exclusion(judge=judge, reason=reason, batch_id=batch)
+    return found
+
+
+def by_people(store: Store) -> dict[tuple[str, str], Exclusion]:
+    """Return the judges that people's labels reject, by version and metric."""
+    return {
+        key: Exclusion(
+            judge=check.judge,
+            reason=Reason(
+                "judge_rejected_by_people",
+                f"its judge agrees with people not significantly better than chance ({check.message})",
+            ),
+            batch_id=check.batch_id,
+        )
+        for key, check in people_checks(store).items()
+        if not check.passed
+    }
+
+
+class PeopleCheck(NamedTuple):
+    """A comparison of a judge with people's labels that came to a conclusion."""
+
+    batch_id: str
+    judge: str
+    passed: bool
+    message: str
+
+
+def people_checks(store: Store) -> dict[tuple[str, str], PeopleCheck]:
+    """Return the newest comparison of each judge with people's labels, by the judge's version and metric."""
+    rows = _rows(store, _PEOPLE, people_batches(store))
+    return {(version, metric): PeopleCheck(*check) for version, metric, *check in rows}
+
+
+def people_batches(store: Store) -> list[str]:
+    """Return the ids of the batches of checks against people's labels. Only the names of files are read."""
+    layout, fs = store.layout, store.filesystem
+    owners = {*packed_owners(layout, fs, "checks"), *owner_states(layout, fs, "checks")}
+    return sorted(owner for owner in owners if owner.startswith(PEOPLE_PREFIX))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """How many scores of a metric a fallback, or a tier other than the last, has given."""
+
+    owner: str  # experiment or comparison
+    metric: str
+    decided_by: str  # as in the rows: `fallback NAME`, or the tier's name
+    n: int
+    n_scored: int
+    counts: bool  # whether the spec lets the fallback count like the judge
+
+    @property
+    def is_fallback(self) -> bool:
+        return self.decided_by.startswith(FALLBACK)
+
+    @property
+    def text(self) -> str:
+        who = f"the {self.decided_by}" if self.is_fallback else f"the earlier tier {self.decided_by}"
+        return f"{self.metric}: {who} judged {self.n} of {self.n_scored}"
+
+
+FALLBACK = "fallback "
+"""How `decided_by` begins for scores of a fallback."""
+
+
+def specs_with_steps(store: Store, owners: Collection[str]) -> dict[str, str]:
+    """Return the specs, as JSON, of those experiments and comparisons that have a fallback or tiers, by id."""
+    return dict(_rows(store, _SPECS, owners))
+
+
+def stepped_in(store: Store, specs: Mapping[str, str]) -> list[Stepped]:
+    """Return the fallbacks and earlier tiers that gave more than a few scores of experiments or comparisons.
+
+    `specs` are theirs, as JSON, by id. No score is read if none has a fallback or tiers.
+    """
+    specs = {owner: text for owner, text in specs.items() if any(mark in text for mark in _MARKS)}
+    if not specs:
+        return []
+    from evalflows.specs.evaluator import EvaluatorSpec  # late: pydantic is slow to import
+
+    named = {
+        (owner, spec.metric): spec
+        for owner, text in specs.items()
+        for spec in map(EvaluatorSpec.model_validate, from_json(text)["evaluators"])
+        if spec.fallback or spec.tiers
+    }
+    found = []
+    for owner, metric, evaluator, decided_by, n, n_scored in _rows(store, _DECIDED_BY, {owner for owner, _ in named}):
+        spec = named.get((owner, evaluator))
+        is_last = spec is not None and bool(spec.tiers) and spec.tiers[-1].metric == decided_by
+        if spec is not None and not is_last and n > MORE_THAN_A_FEW * n_scored:
+            counts = spec.fallback_counts
+            found.append(
+                Stepped(owner=owner, metric=metric, decided_by=decided_by, n=n, n_scored=n_scored, counts=counts)
+            )
+    return found
+
+
+def of_comparison(store: Store, row: ComparisonSetRow, evaluators: Mapping[str, str]) -> dict[str, Reason]:
+    """Return the metrics of a comparison that decide nothing, and why; `evaluators` are those that gave them."""
+    versions = {one["name"]: one["version"] for one in from_json(row.evaluators)}
+    judged = [Judged(metric, name, versions.get(name, "")) for metric, name in evaluators.items()]
+    controls = by_controls(store, [row.comparison_id])[row.comparison_id]
+    fallback = by_fallback(store, {row.comparison_id: row.spec}).get(row.comparison_id, {})
+    return {metric: one.reason for metric, one in exclusions(judged, controls, by_people(store), fallback).items()}
+
+
+def by_fallback(store: Store, specs: Mapping[str, str]) -> dict[str, dict[str, Exclusion]]:
+    """Return the metrics that were judged mostly by a fallback that does not count, by owner and metric."""
+    found: dict[str, dict[str, Exclusion]] = {}
+    for one in stepped_in(store, specs):
+        if one.is_fallback and not one.counts and one.n > MOSTLY * one.n_scored:
+            text = f"the {one.decided_by} judged {one.n} of {one.n_scored}, since the judge was down"
+            reason = Reason("judged_by_fallback", f"{text} (fallback_counts: true accepts that)")
+            found.setdefault(one.owner, {})[one.metric] = Exclusion(judge=one.metric, reason=reason)
+    return found
+
+
+def _rows(store: Store, query: str, owners: Collection[str]) -> list[tuple[Any, ...]]:
+    """Ask about some owners by their ids, which DuckDB then finds by the names of the files."""
+    if not owners:
+        return []
+    places = ", ".join(f"${place}" for place in range(1, len(owners) + 1))
+    return ask(store, (query.replace("{}", places), [*owners]))[0]
+
+
+_CONTROLS = """
+select batch_id, subject_id, passed, message, reason_code from checks
+where batch_id in ({}) and subject_kind = 'judge' and name = 'controls' and passed is distinct from true
+"""
+
+_PEOPLE = """
+select observed ->> 'evaluator_version', subject_id, batch_id, coalesce(observed ->> 'evaluator', subject_id), passed,
+       coalesce(message, 'compared with human labels')
+from checks where batch_id in ({}) and subject_kind = 'judge' and name = 'people' and passed is not null
+order by recorded_at, check_id
+"""
+
+_METRICS = """
+select e.experiment_id, list((t.metric, t.evaluator_version)), any_value(e.evaluators), any_value(e.spec)
+from experiments e join estimates t using (experiment_id)
+where e.experiment_id in ({}) and t.slice is null group by e.experiment_id
+"""
+
+_MARKS = ('"fallback":{', '"tiers":[{')
+"""What the JSON of a spec contains that has a fallback or tiers."""
+
+_SPECS = f"""
+select owner, spec from (
+    select experiment_id as owner, spec::varchar as spec from experiments where experiment_id in ({{}})
+    union all select comparison_id, spec::varchar from comparison_sets where comparison_id in ({{}})
+) where {" or ".join(f"contains(spec, '{mark}')" for mark in _MARKS)}
+"""
+
+_DECIDED_BY = """
+select owner, metric, evaluator, decided_by, n, sum(n) over (partition by owner, metric, evaluator)::bigint from (
+    select experiment_id as owner, metric, evaluator, decided_by, count(*) as n from judgements
+    where experiment_id in ({}) and subject_kind in ('run', 'pair') and status = 'scored'
+          and decided_by is distinct from 'failed_output' group by all
+) qualify decided_by is not null order by owner, metric, n desc, decided_by
+"""

@@ -134,7 +134,7 @@ def test_a_principle_by_its_name_alone_is_refused_in_one_line() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_they_judge_an_experiment() -> None:
     def prepare(run: Run, example: Example | None) -> dict[str, Any]:
         assert run.outputs and example

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from evalflows.compat.langfuse import Evaluation, get_client
 from evalflows.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"query": "tide"}'}}
 MESSAGE = {"role": "assistant", "content": None, "tool_calls": [CALL]}

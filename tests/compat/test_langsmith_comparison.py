@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from catalog_rows import rows
-from prefect.context import SettingsContext, get_settings_context
+from plain_flows import plain_flows
 from user_places import without_places
 
 from evalflows.compat.langsmith import Client, aevaluate, evaluate
@@ -30,13 +30,10 @@ Pair = tuple[ExperimentResults, ExperimentResults]
 
 
 @pytest.fixture(scope="module")
-def made(
-    tmp_path_factory: pytest.TempPathFactory, prefect_environment: dict[str, str], prefect_settings: Any
-) -> tuple[Path, ExperimentResults, ExperimentResults]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExperimentResults, ExperimentResults]:
     """A store with two experiments, to copy."""
     root = tmp_path_factory.mktemp("letters") / "store"
-    context = SettingsContext(profile=get_settings_context().profile, settings=prefect_settings)
-    with pytest.MonkeyPatch.context() as patch, context:
+    with pytest.MonkeyPatch.context() as patch, plain_flows():
         patch.setenv("EVALFLOWS_STORE", str(root))
         patch.setenv("EVALFLOWS_SPOOL", str(root.parent / "spool"))
         client = Client()
@@ -48,7 +45,7 @@ def made(
 
 
 @pytest.fixture
-def two(made: tuple[Path, ExperimentResults, ExperimentResults], store_root: Path, prefect_api: dict[str, str]) -> Pair:
+def two(made: tuple[Path, ExperimentResults, ExperimentResults], store_root: Path, without_prefect: None) -> Pair:
     """This test's store has these two."""
     root, *pair = made
     shutil.copytree(root, store_root)

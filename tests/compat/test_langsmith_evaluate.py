@@ -76,7 +76,7 @@ def old(rs: list[Run], es: list[Example]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> None:
     results = client.evaluate(
         upper,
@@ -130,7 +130,7 @@ def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_what_the_client_lists_of_an_experiment(client: Client) -> None:
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         if inputs["q"] == "q2":
@@ -171,7 +171,7 @@ def test_what_the_client_lists_of_an_experiment(client: Client) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_projects_are_experiments(client: Client) -> None:
     def down(inputs: dict[str, Any]) -> None:
         raise ConnectionError("down")
@@ -201,7 +201,7 @@ def test_projects_are_experiments(client: Client) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_data_of_every_form(client: Client) -> None:
     def has_no_reference(reference_outputs: dict[str, Any]) -> bool:
         return reference_outputs.get("a") is None
@@ -223,7 +223,7 @@ def test_data_of_every_form(client: Client) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_a_target_gets_the_inputs_as_one_dict_whatever_it_calls_them(client: Client) -> None:
     def named_like_a_field(q: dict[str, Any], a: str = "own", **rest: Any) -> dict[str, Any]:
         return {"a": q["q"].upper(), "default": a, "rest": rest}
@@ -244,7 +244,7 @@ def test_a_target_gets_the_inputs_as_one_dict_whatever_it_calls_them(client: Cli
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_what_happened_in_a_run_is_in_its_child_runs(client: Client) -> None:
     """Those of a target that is traceable itself: test_langsmith_guides has those below one."""
 

@@ -12,7 +12,7 @@ from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.specs import InputError
 from evalflows.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 ROWS = [{"inputs": {"q": f"q{i}"}, "outputs": {"a": f"Q{i}"}} for i in range(3)]
 calls: list[str] = []

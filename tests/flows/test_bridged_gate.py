@@ -14,7 +14,7 @@ from evalflows.specs.errors import GateFailedError
 from evalflows.store import connect
 from evalflows.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 BRIDGED = {"non_inferiority": {"exact_match": 0.05}, "recalibrate": {"sample": 150}}
 

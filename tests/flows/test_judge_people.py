@@ -58,7 +58,7 @@ def first(said: dict[str, float], n: int) -> dict[str, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_the_flow_keeps_a_check_with_all_figures_and_again_the_same() -> None:
     truth, said = answers()
     owner = judged("small", said)

@@ -11,7 +11,7 @@ from evalflows import evaluate, run
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import connect
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 ROWS = [
     {

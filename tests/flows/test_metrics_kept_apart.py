@@ -10,7 +10,7 @@ from evalflows import run
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import refer
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 def length(outputs: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.reference import refer
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from evalflows.specs.gate import GateSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("prefect_api")
+pytestmark = pytest.mark.usefixtures("without_prefect")
 
 MODULE = """
 def always_no(inputs) -> dict:

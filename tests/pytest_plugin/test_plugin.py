@@ -32,7 +32,7 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 
 @pytest.fixture
-def loaded(prefect_api: dict[str, str]) -> None:
+def loaded(without_prefect: None) -> None:
     """Runs an experiment: what is imported within the other pytest, that one forgets, and some cannot load twice."""
     evalflows.evaluate(lambda question: question, ROWS[:2], ["contains"], experiment_prefix="loaded")
 

@@ -43,7 +43,7 @@ def of_turns() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_api")
+@pytest.mark.usefixtures("without_prefect")
 def test_people_are_an_experiment_beside_the_bot_with_a_score_for_each_turn() -> None:
     with serving(Endpoint(answer=answer)) as endpoint:
         connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "mock-1"}

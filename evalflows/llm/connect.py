@@ -10,7 +10,7 @@ from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint
 from evalflows.llm.connections import address, headers_of, key_of
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.local import LOCAL_MODEL, identity_of, serve
-from evalflows.llm.rate_limits import Limiter
+from evalflows.llm.rate_limits import FIRST_WIDTH, Limiter
 from evalflows.specs.errors import CallError, Embed
 from evalflows.specs.running import ConnectionSpec, EndpointConnection, HashableHeaders, LocalConnection
 
@@ -67,6 +67,12 @@ async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list
     return await asyncio.to_thread(local.embed, texts)
 
 
+def first_width(connection: ConnectionSpec) -> int:
+    """Return how many calls may be in flight from the start: what the user declares, else a few, since nobody knows."""
+    default = EndpointConnection.model_fields["max_in_flight"].default
+    return FIRST_WIDTH if connection.max_in_flight == default else connection.max_in_flight
+
+
 def _endpoint(name: str, connection: ConnectionSpec, base_url: str, identity: str, key: str | None) -> Endpoint:
     given = connection.headers if isinstance(connection, EndpointConnection) else {}
     headers = HashableHeaders(headers_of(given, f"connection {name!r}", base_url))
@@ -82,6 +88,7 @@ def _shared(
     own = connection if isinstance(connection, EndpointConnection) else None
     limiter = Limiter(
         connection.max_in_flight,
+        first=first_width(connection),
         requests_per_minute=own.requests_per_minute if own else None,
         tokens_per_minute=own.tokens_per_minute if own else None,
     )

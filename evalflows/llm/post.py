@@ -93,7 +93,7 @@ def _shared(
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no state may pass from one example to another
     client = CappedClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
     client.max_bytes = int(max_response_mb * MEGABYTE)
-    return client, Limiter(max_in_flight)
+    return client, Limiter(max_in_flight, first=max_in_flight)
 
 
 class _Opening:

@@ -5,7 +5,7 @@ files of CI systems.
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,6 +41,7 @@ from evalflows.cli.show import (
 from evalflows.cli.stores import store_to_list
 from evalflows.dashboard.links import Links
 from evalflows.prefect_server import dashboard_url
+from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import (
     Decision,
@@ -343,28 +344,53 @@ def _print_decided(report: GateReport, *, wide: bool, form: str) -> None:
         return
     for one in report.reports:
         print_experiments(one, wide=wide)
-        print_decisions(one.decisions)
+    print_decisions(report.candidates)
+    for one in report.reports:
         print_worst(out, one.worst)
     print_calls(report.experiments, report.calls_made or 0)
     print_next(out, report.next_command)
 
 
-def print_decisions(decisions: Sequence[Decision]) -> None:
-    """Print each decision: the conclusion, and the result of every rule."""
+def print_decisions(decisions: Iterable[Decision | CandidatesOfGate]) -> None:
+    """Print each decision: the conclusion, and the result of every rule; those of one gate on several candidates in one
+    table."""
     out = console()
     for decision in decisions:
         out.print()
+        if isinstance(decision, CandidatesOfGate):
+            _print_candidates(out, decision)
+            continue
         print_decision(out, decision)
         out.print(f"  why, and how to reproduce it: evalflows explain {decision.decision_id}")
+
+
+def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
+    """Print the decision and each rule by candidate, how the candidates compare, and what limits the decisions."""
+    out.print(Text(candidates.title, style="bold"))
+    rows = table("rule", "candidate", "outcome", "value", headings=2, wrapped=("value",))
+    for one in candidates.decisions:
+        conclusion = Text(one.conclusion, style=DECISION_STYLES[one.conclusion])
+        rows.add_row("decision", one.candidate_apart, conclusion, one.decision_id)
+    for rule in candidates.rules:
+        outcome = Text(rule.outcome, style=OUTCOMES[rule.outcome])
+        rows.add_row(rule.rule, rule.candidate, outcome, rule.figures or rule.text)
+    out.print(rows)
+    out.print(Text(candidates.standing, style="bold"))
+    _print_limits(out, candidates.limits)
+    out.print("why, and how to reproduce it: evalflows explain DECISION")
+
+
+def _print_limits(out: Console, limits: Sequence[str]) -> None:
+    if limits:
+        out.print("  limits of this decision:")
+    for limit in limits:
+        out.print(Padding(Text(limit, style="yellow"), (0, 0, 0, 4)))
 
 
 def print_decision(out: Console, decision: Decision) -> None:
     out.print(Text(f"{decision.title}: ").append(decision.conclusion, style=DECISION_STYLES[decision.conclusion]))
     out.print(_rules(decision))
-    if decision.what_limits:
-        out.print("  limits of this decision:")
-    for limit in decision.what_limits:
-        out.print(Padding(Text(limit, style="yellow"), (0, 0, 0, 4)))
+    _print_limits(out, decision.what_limits)
     if decision.calls_saved is not None:
         out.print(f"  {decision.interim_analyses} interim analyses; {decision.calls_saved} model calls saved")
 

@@ -23,6 +23,7 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
 )
+from evalflows.reports.candidates import candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
 from evalflows.reports.pages_as_text import document, experiments_report, worst_document
@@ -294,6 +295,7 @@ def _print_results(
         from evalflows.reports.comparison import comparison_report  # late: few runs have one
 
         comparison = comparison_report(store, beside)
+    candidates = candidates_of_gates(store, decisions)
     calls_made = None if made is None else sum(made.get(identity, 0) for identity in ids)
     compared = comparison.overview if comparison else None
     previous = _previous(store, ids) if made is None else []
@@ -301,7 +303,12 @@ def _print_results(
     if form == "json":
         made_known = None if any(one.has_unrecorded for one in report.experiments) else calls_made
         shown = document(
-            [report], comparison=comparison, previous=previous, calls_made=made_known, next_command=command
+            [report],
+            candidates=candidates,
+            comparison=comparison,
+            previous=previous,
+            calls_made=made_known,
+            next_command=command,
         )
         print_json(shown)
         return
@@ -315,7 +322,7 @@ def _print_results(
     if report.decisions:
         from evalflows.cli.gates import print_decisions
 
-        print_decisions(report.decisions)
+        print_decisions(candidates)
     if comparison:
         from evalflows.cli.compare import print_comparison
 

@@ -433,6 +433,20 @@ def _blocking(evaluator: RunnableEvaluator, ask: Callable[..., Any] | None) -> C
     return lambda *args, **kwargs: loop.run(ask(*args, **kwargs))
 
 
+SMALLEST_BLOCK = 20
+"""Subjects that are judged together at least: about as many calls are in flight when a run starts."""
+
+BLOCK_SHARE = 1 / 8
+"""The share of what is left of a budget that the next block may cost, since several chunks spend it at once."""
+
+
+def block_size(before: int, cost: float, left: float) -> int:
+    """Return how many subjects are judged next, after a block of `before` that cost so much of the budget."""
+    if cost <= 0:
+        return 8 * before
+    return max(SMALLEST_BLOCK, min(8 * before, int(BLOCK_SHARE * left / (cost / before))))
+
+
 Work = Callable[[Subject], Coroutine[Any, Any, int]]
 """Judges a subject, and returns the number of judgements made: 0 if it is left to the next tier."""
 
@@ -453,6 +467,8 @@ class Judging(Generic[Subject]):
         self._keeps_rows = job.keeps_rows or any(evaluator.asks_for_scores for evaluator in job.evaluators)
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
         self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
+        self._over_budget: list[str] = []  # the errors of judgements that the budget did not pay
+        self._is_spent = False  # whether no further judgement is paid
 
     @property
     def transient(self) -> int:
@@ -460,15 +476,35 @@ class Judging(Generic[Subject]):
         return sum(not evaluator.breaker.gave_up for evaluator in self._retryable)
 
     async def judge(self, subjects: Sequence[Subject]) -> None:
-        """Judge subjects. What was judged until an exception is stored too."""
+        """Judge subjects. What was judged until an exception is stored too.
+
+        Within a budget they are judged in blocks, each by all evaluators: if it runs out, those before have all their
+        judgements, and those after have none.
+        """
         try:
-            for last in (False, True):
-                evaluators = [e for e in self._job.evaluators if e.asks_for_scores == last]
-                judges = [evaluator for evaluator in evaluators if not evaluator.is_rule]
-                rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], subjects)
-                await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges))
+            first, spent = 0, self._job.budget.share_spent if self._pays else None
+            size = len(subjects) if spent is None else min(SMALLEST_BLOCK, len(subjects))
+            while first < len(subjects):
+                await self._judge_block(subjects[first : first + size])
+                first += size
+                if spent is not None:
+                    before, spent = spent, self._job.budget.share_spent or 0.0
+                    size = block_size(size, spent - before, 1 - spent)
         finally:
             self._store_quick()
+
+    @property
+    def _pays(self) -> bool:
+        """Whether several evaluators may spend the budget; one alone spends it in the subjects' order."""
+        return sum(not evaluator.is_rule for evaluator in self._job.evaluators) > 1
+
+    async def _judge_block(self, subjects: Sequence[Subject]) -> None:
+        for last in (False, True):
+            evaluators = [e for e in self._job.evaluators if e.asks_for_scores == last]
+            judges = [evaluator for evaluator in evaluators if not evaluator.is_rule]
+            rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], subjects)
+            await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges))
+        self._is_spent = bool(self._over_budget)
 
     def rows_of(self, key: str) -> list[JudgementRow]:
         """Return all judgements of a subject so far, if rows are kept."""
@@ -572,6 +608,8 @@ class Judging(Generic[Subject]):
         self, evaluator: RunnableEvaluator, requested: frozenset[str], subject: Subject
     ) -> list[EvaluationResult]:
         self._spool.check()
+        if self._is_spent and evaluator.complete is not None:
+            return [failed_result(evaluator.bound.name, "over_budget", self._over_budget[0], attempts=0)]
         job = self._job
         available = job.arguments(requested, subject, self._of_subject.get(identity := job.id_of(subject), ()))
         owner = job.owner_of(subject)
@@ -587,6 +625,8 @@ class Judging(Generic[Subject]):
         elapsed: float,
     ) -> None:
         """Keep results. Those that took long are on disk when this returns; the others are cheaper to redo."""
+        if results[0].error_kind == "over_budget":
+            self._over_budget.append(results[0].error or "")
         if results[0].error_kind is not None:
             self._retryable += [tier for result in results if result.error_kind in RETRIED_LATER]
         if not self._keeps_rows and elapsed <= FLUSH_AFTER_S:

@@ -55,7 +55,7 @@ class Budget:
                 if number is not None:
                     return number
                 if not self._aside:
-                    raise self.spent()
+                    raise self.spent(estimate_usd)
                 changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._changed.append(changed)
             await changed
@@ -78,7 +78,7 @@ class Budget:
         with self._lock:
             others = sum(self._aside.values()) - self._aside[number]
             if self.usd is not None and usd > self.usd - self.spent_usd - others:
-                raise self.spent()
+                raise self.spent(usd)
             self._aside[number] = usd
 
     def settle(
@@ -117,8 +117,14 @@ class Budget:
             unknown=paid.unknown,
         )
 
-    def spent(self) -> CallError:
-        """Return the error that says that the budget is spent."""
+    @property
+    def share_spent(self) -> float | None:
+        """The share of the budget that is spent, of money or of calls; None without a limit."""
+        limits = [(self.spent_usd, self.usd), (self.spent_calls, self.calls)]
+        return max((spent / limit if limit else 1.0 for spent, limit in limits if limit is not None), default=None)
+
+    def spent(self, estimate_usd: float | None = None) -> CallError:
+        """Return the error that says that the budget is spent, or has no room for a call that may cost so much."""
         limits = []
         if self.calls is not None:
             limits.append(f"{self.spent_calls + len(self._aside)} of {self.calls} calls")
@@ -126,7 +132,11 @@ class Budget:
             limits.append(f"{self.spent_usd:.4f} of {self.usd:g} USD")
         if self.usd is not None and self.estimated_usd:
             limits.append(f"{self.estimated_usd:.4f} of that estimated from texts, since no usage was reported")
-        return CallError("over_budget", f"the budget is spent ({', '.join(limits)})", attempts=0)
+        said = "the budget is spent"
+        has_calls = self.calls is None or self.spent_calls + len(self._aside) < self.calls
+        if has_calls and estimate_usd and self.usd is not None and self.spent_usd < self.usd:
+            said = f"the next call, of at most {estimate_usd:.4f} USD, does not fit the budget"
+        return CallError("over_budget", f"{said} ({', '.join(limits)})", attempts=0)
 
     def _check_known(self, is_priced: bool) -> None:
         """Raise CallError for a call of unknown cost, or after one, if the budget counts them."""
@@ -204,6 +214,10 @@ class DividedBudget(Budget):
     ) -> None:
         self._part.settle(number, cost_usd, estimated_usd=estimated_usd, paid=paid, tokens_out=tokens_out)
         self.most_tokens_out = max(self.most_tokens_out, tokens_out or 0)
+
+    @property
+    def share_spent(self) -> float | None:
+        return self._part.share_spent
 
     @property
     def _part(self) -> Budget:

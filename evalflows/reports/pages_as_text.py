@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
+from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.comparison import ComparisonReport, Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments import PreviousRun
@@ -282,6 +283,7 @@ _AGAINST = {
 def document(
     reports: Sequence[ExperimentsReport],
     *,
+    candidates: Sequence[Decision | CandidatesOfGate] = (),
     comparison: ComparisonReport | None = None,
     previous: Sequence[PreviousRun] = (),
     calls_made: int | None = None,
@@ -291,6 +293,7 @@ def document(
 
     Args:
         reports: One per table that is printed; what several have, such as a shared baseline, is listed once.
+        candidates: The decisions, those of one gate on several candidates together.
         comparison: The comparison of the experiments' answers, or the one that is shown.
         previous: How experiments did against the runs before them.
         calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
@@ -304,6 +307,7 @@ def document(
             metric_document(result, targets) for report in reports for result in report.results if result.has_rows
         ),
         "decisions": [_decision(decision) for report in reports for decision in report.decisions],
+        "standings": [one.standing for one in candidates if isinstance(one, CandidatesOfGate)],
         "comparison": comparison and _comparison(comparison),
         "worst_examples": [worst_document(examples) for examples in worst],
         "failures": _once(asdict(failure) for report in reports for failure in report.failures),

@@ -5,6 +5,7 @@ gate decisions as pages; and the one command to run next.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
@@ -55,6 +56,8 @@ def after_experiments(
     may have no result.
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
+    if len({one.candidate_experiment_id for one in decisions}) > 1 and (good := passing(decisions)):
+        return f"evalflows diff {' '.join(good)}" if len(good) > 1 else _after_pass(store, good[0])
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):
@@ -148,6 +151,7 @@ class GateReport:
 
     decisions: Sequence[Decision]
     reports: Sequence[ExperimentsReport]
+    candidates: Sequence[Decision | CandidatesOfGate]  # the decisions, those of one gate on several together
     calls_made: int | None  # model calls of this run; None if nothing was run
     next_command: str
     incomplete: str | None  # why the run did not finish; None if it did
@@ -162,7 +166,7 @@ class GateReport:
         """What `gate --format json` prints."""
         is_known = not any(one.has_unrecorded for one in self.experiments)
         calls_made = self.calls_made if is_known else None
-        return document(self.reports, calls_made=calls_made, next_command=self.next_command)
+        return document(self.reports, candidates=self.candidates, calls_made=calls_made, next_command=self.next_command)
 
 
 def gate_report(
@@ -175,28 +179,40 @@ def gate_report(
 ) -> GateReport:
     """Return the report of decisions; `made` are the model calls of this run by experiment."""
     decisions = with_manifests(store, with_limits(store, decisions))
-    reports = [_report_on(store, *pair, group) for pair, group in _by_pair(decisions).items()]
+    reports = [_report_on(store, baseline, group) for baseline, group in _by_baseline(decisions).items()]
     experiments = {one.experiment_id for report in reports for one in report.experiments}
     results = [result for report in reports for result in report.results]
     return GateReport(
         decisions=decisions,
         reports=reports,
+        candidates=candidates_of_gates(store, decisions),
         calls_made=None if made is None else sum(made.get(identity, 0) for identity in experiments),
         next_command=after_experiments(store, results, decisions, spec=spec),
         incomplete=incomplete,
     )
 
 
-def _report_on(store: Store, candidate: str, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
-    results = results_against(store, candidate, baseline, [decision.decision_id for decision in decisions])
-    return experiments_report(store, dict.fromkeys(one.experiment_id for one in results), results, decisions)
+def _report_on(store: Store, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
+    """Return the report of a baseline and all candidates that were compared with it."""
+    of_candidates: dict[str, list[str]] = {}
+    for one in decisions:
+        of_candidates.setdefault(one.candidate_experiment_id, []).append(one.decision_id)
+    found = [one for pair in of_candidates.items() for one in results_against(store, pair[0], baseline, pair[1])]
+    by_metric: dict[str, list[Result]] = {}
+    for result in found:
+        of_metric, key = by_metric.setdefault(result.metric, []), (result.experiment_id, result.evaluator)
+        if key not in [(other.experiment_id, other.evaluator) for other in of_metric]:
+            of_metric.append(result)
+    results = [one for of_metric in by_metric.values() for one in of_metric]
+    ids = dict.fromkeys([*filter(None, [baseline]), *of_candidates])
+    return experiments_report(store, ids, results, decisions)
 
 
-def _by_pair(decisions: Sequence[Decision]) -> dict[tuple[str, str | None], list[Decision]]:
-    pairs: dict[tuple[str, str | None], list[Decision]] = {}
+def _by_baseline(decisions: Sequence[Decision]) -> dict[str | None, list[Decision]]:
+    found: dict[str | None, list[Decision]] = {}
     for decision in decisions:
-        pairs.setdefault((decision.candidate_experiment_id, decision.baseline_experiment_id), []).append(decision)
-    return pairs
+        found.setdefault(decision.baseline_experiment_id, []).append(decision)
+    return found
 
 
 Address = Callable[..., str | None]
@@ -210,6 +226,7 @@ def nowhere(*parts: str) -> None:
 def gate_page(report: GateReport, address: Address = nowhere) -> str:
     """Return the page of a gate run: the decisions, then a table for each candidate and its baseline."""
     parts = [f"**Incomplete:** {escaped(report.incomplete)}"] if report.incomplete else []
+    parts += [f"**{escaped(one.standing)}**" for one in report.candidates if isinstance(one, CandidatesOfGate)]
     parts.append(decisions_page(report.decisions, address))
     for one in report.reports:
         parts.append(_results_of(one, address))

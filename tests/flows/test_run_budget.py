@@ -8,6 +8,7 @@ from endpoint import Endpoint, serving
 from failing_service import COST, PRICES, N, Service, chat, complete, connection, incomplete, spec
 
 from evalflows import run
+from evalflows.engine.judge import SMALLEST_BLOCK, block_size
 from evalflows.specs import IncompleteError, InputError
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
@@ -39,6 +40,20 @@ def test_max_calls_is_never_exceeded_and_can_be_raised() -> None:
     assert one("select calls, max_calls from experiments") == (2 * N, 2 * N)
 
 
+def test_a_budget_that_runs_out_ends_the_judging_example_by_example() -> None:
+    judge = {"use": "judges:says_correct"}
+    with serving(Endpoint(latency_s=0.002, answer=Service())) as endpoint:
+        connections = {"quick": connection(endpoint), "slow": connection(endpoint, model="other", max_in_flight=1)}
+        judges = [{**judge, "name": name, "connection": name} for name in connections]
+        reason = incomplete(spec(connections, evaluators=judges, max_calls=N))
+    judged = dict(rows("select example_id, count(*) from scores where status = 'scored' group by 1 order by 1"))
+    whole = sorted(int(example[1:]) for example, count in judged.items() if count == 2)
+    assert 2 * SMALLEST_BLOCK <= len(whole) <= N / 2 and len(judged) <= len(whole) + SMALLEST_BLOCK
+    assert whole[: 2 * SMALLEST_BLOCK] == list(range(2 * SMALLEST_BLOCK)), "in the order of the examples"
+    assert reason.endswith(f"; {len(whole)} of {N} have all their judgements")
+    assert [block_size(20, cost, 0.5) for cost in (0.0, 1e-6, 0.01, 0.4)] == [160, 160, 125, SMALLEST_BLOCK]
+
+
 @pytest.mark.slow
 def test_experiments_of_one_run_share_its_budget() -> None:
     two = [{"kind": "chat", "connection": "judge", "user": f"{name} {{question}}", "name": name} for name in "ab"]
@@ -59,7 +74,7 @@ def test_budget_usd_is_never_exceeded() -> None:
         spent, calls = one("select cost_usd, calls from experiments")
         assert 10 <= calls == endpoint.calls <= 20
         assert spent == pytest.approx(calls * COST) and spent <= 20.5 * COST
-        assert f"(the budget is spent ({spent:.4f} of {20.5 * COST:g} USD))" in reason
+        assert f"does not fit the budget ({spent:.4f} of {20.5 * COST:g} USD))" in reason
         assert rows("select error_kind, count(*) from outputs where status <> 'ok' group by 1") == [
             ("over_budget", N - calls)
         ]

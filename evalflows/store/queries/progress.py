@@ -314,7 +314,24 @@ def whats_missing(
     judged = dict(store.query(query, [owner]))
     lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
     lacking += [f"the score by {e}" for e in summaries if not judged.get(e)]
-    return f"not done: {', '.join(lacking)}{_why_not_attempted(store, owner)}" if lacking else None
+    if not lacking:
+        return None
+    why = _why_not_attempted(store, owner)
+    return f"not done: {', '.join(lacking)}{why}{_fully_judged(store, owner, evaluators, planned)}"
+
+
+def _fully_judged(store: Store, owner: str, evaluators: Sequence[str], planned: int) -> str:
+    """Return how many answers have the judgements of all evaluators, if a budget ended the judging by several."""
+    query = """select count(*) filter (judges = $2), bool_or(was_over) from (
+                   select count(distinct evaluator) filter (status <> 'not_attempted') as judges,
+                          bool_or(error_kind = 'over_budget') as was_over
+                   from source.judgements
+                   where experiment_id = $1 and subject_kind = 'run' and list_contains($3, evaluator)
+                   group by subject_id)"""
+    if len(evaluators) < 2:
+        return ""
+    whole, was_over = store.query(query, [owner, len(evaluators), list(evaluators)])[0]
+    return f"; {whole} of {planned} have all their judgements" if was_over else ""
 
 
 def _why_not_attempted(store: Store, owner: str) -> str:

@@ -1,0 +1,126 @@
+"""Several candidates of one gate, in one table of rules and candidates, and how they compare with each other."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalflows.analysis.figures import estimate
+from evalflows.reports.decisions import Decision
+from evalflows.specs.errors import metric_of
+from evalflows.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleOfCandidate:
+    """What a rule of the gate gave for one candidate."""
+
+    rule: str  # `superiority right`, with its bound
+    candidate: str
+    outcome: str
+    figures: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidatesOfGate:
+    """The decisions of one gate on several candidates against one baseline."""
+
+    decisions: Sequence[Decision]
+    standing: str  # how those that pass, or all if none does, compare with each other
+
+    @property
+    def title(self) -> str:
+        first, counts = self.decisions[0], Counter(one.conclusion for one in self.decisions)
+        against = f" against {first.baseline_apart}" if first.baseline_apart else ""
+        said = ", ".join(f"{count} {conclusion}" for conclusion, count in counts.most_common())
+        return f"gate {first.gate}{against}, {len(self.decisions)} candidates: {said}"
+
+    @property
+    def rules(self) -> list[RuleOfCandidate]:
+        """By rule, then by candidate."""
+        return [
+            RuleOfCandidate(
+                rule=_named(rule),
+                candidate=decision.candidate_apart,
+                outcome=rule["outcome"],
+                figures=_figures(rule),
+                text=rule["text"],
+            )
+            for place in range(len(self.decisions[0].rules))
+            for decision in self.decisions
+            for rule in [decision.rules[place]]
+        ]
+
+    @property
+    def limits(self) -> list[str]:
+        """What limits the decisions: what limits several is said once, with the candidates unless it is all."""
+        by_text: dict[str, list[str]] = {}
+        for decision in self.decisions:
+            for limit in decision.what_limits:
+                by_text.setdefault(limit, []).append(decision.candidate_apart)
+        whole = len(self.decisions)
+        return [text if len(names) == whole else f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+
+
+def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[CandidatesOfGate | Decision]:
+    """Return the decisions in their order, those of one gate on several candidates against one baseline together."""
+    together: dict[tuple[str, str | None, str | None], list[Decision]] = {}
+    for decision in decisions:
+        key = (decision.gate, decision.baseline_experiment_id, decision.baseline_apart)
+        together.setdefault(key, []).append(decision)
+    found: list[CandidatesOfGate | Decision] = []
+    for some in together.values():
+        if len({one.candidate_experiment_id for one in some}) < 2 or len({len(one.rules) for one in some}) > 1:
+            found += some
+        else:
+            found.append(CandidatesOfGate(decisions=some, standing=_standing(store, some)))
+    return found
+
+
+def passing(decisions: Sequence[Decision]) -> list[str]:
+    """Return the experiments on which all gates decided PASS, in order."""
+    found: dict[str, bool] = {}
+    for one in decisions:
+        found[one.candidate_experiment_id] = found.get(one.candidate_experiment_id, True) and one.conclusion == "PASS"
+    return [identity for identity, passes in found.items() if passes]
+
+
+def _standing(store: Store, decisions: Sequence[Decision]) -> str:
+    from evalflows.analysis.candidates import standing  # late: scipy is slow to import
+
+    names = {one.candidate_experiment_id: one.candidate_apart for one in decisions}
+    compared = passing(decisions) or [*names]
+    if len(compared) < 2:
+        return f"only {names[compared[0]]} passes"
+    metrics = dict.fromkeys(rule["metric"] for rule in decisions[0].rules)
+    found = standing(store, compared, [*metrics])
+    listed, by = _and([names[one] for one in compared]), _and(found.metrics) or "no metric that they share"
+    if found.best is not None:
+        others = [names[one] for one in compared if one != found.best]
+        return f"{names[found.best]} is the best by {by}: significantly better than {_and(others)}"
+    if not found.better:
+        return f"{listed} cannot be told apart by {by}: no significant difference between them"
+    parts = [
+        f"{names[first]} is better than {names[second]} in {_and(metrics_of)}"
+        for (first, second), metrics_of in found.better.items()
+    ]
+    return f"none of {listed} is better than all others: {'; '.join(parts)}"
+
+
+def _named(rule: Mapping[str, Any]) -> str:
+    bound = f" {rule['bound']:g}" if rule["bound"] else ""
+    return f"{str(rule['rule']).replace('_', ' ')} {rule['metric']}{bound}"
+
+
+def _figures(rule: Mapping[str, Any]) -> str:
+    """The value and its interval; empty for a rule without them."""
+    is_difference, bound = rule["rule"] in ("non_inferiority", "superiority"), rule["bound"]
+    marks = (0.0, bound, -bound) if is_difference else (bound,)
+    ends = (rule.get("value"), rule.get("low"), rule.get("high"))
+    texts = estimate(*ends, metric_of(rule["metric"]), signed=is_difference, marks=marks)
+    return " ".join(filter(None, texts)) if rule.get("value") is not None else ""
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

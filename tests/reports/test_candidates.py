@@ -1,0 +1,64 @@
+"""Several candidates of one gate: one table, whether they can be told apart, and the best by the gate's own metrics."""
+
+import numpy as np
+from past import Past
+
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates
+from evalflows.reports.decisions import Decision, decisions_of
+from evalflows.reports.sendable import gate_page, gate_report
+from evalflows.specs.gate import GateSpec
+from evalflows.store.store import Store
+
+GATE = GateSpec.model_validate({"thresholds": {"right": 0.6}, "non_inferiority": {"right": 0.05}})
+N = 100
+
+
+def decided(*rates: float) -> list[Decision]:
+    """The decisions on candidates that are right so often, against a baseline that is right in half of the examples."""
+    past = Past()
+    for rate in (0.5, *rates):
+        past.experiment({"right": np.arange(N) < rate * N}, yes_no=["right"])
+    baseline, *candidates = past.rows
+    for row in candidates:
+        pair = ExperimentPair(reader=MetricReader(past.store), spec=past.spec(), candidate=row, baseline=baseline)
+        keep_decision(past.store, GateEvaluation(gate=GATE, pair=pair))
+    return decisions_of(past.store, [row.experiment_id for row in candidates])
+
+
+def standing(*rates: float) -> str:
+    (found,) = candidates_of_gates(Store(), decided(*rates))
+    assert isinstance(found, CandidatesOfGate)
+    return found.standing
+
+
+def test_candidates_are_told_apart_or_not_by_the_metrics_of_the_gate() -> None:
+    assert standing(0.7, 0.95, 0.3) == "exp-002 is the best by right: significantly better than exp-001"
+
+
+def test_candidates_that_do_not_differ_are_not_ranked() -> None:
+    said = standing(0.7, 0.72, 0.95, 0.94)
+    assert said.startswith("none of exp-001, exp-002, exp-003 and exp-004 is better than all others: ")
+    assert "exp-003 is better than exp-001 in right" in said and "exp-003 is better than exp-004" not in said
+
+
+def test_one_page_has_all_candidates_once() -> None:
+    decisions = decided(0.7, 0.71, 0.3)
+    report = gate_report(Store(), decisions)
+    (one,) = report.candidates
+    assert isinstance(one, CandidatesOfGate)
+    assert one.title == "gate release against exp-000, 3 candidates: 2 PASS, 1 FAIL"
+    assert one.standing == ("exp-001 and exp-002 cannot be told apart by right: no significant difference between them")
+    assert [(rule.rule, rule.candidate, rule.outcome) for rule in one.rules][:3] == [
+        ("non inferiority right 0.05", "exp-001", "met"),
+        ("non inferiority right 0.05", "exp-002", "met"),
+        ("non inferiority right 0.05", "exp-003", "broken"),
+    ]
+    assert report.next_command == "evalflows diff exp-001 exp-002", "those that pass"
+    assert len(report.reports) == 1 and report.document["standings"] == [one.standing]
+    assert gate_page(report).count(one.standing) == 1
+    (failing, passing) = (decisions[2], decisions[0])
+    (alone,) = candidates_of_gates(Store(), [passing])
+    assert alone == passing
+    assert gate_report(Store(), [passing, failing]).next_command == "evalflows baseline approve exp-001"

@@ -26,7 +26,7 @@ N_ANSWERS = 120
 
 @pytest.fixture
 def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefect_api: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], without_prefect: None
 ) -> Run:
     """Run a program as `python NAME.py` does, in this process; return the lines that it printed."""
 
@@ -141,7 +141,7 @@ def test_observations_are_evaluated_as_in_langfuse_5(run: Run, store: Store) -> 
 
 @pytest.mark.slow
 def test_mappers_get_langfuse_s_items_and_evaluators_exactly_what_they_return(
-    store: Store, prefect_api: dict[str, str]
+    store: Store, without_prefect: None
 ) -> None:
     write_observations(store, [observation("t", input={"input": "q"}, output={"output": {"text": "a"}})])
     seen: list[Any] = []

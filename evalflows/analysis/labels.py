@@ -15,7 +15,7 @@ import pandas as pd
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import Metric, agreement, expected_error, krippendorff_alpha, label_next
 from evalflows.stats.clusters import FloatArray
-from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
+from evalflows.stats.judge_error import MIN_LABELS, confusion, judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
 from evalflows.store.queries.labels import Judged, JudgeOfLabels, labelled_items, to_label
 from evalflows.store.records import PEOPLE_PREFIX, CheckRow, derived_id, to_json
@@ -293,9 +293,26 @@ class LabellingForm:
     rows: list[dict[str, Any]]
     n_fair: int
     n_unlabelled: int  # judged runs without a label that are not in the form
+    n_fair_before: int  # runs with a label that were drawn at random
+
+    @property
+    def text(self) -> str:
+        """What is in the form, and how many labels will count for agreement once it is filled in."""
+        n_unsure, n_counted = len(self.rows) - self.n_fair, self.n_fair_before + self.n_fair
+        drawn = f"{self.n_fair} drawn at random, {n_unsure} with an unsure judge; {self.n_unlabelled} more unlabelled"
+        counted = f"{n_counted} labels drawn at random will count for agreement"
+        if n_counted < MIN_LABELS:
+            counted += f", {MIN_LABELS - n_counted} more are needed for the corrected mean (--order random)"
+        return f"{drawn}; {counted}"
 
 
-def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> LabellingForm:
+Order = Literal["mixed", "random", "informative"]
+"""How runs are chosen for a form: at random, those of which the judge is least certain, or half of each."""
+
+FAIR_SHARES: dict[Order, float] = {"mixed": 0.5, "random": 1.0, "informative": 0.0}
+
+
+def next_to_label(experiment: str, metric: str, people_metric: str, n: int, order: Order = "mixed") -> LabellingForm:
     """The next `n` runs to label: a random sample first, then those of which the judge is least certain.
 
     The judge's scores are not among the columns, so that they do not influence the labeller.
@@ -308,6 +325,7 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> L
         runs.is_labelled.to_numpy(dtype=bool),
         judge_errors(*(runs[name].to_numpy(dtype=float) for name in ("value", "spread", "other"))),
         n,
+        fair_share=FAIR_SHARES[order],
     )
     rows = [
         {
@@ -324,7 +342,11 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int) -> L
     ]
     n_fair = sum(chosen.fair for chosen in selection)
     return LabellingForm(
-        name=unlabelled.name, rows=rows, n_fair=n_fair, n_unlabelled=int((~runs.is_labelled).sum()) - len(rows)
+        name=unlabelled.name,
+        rows=rows,
+        n_fair=n_fair,
+        n_unlabelled=int((~runs.is_labelled).sum()) - len(rows),
+        n_fair_before=int(runs.is_fair.sum()),
     )
 
 

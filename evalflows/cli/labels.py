@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from evalflows.store.labels import import_labels
 from evalflows.store.queries.labels import listed_batches
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.labels import Order
 
 PEOPLE = click.option(
     "--people", "--as", "people", metavar="METRIC", help="Name of the human-label metric, if different."
@@ -93,18 +97,29 @@ def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -
 @click.argument("metric")
 @PEOPLE
 @click.option("--n", type=click.IntRange(min=1), default=20, show_default=True, help="Number of runs.")
+@click.option(
+    "--order",
+    type=click.Choice(["mixed", "random", "informative"]),
+    default="mixed",
+    show_default=True,
+    help="random: only a random sample, on which estimates rest; informative: only those of which the judge is least "
+    "sure; mixed: half of each.",
+)
 @click.option("--out", metavar="FILE.csv", help="Output file. Default: standard output.")
 @VERBOSE
-def next_(experiment: str, metric: str, people: str | None, n: int, out: str | None, verbose: bool) -> None:
+def next_(
+    experiment: str, metric: str, people: str | None, n: int, order: "Order", out: str | None, verbose: bool
+) -> None:
     """Write the runs to label next as CSV: fill in the column `value`, then import the file.
 
-    Half are a random sample, which all estimates are based on; half are those the judge of METRIC is least sure of.
+    By default half are a random sample, which all estimates are based on, and half those of which the judge of METRIC
+    is least sure.
     """
     with one_line_errors(verbose):
         from evalflows.analysis.labels import next_to_label
 
         existing_store()
-        selection = next_to_label(experiment, metric, people or metric, n)
+        selection = next_to_label(experiment, metric, people or metric, n, order)
         if not selection.rows:
             echo(one_line(f"every judged run of {selection.name} has a label of {people or metric}"), err=True)
             return
@@ -115,12 +130,7 @@ def next_(experiment: str, metric: str, people: str | None, n: int, out: str | N
             text = io.StringIO()
             write_csv(text, columns, rows)
             _write_new(Path(out), text.getvalue())
-        unsure = len(selection.rows) - selection.n_fair
-        echo(
-            f"{selection.n_fair} drawn at random, {unsure} with an unsure judge; "
-            f"{selection.n_unlabelled} more unlabelled",
-            err=True,
-        )
+        echo(selection.text, err=True)
 
 
 @labels.command()

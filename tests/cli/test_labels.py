@@ -71,7 +71,10 @@ def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> N
     assert "'correct': got no labels for small, wanted one of: none yet" in refused("agreement", "small", "correct")
     done = invoke("next", "small", "correct", "--n", "120", "--out", "form.csv")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "60 drawn at random, 60 with an unsure judge; 80 more unlabelled\n"
+    assert done.stderr == (
+        "60 drawn at random, 60 with an unsure judge; 80 more unlabelled; "
+        "60 labels drawn at random will count for agreement\n"
+    )
     rows = form("form.csv")
     assert [*rows[0]] == [*("run_id", "metric", "drawn", "inputs", "outputs", "reference_outputs", "value", "comment")]
     assert [row["drawn"] for row in rows] == ["fair"] * 60 + ["uncertain"] * 60

@@ -241,6 +241,13 @@ def test_over_rounds_of_the_form_only_the_fair_part_counts() -> None:
     ((fair,),) = asked("select count(*) from current_labels where is_fair")
     assert (told["n_labelled"], told["n_left_out"]) == (fair, 80 - fair)
     assert 40 <= fair < 80
+    form = next_to_label("small", "correct", "correct", 10, "informative")
+    assert (form.n_fair, form.n_fair_before) == (0, fair) and "needed" not in form.text
+    assert {row["drawn"] for row in next_to_label("small", "correct", "correct", 10, "random").rows} == {"fair"}
+    none = next_to_label("small", "correct", "other", 10)
+    assert none.text.endswith(
+        "5 labels drawn at random will count for agreement, 15 more are needed for the corrected mean (--order random)"
+    )
 
 
 # PandaLM: 999 pairs of answers, each labelled by three people, and by gpt-3.5-turbo

@@ -246,8 +246,9 @@ select string_agg(distinct l.metric, ', ' order by l.metric) from labels l where
 
 _TO_LABEL = """
 with labelled as (
-    select distinct subject_id from current_labels
+    select subject_id, bool_or(is_fair) as is_fair from current_labels
     where metric = $3 and subject_kind = 'run' and other_run_id is null and turn is null
+    group by subject_id
 ), judged as (
     select run_id, arg_min(value, evaluator_version) as value, arg_max(value, evaluator_version) as other,
            max(spread) as spread, any_value(example_id) as example_id
@@ -255,7 +256,8 @@ with labelled as (
     where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind = 'run' and turn is null
     group by run_id
 )
-select j.run_id, md5(j.run_id) as lot, l.subject_id is not null as is_labelled, j.value, j.spread, j.other,
+select j.run_id, md5(j.run_id) as lot, l.subject_id is not null as is_labelled,
+       coalesce(l.is_fair, false) as is_fair, j.value, j.spread, j.other,
        x.inputs::varchar as inputs, o.outputs::varchar as outputs, x.reference_outputs::varchar as reference_outputs
 from judged j
 join outputs o on o.experiment_id = $1 and o.run_id = j.run_id

@@ -3,12 +3,14 @@
 Run by `make bench-peers`, which makes an environment of their own for the peers; or from the repository's root by
 `python -m benchmarks.peers PYTHON`, with the Python of an environment that has benchmarks/peers.txt.
 Each program (benchmarks/peer_programs/) is a process that measures itself, without its imports; ours also without the
-start of Prefect's server. They take turns. No program may connect to another machine.
+start of Prefect's server. The last table has the processor time of whole processes, imports and all, of a small run on
+a known dataset. They take turns. No program may connect to another machine.
 """
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -16,7 +18,7 @@ from benchmarks.calls import LATENCY_S, endpoint
 from benchmarks.own_server import own_server
 
 PROGRAMS = Path(__file__).parent / "peer_programs"
-TURNS, ITEMS, CALLS = 3, 5_000, 1_000
+TURNS, ITEMS, CALLS, FEW_ITEMS = 3, 5_000, 1_000, 100
 STORED = {
     "evalflows": "stores dataset, answers, scores and statistics, and resumes",
     "langsmith": "stores nothing without its server; evaluators are not traced",
@@ -41,12 +43,22 @@ def seconds(name: str, python: str, environment: dict[str, str], *arguments: str
     return float(done.stdout.split()[-1])
 
 
-def measure(title: str, python: str, environment: dict[str, str], *arguments: str) -> None:
+def processor_seconds(name: str, python: str, environment: dict[str, str], *arguments: str) -> float:
+    """Return the processor time of a whole program, with that of the processes that it has waited for."""
+    before = os.times()
+    seconds(name, python, environment, *arguments)
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])
+
+
+def measure(
+    title: str, python: str, environment: dict[str, str], *arguments: str, measured: Callable[..., float] = seconds
+) -> None:
     """Print each peer's median, and its ratio to ours."""
     taken: dict[str, list[float]] = {name: [] for name in STORED}
     for _ in range(TURNS):
         for name, times in taken.items():
-            times.append(seconds(name, python, environment, *arguments))
+            times.append(measured(name, python, environment, *arguments))
     print(title)
     ours = median(taken["evalflows"])
     for name, times in taken.items():
@@ -59,6 +71,8 @@ def main(python: str) -> None:
         measure(f"{ITEMS:,} recorded items, two rules", python, environment, "rules", str(ITEMS))
         calls = f"{CALLS:,} calls of {LATENCY_S:g} s, at most 50 at once ({CALLS * LATENCY_S / 50:.1f} s), one rule"
         measure(calls, python, environment, "calls", str(CALLS), base_url)
+        whole = f"{FEW_ITEMS} recorded items, two rules, whole processes: processor time"
+        measure(whole, python, environment | {"WHOLE": "1"}, "rules", str(FEW_ITEMS), measured=processor_seconds)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Ours: a whole run. Every answer and score is a row in the store, sealed, with estimates and intervals."""
 
+import os
 from typing import Any
 
 from work import IN_FLIGHT, contains, exact, main
@@ -35,5 +36,6 @@ def calls(rows: list[dict[str, str]], ask: Any) -> int:
     return evaluated(rows, target, [has_it])
 
 
-evaluated([{"question": "first?", "reference": "a", "said": "a"}], {"kind": "recorded", "column": "said"}, [has_it])
+if "WHOLE" not in os.environ:  # else the first run counts too
+    evaluated([{"question": "first?", "reference": "a", "said": "a"}], {"kind": "recorded", "column": "said"}, [has_it])
 main(rules, calls)

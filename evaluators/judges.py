@@ -93,6 +93,7 @@ async def correctness(
     reference_outputs: dict[str, Any] | None,
     complete: Complete,
     *,
+    key: str | None = None,
     prompt: str = CORRECTNESS_PROMPT,
     instructions: str = "",
     reasoning: bool = True,
@@ -100,18 +101,19 @@ async def correctness(
 ) -> Score | None:
     """Whether the answer says what the reference says, as judged by a model; the comment is its reasoning.
 
-    None without a reference. `instructions` are added to the prompt; a custom `prompt` uses {inputs}, {outputs},
-    {reference_outputs} and {instructions}. Without `reasoning` the model gives only the verdict, which is faster and
+    None without a reference. `key` is the field of the answer that is judged, and of a reference with several fields;
+    by default the only field, else all of them. `instructions` are added to the prompt; a custom `prompt` uses
+    {inputs}, {outputs}, {reference_outputs} and {instructions}. Without `reasoning` the model gives only the verdict, which is faster and
     cheaper but less accurate. A `temperature` of None uses the model's default. The judge is only as good as its model:
     validate it against people before you rely on it. It cannot see whether the reference is right, and an answer can
     still mislead a weak model.
     """
-    if reference_value(reference_outputs, None) is None:
+    if reference_value(reference_outputs, key) is None:
         return None
     reply = await ask(
         complete,
         prompt,
-        prompt_texts(inputs, outputs, reference_outputs),
+        prompt_texts(inputs, outputs, reference_outputs, key),
         verdict_schema("correctness", {"correct": {"type": "boolean"}}, "before" if reasoning else "none"),
         needed=("outputs", "reference_outputs"),
         temperature=temperature,
@@ -134,6 +136,7 @@ async def rubric(
     metadata: dict[str, Any] | None,
     complete: Complete,
     *,
+    key: str | None = None,
     rubric: str = "",
     prompt: str = RUBRIC_PROMPT,
     criteria: Mapping[str, Mapping[str, Any] | str | None] | None = None,
@@ -150,8 +153,9 @@ async def rubric(
     numbers. With `criteria` (name -> description, or {"description", "weight"}) one call judges them all; each gets a
     score under its own name, and the first score is their weighted mean. With criteria, labels need numbers.
 
-    A custom `prompt` uses {inputs}, {outputs}, {reference_outputs} and {metadata}, or {input}, {output} and
-    {expected_output} for the same, {rubric} (with the criteria) and {scale} (the answer format). A missing reference or
+    `key` is the field of the answer that is judged, and of a reference with several fields; by default the only field,
+    else all of them. A custom `prompt` uses {inputs}, {outputs}, {reference_outputs} and {metadata}, or {input},
+    {output} and {expected_output} for the same, {rubric} (with the criteria) and {scale} (the answer format). A missing reference or
     missing metadata reads (none).
 
     The model is called `repeats` times, and `combine` merges the results: by default the mean, else the median or the
@@ -165,7 +169,7 @@ async def rubric(
     """
     weights, lines = _weights(criteria), _lines(rubric, criteria)
     sheet = Sheet(_answers(scale, labels, combine, weights), weights, checked_choice("reasoning", reasoning, Reasoning))
-    texts = prompt_texts_in_both_spellings(inputs, outputs, reference_outputs, metadata)
+    texts = prompt_texts_in_both_spellings(inputs, outputs, reference_outputs, metadata, key)
     texts |= {"rubric": lines, "scale": sheet.answer_format()}
     _check(prompt, texts)
     parameters, schema = sampling(temperature, checked_count("repeats", repeats)), sheet.schema()

@@ -77,20 +77,20 @@ def reference(reference_outputs: Fields, key: str | None = None) -> str:
     return NONE if value is None else fenced(value)
 
 
-def prompt_texts(inputs: Fields, outputs: Fields, reference_outputs: Fields) -> dict[str, str]:
-    """Return question, answer and reference, each fenced, by name."""
+def prompt_texts(inputs: Fields, outputs: Fields, reference_outputs: Fields, key: str | None = None) -> dict[str, str]:
+    """Return question, answer and reference, each fenced, by name; `key` as in `answer` and `reference`."""
     return {
         "inputs": question(inputs),
-        "outputs": answer(outputs),
-        "reference_outputs": reference(reference_outputs),
+        "outputs": answer(outputs, key),
+        "reference_outputs": reference(reference_outputs, key),
     }
 
 
 def prompt_texts_in_both_spellings(
-    inputs: Fields, outputs: Fields, reference_outputs: Fields, metadata: Fields
+    inputs: Fields, outputs: Fields, reference_outputs: Fields, metadata: Fields, key: str | None = None
 ) -> dict[str, str]:
     """Return the texts of `prompt_texts` under LangSmith's and Langfuse's names, and the metadata as JSON."""
-    texts = prompt_texts(inputs, outputs, reference_outputs)
+    texts = prompt_texts(inputs, outputs, reference_outputs, key)
     langfuse = {"inputs": "input", "outputs": "output", "reference_outputs": "expected_output"}
     texts |= {langfuse[name]: text for name, text in texts.items()}
     return texts | {"metadata": fenced(metadata) if metadata else NONE}

@@ -79,6 +79,9 @@ def test_several_fields_are_shown_as_json_and_null_as_empty() -> None:
     assert fenced({"a": 1, "b": "é"}) in asked({"output": "x"}, inputs={"b": "é", "a": 1})
     assert fenced({"a": 1, "b": 2}) in asked({"output": "x"}, reference={"b": 2, "a": 1})
     assert fenced("") in asked({"output": None})
+    answered, reference = {"text": "Paris", "contexts": ["a", "b"]}, {"text": "It is Paris.", "source": "wiki"}
+    prompt = asked(answered, reference=reference, key="text")
+    assert fenced("Paris") in prompt and fenced("It is Paris.") in prompt and "contexts" not in prompt
 
 
 def test_instructions_are_added_and_a_prompt_of_ones_own_gets_fenced_texts() -> None:

@@ -103,10 +103,10 @@ async def correctness(
 
     None without a reference. `key` is the field of the answer that is judged, and of a reference with several fields;
     by default the only field, else all of them. `instructions` are added to the prompt; a custom `prompt` uses
-    {inputs}, {outputs}, {reference_outputs} and {instructions}. Without `reasoning` the model gives only the verdict, which is faster and
-    cheaper but less accurate. A `temperature` of None uses the model's default. The judge is only as good as its model:
-    validate it against people before you rely on it. It cannot see whether the reference is right, and an answer can
-    still mislead a weak model.
+    {inputs}, {outputs}, {reference_outputs} and {instructions}. Without `reasoning` the model gives only the verdict,
+    which is faster and cheaper but less accurate. A `temperature` of None uses the model's default. The judge is only
+    as good as its model: validate it against people before you rely on it. It cannot see whether the reference is
+    right, and an answer can still mislead a weak model.
     """
     if reference_value(reference_outputs, key) is None:
         return None
@@ -155,8 +155,8 @@ async def rubric(
 
     `key` is the field of the answer that is judged, and of a reference with several fields; by default the only field,
     else all of them. A custom `prompt` uses {inputs}, {outputs}, {reference_outputs} and {metadata}, or {input},
-    {output} and {expected_output} for the same, {rubric} (with the criteria) and {scale} (the answer format). A missing reference or
-    missing metadata reads (none).
+    {output} and {expected_output} for the same, {rubric} (with the criteria) and {scale} (the answer format). A missing
+    reference or missing metadata reads (none).
 
     The model is called `repeats` times, and `combine` merges the results: by default the mean, else the median or the
     majority, where ties go to the first value; labels use the majority. Each criterion is combined by itself. If one

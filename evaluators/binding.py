@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from inspect import isfunction
+from inspect import Parameter, isfunction
 from json.encoder import encode_basestring
 from statistics import fmean, median, stdev
 from typing import Any, Literal, TypeVar
@@ -105,6 +105,7 @@ def bind(
     if unknown and not takes_any:
         known = ", ".join(p.name for p in single if p.name not in available) or "none"
         raise InputError(f"evaluator {name!r}: got the setting {min(unknown)!r}, wanted one of: {known}")
+    settings = {**settings, **{p.name: _switch(settings[p.name], p) for p in single if p.name in settings}}
     preset = function.keywords if isinstance(function, partial) else {}
     requested = [p for p in single if p.name in available and p.name not in {*settings, *preset}]
     defaults = {p.name: p.default for p in single if p.kind is p.POSITIONAL_ONLY and p.name not in available}
@@ -121,6 +122,15 @@ def bind(
         named=tuple(named),
         settings=settings,
     )
+
+
+_SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
+
+
+def _switch(setting: Any, parameter: Parameter) -> Any:
+    """Return a setting, as a bool if it is `yes`, `no`, `on` or `off` for a parameter that wants one."""
+    wants_bool = isinstance(parameter.default, bool) or parameter.annotation in (bool, "bool")
+    return _SWITCHES.get(setting.lower(), setting) if wants_bool and isinstance(setting, str) else setting
 
 
 LANGFUSE_FIELDS = {

@@ -18,6 +18,7 @@ from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, json_text, one_line, short
 from evalflows.specs.experiment import TRIAL, ExperimentSpec, load_experiment
+from evalflows.specs.files import SpecLoader
 from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import RecordedTarget
 from evalflows.store.file_formats import parse_json, read_rows
@@ -195,7 +196,7 @@ def _settings(changes: Iterable[str]) -> dict[str, Any]:
         if not equals or not key.strip():
             raise InputError(f"--set {change}: wanted key=value, such as ignore_case=true")
         try:
-            settings[key.strip()] = yaml.safe_load(text)
+            settings[key.strip()] = yaml.load(text, SpecLoader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
     return settings

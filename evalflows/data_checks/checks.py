@@ -125,8 +125,13 @@ def _of_snapshot(store: Store, snapshot: str) -> list[dict[str, Any]]:
         _expect("be_unique", "inputs", "warning"),
     ]
     fields = [
-        _result(_expect("not_be_null", f"inputs.{field}", "warning"), (n, 0, n - filled), [(None,)] * (n - filled), ())
-        for field, n, filled in store.query(FIELDS, [snapshot])
+        _result(
+            _expect("not_be_null", f"inputs.{field}", "warning"),
+            (n, 0, n - filled),
+            [(None, example) for example in blank],
+            ("example",),
+        )
+        for field, n, filled, blank in store.query(FIELDS, [snapshot])
     ]
     return [*_results(store, example_columns(snapshot), expected), *fields]
 
@@ -317,10 +322,35 @@ def _message(type_: str, kwargs: Mapping[str, Any], figures: Mapping[str, Any], 
     wanted = _wanted(type_, kwargs)
     if success:
         return wanted
+    places = figures.get("partial_unexpected_index_list") or ()
+    if said := _in_words(type_, kwargs, figures.get("unexpected_count"), figures.get("element_count"), places):
+        return said
     if not figures.get("unexpected_count"):
         return f"wanted {wanted}; got {figures.get('observed_value', 'nothing')}"
     share = f"{figures['unexpected_count']} of {figures['element_count']} fail"
     return f"wanted {wanted}; {share}, such as {', '.join(found_values(figures)[:3])}"
+
+
+_IN_WORDS = {
+    ("be_between", "filled_inputs"): "all fields of the inputs are empty",
+    ("not_be_null", "reference_outputs"): "reference_outputs are missing",
+    ("be_unique", "example_id"): "example_id is that of another example",
+    ("be_unique", "inputs"): "inputs are those of another example",
+}
+"""What is wrong if an expectation of ours of a snapshot is not met."""
+
+
+def _in_words(
+    type_: str, kwargs: Mapping[str, Any], count: int | None, of: int | None, places: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Say what is wrong with which examples, if the expectation is one of ours of a snapshot."""
+    kind, column = type_.removeprefix("expect_column_values_to_"), str(kwargs.get("column"))
+    is_field = kind == "not_be_null" and column.startswith("inputs.")
+    problem = f"{column} is empty" if is_field else _IN_WORDS.get((kind, column))
+    if problem is None or not count or "row_condition" in kwargs:
+        return None
+    such = ", ".join(str(place["example"]) for place in places[:3] if place.get("example") is not None)
+    return f"{problem} in {count} of {of} examples{f', such as example {such}' if such else ''}"
 
 
 def _wanted(type_: str, kwargs: Mapping[str, Any]) -> str:
@@ -333,9 +363,13 @@ def _wanted(type_: str, kwargs: Mapping[str, Any]) -> str:
 
 def without_values(check: CheckRow) -> str:
     """Return the message of a check without the values of the data that it quotes, for what Prefect keeps."""
-    wanted = _wanted(check.name, json.loads(check.expected or "{}"))
+    expected = json.loads(check.expected or "{}")
+    wanted = _wanted(check.name, expected)
     if check.passed is None:
         return f"could not be checked: {wanted}"
+    places = json.loads(check.observed or "{}").get("partial_unexpected_index_list") or ()
+    if not check.passed and (said := _in_words(check.name, expected, check.n_unexpected, check.n_checked, places)):
+        return said
     failed = f"; {check.n_unexpected} of {check.n_checked} fail" if check.n_unexpected else ""
     return wanted if check.passed else f"wanted {wanted}{failed}"
 

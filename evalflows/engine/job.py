@@ -57,6 +57,8 @@ class Job(ABC, Generic[Subject]):
     processes: QuickProcesses | None = None  # if its chunks are worked on in processes of their own
     judged: dict[str, Any] = field(default_factory=dict)
     """By part, what became of chunks that were judged before their turn, as their answers were looked up."""
+    given: dict[str, str] = field(default_factory=dict)
+    """By metric, the evaluator that gives it."""
 
     @property
     @abstractmethod

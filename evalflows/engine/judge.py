@@ -461,9 +461,12 @@ class Judging(Generic[Subject]):
         self._job: Job[Subject] = job
         self._spool, self._count = spool, count
         self._of_subject: defaultdict[str, list[JudgementRow]] = defaultdict(list)
+        for evaluator in job.evaluators:
+            job.given.setdefault(evaluator.bound.name, evaluator.bound.name)
         for row in before:
             if job.is_final(row):
                 self._of_subject[row.subject_id].append(row)
+                job.given.setdefault(row.metric, row.evaluator)
         self._keeps_rows = job.keeps_rows or any(evaluator.asks_for_scores for evaluator in job.evaluators)
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
         self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
@@ -625,6 +628,7 @@ class Judging(Generic[Subject]):
         elapsed: float,
     ) -> None:
         """Keep results. Those that took long are on disk when this returns; the others are cheaper to redo."""
+        results = self._told_apart(evaluator.bound.name, results)
         if results[0].error_kind == "over_budget":
             self._over_budget.append(results[0].error or "")
         if results[0].error_kind is not None:
@@ -638,6 +642,26 @@ class Judging(Generic[Subject]):
             row = self._job.row_of(evaluator, subject, result)
             self._of_subject[row.subject_id].append(row)
             self._spool.add("judgements", row, flush=elapsed > FLUSH_AFTER_S)
+
+    def _told_apart(self, name: str, results: Sequence[EvaluationResult]) -> Sequence[EvaluationResult]:
+        """Return an evaluator's results; those called like a metric of another one become one that failed.
+
+        Tables could not tell the two apart. The first evaluator that gives a name has it.
+        """
+        if len(results) == 1 and results[0].metric == name:
+            return results
+        given = self._job.given
+        kept: list[EvaluationResult] = []
+        shared: list[EvaluationResult] = []
+        for result in results:
+            has_it = result.metric == name or given.setdefault(result.metric, name) == name
+            (kept if has_it else shared).append(result)
+        if not shared:
+            return results
+        key = shared[0].metric
+        error = f"returned the key {key!r}, which {given[key]!r} gives too; wanted a key of its own, such as {name!r}"
+        failed = failed_result(name, "bad_return", error, shared[0].attempts)
+        return [*kept, failed._replace(judge_model=shared[0].judge_model, usage=shared[0].usage)]
 
     def _store_quick(self) -> None:
         """Add the quick results to the part as columns. A thread that still works after an interrupt may add more."""

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from evalflows.specs.errors import InputError, describe, first_problem, short
-from evalflows.specs.files import UniqueKeyLoader, expanded, filled, read_regular
+from evalflows.specs.files import SpecLoader, expanded, filled, read_regular
 from evalflows.specs.permitted import Source, check_sent, variable, variables_in
 from evalflows.specs.running import ConnectionSpec, EndpointConnection, LocalConnection
 
@@ -31,7 +31,7 @@ def read_connections(path: Path) -> dict[str, ConnectionSpec]:
 
 def _entries(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(read_regular(path).decode("utf-8"), UniqueKeyLoader)
+        content = yaml.load(read_regular(path).decode("utf-8"), SpecLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     except yaml.MarkedYAMLError as error:  # its text quotes the lines, which may contain a key

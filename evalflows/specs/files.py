@@ -213,8 +213,10 @@ def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-class UniqueKeyLoader(yaml.SafeLoader):
-    """YAML's safe loader. Raise ConstructorError for a key that repeats in a mapping, except through a merge."""
+class SpecLoader(yaml.SafeLoader):
+    """YAML's safe loader, with YAML 1.2's rules of what is text: `no`, `on`, `12:30`, `010` and dates are what stands
+    there. Raise ConstructorError for a key that repeats in a mapping, except through a merge.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -225,6 +227,29 @@ class UniqueKeyLoader(yaml.SafeLoader):
                     raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _tag(kind: str) -> str:
+    return f"tag:yaml.org,2002:{kind}"
+
+
+_SCALARS = (
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)$", "-+0123456789"),
+    (
+        "float",
+        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+0123456789.",
+    ),
+)
+"""What is not text: the kind, its pattern, and its first characters."""
+
+SpecLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in (_tag("null"), _tag("merge"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _kind, _pattern, _first in _SCALARS:
+    SpecLoader.add_implicit_resolver(_tag(_kind), re.compile(_pattern), list(_first))
 
 
 MAX_VALUES = 1_000_000
@@ -243,7 +268,7 @@ def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wan
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
-        content = yaml.load(text, UniqueKeyLoader)
+        content = yaml.load(text, SpecLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date raises ValueError
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if _is_too_large(content):
@@ -288,7 +313,7 @@ def _apply(content: dict[str, Any], change: str) -> None:
     if not equals or not all(keys):
         raise InputError(f"--set {change}: wanted key=value, such as repetitions=3 or targets.0.model=gpt-4o")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, SpecLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
     node: Any = content

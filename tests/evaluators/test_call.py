@@ -283,6 +283,7 @@ def test_settings_are_passed_by_name_and_fill_parameters_without_a_default() -> 
 
     assert "'threshold'" in bind_error(judge)
     assert bind(judge, settings={"threshold": 1}).settings == {"threshold": 1}
+    assert evaluate(lambda outputs, strict=True, label="": (strict, label), strict="no", label="no") == (False, "no")
     assert evaluate_run(lambda outputs, at_least: len(outputs) >= at_least, at_least=3) is True
     assert evaluate_run(lambda outputs, at_least: len(outputs) >= at_least, at_least=4) is False
 

@@ -96,6 +96,14 @@ def unfair(outputs: dict[str, Any]) -> bool:
     raise asyncio.CancelledError
 
 
+def first(outputs: dict[str, Any]) -> dict[str, Any]:
+    return {"key": "quality", "score": 1}
+
+
+def second(outputs: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": "quality", "score": 0}, {"key": "length", "score": 3}]
+
+
 async def later(outputs: dict[str, Any]) -> bool:
     return True
 
@@ -118,7 +126,7 @@ def test_odd_code_costs_its_own_rows_only(functions: list[Any]) -> None:
         "dataset": {"rows": [{"id": "a", "inputs": {"q": "x"}}]},
         "targets": targets,
         "evaluators": [
-            {"use": refer(unfair), "name": "unfair"},
+            *({"use": refer(rule), "name": rule.__name__} for rule in (unfair, first, second)),
             {"use": refer(lambda outputs: later(outputs)), "name": "later"},
         ],
     }
@@ -131,7 +139,15 @@ def test_odd_code_costs_its_own_rows_only(functions: list[Any]) -> None:
         )
     }
     assert found == {function.__name__: WANTED[function.__name__] for function in functions}
-    judged = rows("""select evaluator, status, error_kind, count(*) from scores
-                     where error_kind is distinct from 'no_output' group by all order by 1""")
+    judged = rows("""select evaluator, metric, scores.status, error_kind, count(*) from scores
+                     where error_kind is distinct from 'no_output' group by all order by all""")
     good = sum(status == "ok" for status, *_ in found.values())
-    assert judged == [("later", "scored", None, good), ("unfair", "failed", "raised", good)]
+    assert judged == [
+        ("first", "quality", "scored", None, good),
+        ("later", "later", "scored", None, good),
+        ("second", "length_score", "scored", None, good),
+        ("second", "second", "failed", "bad_return", good),
+        ("unfair", "unfair", "failed", "raised", good),
+    ]
+    ((error,),) = rows("select distinct error from scores where evaluator = 'second' and error_kind = 'bad_return'")
+    assert error == "returned the key 'quality', which 'first' gives too; wanted a key of its own, such as 'second'"

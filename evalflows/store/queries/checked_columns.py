@@ -64,8 +64,8 @@ def unexpected_rows(
 
 def example_columns(snapshot: str) -> Columns:
     """The examples of a snapshot: how many fields of the inputs are filled, and which values are not unique."""
-    names = ("example_id", *TEXTS, "filled_inputs", "example_id is repeated", "inputs is repeated")
-    return Columns(query=_EXAMPLES, values=[snapshot], names=names, places=())
+    names = ("example_id", *TEXTS, "filled_inputs", "example_id is repeated", "inputs is repeated", "example")
+    return Columns(query=_EXAMPLES, values=[snapshot], names=names, places=("example",))
 
 
 _EXAMPLES = r"""
@@ -74,20 +74,23 @@ select example_id, inputs, reference_outputs, metadata,
     case when json_valid(inputs)
          then len(list_filter(inputs ->> '$.*', lambda text: not regexp_full_match(text, '[\s\p{Z}]*'))) end,
     example_id in (select example_id from examples group by all having count(*) > 1),
-    md5(inputs) in (select md5(inputs) from examples group by all having count(*) > 1)
+    md5(inputs) in (select md5(inputs) from examples group by all having count(*) > 1),
+    position + 1
 from examples
 """
 
 FIELDS = r"""
-with examples as (select inputs from source.examples where snapshot_id = $1),
+with examples as (select inputs, position from source.examples where snapshot_id = $1),
 fields as (
-    select unnest(json_keys(inputs)) as field, unnest(inputs ->> '$.*') as text
+    select unnest(json_keys(inputs)) as field, unnest(inputs ->> '$.*') as text, position + 1 as example
     from examples where case when json_valid(inputs) then json_type(inputs) = 'OBJECT' end
 )
-select field, (select count(*) from examples), count(*) filter (not regexp_full_match(text, '[\s\p{Z}]*'))
+select field, (select count(*) from examples), count(*) filter (not regexp_full_match(text, '[\s\p{Z}]*')),
+    coalesce(min(example, 20) filter (coalesce(regexp_full_match(text, '[\s\p{Z}]*'), true)), [])
 from fields group by field order by field
 """
-"""For each field of the inputs of a snapshot: its name, the number of examples, and of those with a text in it."""
+"""For each field of the inputs of a snapshot: its name, the number of examples, of those with a text in it, and the
+numbers of the first in which it is blank."""
 
 _RUN = ("example_id", "repetition")
 _SCORE = (*_RUN, "metric")

@@ -1,8 +1,9 @@
 """Checks of snapshots: what our expectations find, and when the newest checks are taken."""
 
+import json
 from typing import Any
 
-from evalflows.data_checks.checks import check_dataset, snapshot_checks
+from evalflows.data_checks.checks import check_dataset, snapshot_checks, without_values
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.store.records import CheckRow
 from evalflows.store.snapshots import freeze, to_examples
@@ -43,7 +44,19 @@ def test_blank_fields_doubles_and_missing_references_are_counted(store: Store) -
         "reference_outputs",
         "filled_inputs",
     }
-    assert (rows["be_unique", "inputs"].message or "").endswith("… (3,008 characters)'")
+    observed = json.loads(rows["be_unique", "inputs"].observed or "")
+    assert observed["partial_unexpected_list"][0].endswith("… (3,008 characters)")
+    for key, said in {
+        ("be_between", "filled_inputs"): "all fields of the inputs are empty in 1 of 5 examples, such as example 3",
+        ("be_unique", "inputs"): "inputs are those of another example in 2 of 5 examples, such as example 2, 4",
+        (
+            "not_be_null",
+            "reference_outputs",
+        ): "reference_outputs are missing in 3 of 5 examples, such as example 3, 4, 5",
+        ("not_be_null", "inputs.q"): "inputs.q is empty in 2 of 5 examples, such as example 3, 5",
+        ("not_be_null", "inputs.$.a b"): "inputs.$.a b is empty in 3 of 5 examples",
+    }.items():
+        assert (rows[key].message, without_values(rows[key])) == (said, said)
 
 
 def test_the_newest_checks_of_a_snapshot_are_taken_else_made(store: Store, make: Any) -> None:

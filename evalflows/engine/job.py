@@ -46,6 +46,8 @@ class Job(ABC, Generic[Subject]):
     """What its subjects are called, in the plural."""
     keeps_rows: ClassVar[bool] = False
     """Whether all judgements of a chunk are needed as rows at its end."""
+    shares_metrics: ClassVar[bool] = False
+    """Whether two evaluators may give one metric: its end says so."""
 
     store: Store
     evaluators: Sequence[RunnableEvaluator]

@@ -644,24 +644,22 @@ class Judging(Generic[Subject]):
             self._spool.add("judgements", row, flush=elapsed > FLUSH_AFTER_S)
 
     def _told_apart(self, name: str, results: Sequence[EvaluationResult]) -> Sequence[EvaluationResult]:
-        """Return an evaluator's results; those called like a metric of another one become one that failed.
+        """Return an evaluator's results; one that failed instead if one of them is called like a metric of another.
 
         Tables could not tell the two apart. The first evaluator that gives a name has it.
         """
-        if len(results) == 1 and results[0].metric == name:
+        if self._job.shares_metrics or (len(results) == 1 and results[0].metric == name):
             return results
         given = self._job.given
-        kept: list[EvaluationResult] = []
-        shared: list[EvaluationResult] = []
-        for result in results:
-            has_it = result.metric == name or given.setdefault(result.metric, name) == name
-            (kept if has_it else shared).append(result)
+        shared = [
+            result for result in results if result.metric != name and given.setdefault(result.metric, name) != name
+        ]
         if not shared:
             return results
         key = shared[0].metric
         error = f"returned the key {key!r}, which {given[key]!r} gives too; wanted a key of its own, such as {name!r}"
-        failed = failed_result(name, "bad_return", error, shared[0].attempts)
-        return [*kept, failed._replace(judge_model=shared[0].judge_model, usage=shared[0].usage)]
+        failed = failed_result(name, "bad_return", error, results[0].attempts)
+        return [failed._replace(judge_model=results[0].judge_model, usage=results[0].usage)]
 
     def _store_quick(self) -> None:
         """Add the quick results to the part as columns. A thread that still works after an interrupt may add more."""

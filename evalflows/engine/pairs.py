@@ -57,6 +57,7 @@ class Comparison(Job[Pair]):
     """What the chunks of one comparison share. Its subjects are pairs of answers, each in the order shown."""
 
     called = "pairs"
+    shares_metrics = True
 
     row: ComparisonSetRow
     spec: ComparisonSpec

@@ -145,7 +145,6 @@ def test_odd_code_costs_its_own_rows_only(functions: list[Any]) -> None:
     assert judged == [
         ("first", "quality", "scored", None, good),
         ("later", "later", "scored", None, good),
-        ("second", "length_score", "scored", None, good),
         ("second", "second", "failed", "bad_return", good),
         ("unfair", "unfair", "failed", "raised", good),
     ]

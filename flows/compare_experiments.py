@@ -24,13 +24,14 @@ from evalflows.tasks.finish import (
     lease_of_comparison,
     raise_failures,
 )
+from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import pairs_short_of_budget, sent_pairs
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
 
-@light_flow(name="compare_experiments", flow_run_name="{spec.title}", task_runner=RUNNER)
+@light_flow(name="compare_experiments", flow_run_name=run_name, task_runner=RUNNER)
 def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
     """Judge the answers of experiments in pairs, compute win rates and a ranking, and report the judges' biases.
 

@@ -22,13 +22,14 @@ from evalflows.tasks.evaluate_traces import (
     watch_windows,
 )
 from evalflows.tasks.finish import calls_end_with_the_flow
+from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import retries_of
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
 
-@light_flow(name="evaluate_traces", flow_run_name="{spec.name}", task_runner=RUNNER)
+@light_flow(name="evaluate_traces", flow_run_name=run_name, task_runner=RUNNER)
 def evaluate_traces(
     spec: TraceEvaluationSpec,
     backfill_from: datetime | None = None,

@@ -5,11 +5,12 @@ from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.engines import restrict_deployed_run
+from evalflows.tasks.flow_runs import completed, raise_if_failed, run_name
 from evalflows.tasks.snapshot import check_gates, recalibrations
-from evalflows.tasks.test_and_decide import announce, latest_decisions, raise_if_failed
+from evalflows.tasks.test_and_decide import latest_decisions
 
 
-@light_flow(name="gate_release", flow_run_name="{spec.name}")
+@light_flow(name="gate_release", flow_run_name=run_name)
 def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     """Run the experiment, compare each candidate with the baseline, and decide the spec's gates.
 
@@ -32,6 +33,5 @@ def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     except IncompleteError as error:
         experiments, lacking = list(error.experiments), error
     decisions = latest_decisions(spec, experiments)  # made by run_experiment
-    announce(decisions)
     raise_if_failed(decisions, lacking)
-    return decisions
+    return completed(decisions, decisions)

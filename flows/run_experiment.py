@@ -12,6 +12,7 @@ from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, first_open, lease_of_run, raise_failures
+from evalflows.tasks.flow_runs import announce, completed, fails_with_gate, raise_if_failed, run_name
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import items_of, sent_rounds, short_of_budget
 from evalflows.tasks.score import combine_scores
@@ -21,12 +22,13 @@ from evalflows.tasks.test_and_decide import check_results, compute_differences, 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=4 * CHUNKS_AT_ONCE)
 
 
-@light_flow(name="run_experiment", flow_run_name="{spec.name}", task_runner=RUNNER)
+@light_flow(name="run_experiment", flow_run_name=run_name, task_runner=RUNNER)
 def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     """Freeze and check the dataset, run the targets, evaluate every answer, combine the scores, test the differences
     from the baseline, and decide the spec's gates.
 
-    If the spec has `compare`, the answers are then compared in pairs. Return the experiments' ids.
+    If the spec has `compare`, the answers are then compared in pairs. A run of a deployment fails if a gate says FAIL,
+    unless the spec has `gate_fails_run: false`. Return the experiments' ids.
 
     Args:
         spec: The experiment to run.
@@ -61,9 +63,10 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
         if spec.check_results:
             check_results(experiments)
         compute_differences(experiments)
-        if spec.gates and not spec.is_trial:
-            decide(spec, experiments)
+        decisions = decide(spec, experiments) if spec.gates and not spec.is_trial else []
         publish_results(experiments)
+        if decisions:
+            announce(decisions)
         still_open = first_open("experiments", [row.experiment_id for row in experiments])
         raise_failures(steps, lacking, still_open, experiments)
         if spec.compare is not None and stopped is None:
@@ -71,4 +74,6 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
             from evalflows.tasks.compare import comparison_of
 
             compare_experiments(comparison_of(spec, experiments))
-        return [experiment.experiment_id for experiment in experiments]
+        if fails_with_gate(spec):
+            raise_if_failed(decisions)
+        return completed([experiment.experiment_id for experiment in experiments], decisions)

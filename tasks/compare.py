@@ -51,11 +51,11 @@ from evalflows.store.records import (
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
+from evalflows.tasks.flow_runs import links_to_dashboard
 from evalflows.tasks.limits import (
     check_limits,
 )
 from evalflows.tasks.start import id_of_start, opened, start_columns
-from evalflows.tasks.test_and_decide import links_to_dashboard
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

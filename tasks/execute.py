@@ -84,7 +84,7 @@ def _answer(experiments: Experiments, rounds: Rounds, pending: Pending, *, last:
     with admitted(rounds.chunks, "answers", breakers), limits:
         failed = answer_rounds(rounds, pending)
     if failed and not last:
-        retry_later(failed.items(), "answers", f"{sum(failed.values())} of {n_pending} answers failed transiently")
+        retry_later(failed, "answers", f"of {n_pending} answers")
 
 
 def _look_up_and_judge(experiments: Experiments, rounds: Rounds, pending: Pending) -> None:

@@ -41,8 +41,7 @@ def judge(chunk: Any) -> Any:
     if job.processes is not None:  # they have counted elsewhere
         tally.begin(chunk, "judgements", outcome.n_subjects * len(job.evaluators))
     if outcome.transient and not last:
-        text = f"{outcome.transient} judgements of {outcome.n_subjects} {job.called} failed transiently"
-        retry_later([(chunk, outcome.transient)], "judgements", text)
+        retry_later({chunk: outcome.transient}, "judgements", f"judgements of {outcome.n_subjects} {job.called}")
     return chunk if outcome.made is None else outcome.made
 
 

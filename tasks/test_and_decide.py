@@ -1,6 +1,4 @@
-"""Conclude a run: validate what came out, test the differences, decide the gates, and announce and publish the
-results.
-"""
+"""Conclude a run: validate what came out, test the differences, decide the gates, and publish the results."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,23 +6,20 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
-from prefect.events import emit_event
 from prefect.settings import get_current_settings
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_on
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.analysis.gates import baseline_row
-from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.links import Links
 from evalflows.data_checks.checks import check_results as checks_of_results
 from evalflows.data_checks.checks import without_values
-from evalflows.prefect_server import dashboard_url
 from evalflows.reports.checks import checks_page, failed, first_of
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named, decisions_of
+from evalflows.reports.decisions import decisions_of
 from evalflows.reports.formats import code, escaped
 from evalflows.reports.results import results_of, sentences
-from evalflows.reports.sendable import decisions_page, results_page
-from evalflows.specs.errors import GateFailedError, IncompleteError
+from evalflows.reports.sendable import results_page
+from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.database import shared
@@ -34,6 +29,7 @@ from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
+from evalflows.tasks.flow_runs import links_to_dashboard
 from evalflows.tasks.score import combine_scores
 from evalflows.tasks.start import flow_run_id
 
@@ -55,57 +51,6 @@ def check_results(rows: list[ExperimentRow]) -> None:
             where = f"experiment {row.name!r} ({row.experiment_id})"
             whole = f"{where}: {first_of([check.message for check in errors])}"
             raise IncompleteError(f"{where}: {first_of([*map(without_values, errors)])}", [*checks], whole=whole)
-
-
-def links_to_dashboard(store: Store) -> Links:
-    """Return links to the dashboard of a store; none if its address is not known."""
-    url = dashboard_url(store.layout.root)
-    return NoLinks() if url is None else Links(url)
-
-
-DECISION_EVENT = "evalflows.gate.decided"
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def announce(decisions: list[str]) -> None:
-    """Emit one event per decision, and publish all decisions as the markdown artifact `decision`."""
-    store = Store()
-    rows, dashboard = with_limits(store, decisions_named(store, decisions)), links_to_dashboard(store)
-    for row in rows:
-        emit_event(
-            event=DECISION_EVENT,
-            resource={"prefect.resource.id": f"evalflows.gate.{row.gate}", "prefect.resource.name": row.gate},
-            payload=payload(row),
-        )
-    create_markdown_artifact(
-        key="decision", markdown=decisions_page(rows, dashboard.page), description="Gate decisions"
-    )
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None) -> None:
-    """Raise GateFailedError if a gate decided FAIL; otherwise raise IncompleteError if the run is incomplete."""
-    failed = [row for row in decisions_named(Store(), decisions) if row.conclusion == "FAIL"]
-    if failed:
-        raise GateFailedError("; ".join(f"{row.title}: FAIL: {row.summary}" for row in failed), decisions)
-    if lacking is not None:
-        raise IncompleteError(str(lacking), lacking.experiments, decisions, whole=lacking.whole)
-
-
-def payload(decision: Decision) -> dict[str, object]:
-    """Return the event payload of a decision, for automations."""
-    return {
-        "decision_id": decision.decision_id,
-        "gate": decision.gate,
-        "conclusion": decision.conclusion,
-        "summary": decision.summary,
-        "candidate": decision.candidate,
-        "candidate_experiment_id": decision.candidate_experiment_id,
-        "baseline": decision.baseline,
-        "baseline_experiment_id": decision.baseline_experiment_id,
-        "broken": [rule["metric"] for rule in decision.rules if rule["outcome"] == "broken"],
-        "open": [rule["metric"] for rule in decision.rules if rule["outcome"] == "open"],
-    }
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

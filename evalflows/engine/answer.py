@@ -33,10 +33,11 @@ from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.targets import awaited, seed_of
 
 
-def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chunk, int]:
+def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chunk, Counter[str]]:
     """Make the pending runs of each chunk: in each round, every target answers one example.
 
-    Return the number of transient failures by chunk, without chunks of a target whose breaker gave up.
+    Return the number of transient failures by chunk and kind of error, without chunks of a target whose breaker gave
+    up.
     """
     experiments = experiments_in(rounds)
     with ExitStack() as open_until_answered:
@@ -88,7 +89,7 @@ class _Answering:
     ) -> None:
         self.experiment, self.chunk = experiment, chunk
         self.pending = {experiment.examples.ids[number] for number in pending}
-        self.transient = 0
+        self.transient = Counter[str]()  # by kind of error
         self._spool = open_until_answered.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._unrecorded: dict[str, Any] = dict.fromkeys(
             ("calls", "calls_cached"), None if experiment.target_may_call else 0
@@ -124,7 +125,8 @@ class _Answering:
         if recorder.steps:
             totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)
         row = OutputRow(**self._row(example, started_at, round_at, {"attempts": recorder.attempts} | totals | result))
-        self.transient += row.error_kind in RETRIED_LATER
+        if row.error_kind in RETRIED_LATER:
+            self.transient[row.error_kind] += 1
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
         tally.add(self.chunk, "answers")
 
@@ -294,7 +296,9 @@ class _LookUp:
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(self._judging.transient if self._judging else 0, self.chunk.stop - self.chunk.start, None)
+        return Outcome(
+            self._judging.transient if self._judging else Counter(), self.chunk.stop - self.chunk.start, None
+        )
 
     def handle(self, examples: Sequence[ExampleRow], began: datetime) -> None:
         """Look up and judge the pending ones of the examples, as many at a time as fit in memory with their answers."""

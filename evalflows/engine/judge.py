@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -469,14 +469,14 @@ class Judging(Generic[Subject]):
                 job.given.setdefault(row.metric, row.evaluator)
         self._keeps_rows = job.keeps_rows or any(evaluator.asks_for_scores for evaluator in job.evaluators)
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
-        self._retryable: list[RunnableEvaluator] = []  # the evaluator of each judgement that a retry may bring
+        self._retryable: list[tuple[RunnableEvaluator, str]] = []  # of each judgement that a retry may bring
         self._over_budget: list[str] = []  # the errors of judgements that the budget did not pay
         self._is_spent = False  # whether no further judgement is paid
 
     @property
-    def transient(self) -> int:
-        """Number of judgements that a retry may bring; evaluators whose breaker gave up do not count."""
-        return sum(not evaluator.breaker.gave_up for evaluator in self._retryable)
+    def transient(self) -> Counter[str]:
+        """Judgements that a retry may bring, by kind of error; evaluators whose breaker gave up do not count."""
+        return Counter(kind for evaluator, kind in self._retryable if not evaluator.breaker.gave_up)
 
     async def judge(self, subjects: Sequence[Subject]) -> None:
         """Judge subjects. What was judged until an exception is stored too.
@@ -632,7 +632,8 @@ class Judging(Generic[Subject]):
         if results[0].error_kind == "over_budget":
             self._over_budget.append(results[0].error or "")
         if results[0].error_kind is not None:
-            self._retryable += [tier for result in results if result.error_kind in RETRIED_LATER]
+            kinds = [result.error_kind for result in results if result.error_kind in RETRIED_LATER]
+            self._retryable += [(tier, kind) for kind in kinds if kind]
         if not self._keeps_rows and elapsed <= FLUSH_AFTER_S:
             quick = self._quick[evaluator.bound.name]
             for result in results:
@@ -672,7 +673,7 @@ class Judging(Generic[Subject]):
 class Outcome(NamedTuple):
     """What became of a chunk."""
 
-    transient: int  # judgements that a retry may bring
+    transient: Counter[str]  # judgements that a retry may bring, by kind of error
     n_subjects: int
     made: Any  # what the job made of the chunk's judgements, if anything
 

@@ -76,6 +76,11 @@ class Decision:
         against = f" against {self.baseline_apart}" if self.baseline_apart else ""
         return f"gate {self.gate}: {self.candidate_apart}{against}"
 
+    @property
+    def sentence(self) -> str:
+        """`gate release: new against old: FAIL: correctness is worse by more than 0.05: …`."""
+        return f"{self.title}: {self.conclusion}: {self.summary}"
+
 
 STORED = Decision.__slots__[:-4]
 """The fields that the store has, in its view `gate_decisions`."""

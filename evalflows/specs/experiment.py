@@ -80,6 +80,9 @@ class ExperimentSpec(BaseModel):
     gates: list[GateSpec] = Field(
         default_factory=list, description="Release gates: rules that a candidate must meet to be released"
     )
+    gate_fails_run: bool = Field(
+        True, description="Whether a deployment's flow run fails if a gate says FAIL; elsewhere only `gate` does"
+    )
     connections: Connections
     repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
     max_concurrency: int | None = Field(

@@ -114,6 +114,22 @@ def test_a_run_that_completes_ends_the_command_well(up: Up, prefect_environment:
     assert "'Completed'" in done.stdout
 
 
+@pytest.mark.slow
+def test_a_failed_gate_fails_the_run_whose_typed_name_is_kept(up: Up, prefect_environment: dict[str, str]) -> None:
+    gate = {"name": "release", "thresholds": {"exact_match": 1.01}}
+    spec = load_experiment(up.output.parent / "spec.yaml", ["name=gated"]).model_dump(mode="json") | {"gates": [gate]}
+    done = run_and_watch(prefect_environment, "--flow-run-name", "prompt 12", "--params", json.dumps({"spec": spec}))
+    assert done.returncode == 1, done.stdout + done.stderr
+    url = prefect_environment["PREFECT_API_URL"]
+    (run,) = ask(url, "/flow_runs/filter", flow_runs={"name": {"any_": ["prompt 12"]}})
+    said = "gate release: gated: FAIL: exact_match is 1.000, below the threshold 1.01"
+    assert said in run["state"]["message"]
+    logs = ask(url, "/logs/filter", logs={"flow_run_id": {"any_": [run["id"]]}})
+    assert sum(log["message"].startswith(said) for log in logs) == 1
+    pages = ask(url, "/artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})
+    assert {"decision", "result"} <= {page["key"] for page in pages}
+
+
 @pytest.mark.soak
 def test_a_run_sends_no_variable_of_the_worker_to_an_address_of_its_spec(
     up: Up, prefect_environment: dict[str, str]

@@ -1,0 +1,133 @@
+"""What Prefect shows of a flow run: its name, the gate decisions that it made, and the message of its last state."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from prefect import get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+from prefect.events import emit_event
+from prefect.states import Completed
+
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.prefect_server import dashboard_url
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.reports.sendable import decisions_page
+from evalflows.specs.errors import GateFailedError, IncompleteError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.store import Store
+
+
+def run_name() -> str:
+    """Return the name of the flow run that starts now: the one that a person typed, else that of its spec.
+
+    Prefect and its UI give each run a random name, which is not kept: a word and an animal such as `brave-beetle`, or a
+    Greek letter with a constellation such as `alpha3-cancri-ring`.
+    """
+    context = FlowRunContext.get()
+    assert context is not None, "called by Prefect as a run starts"
+    given = context.flow_run.name if context.flow_run and context.flow_run.deployment_id else ""
+    spec = (context.parameters or {})["spec"]
+    return str(spec.title if hasattr(spec, "title") else spec.name) if _is_random(given) else given
+
+
+def _is_random(name: str) -> bool:
+    words = name.split("-")
+    is_of_ui = words[0].rstrip("0123456789") in _GREEK and len(words) > 1
+    return name == "" or is_of_ui or (len(words) == 2 and words[1] in _animals())
+
+
+_GREEK = frozenset(
+    {
+        *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
+        *("nu", "xi", "omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+    }
+)
+
+
+@cache
+def _animals() -> set[str]:
+    """Return the last words of the random names that Prefect makes."""
+    from coolname.data import config  # Prefect's own dependency
+
+    parts: Any = config  # of several types
+    return {word for name in ("animal", "animal_breed", "animal_legendary") for word in parts[name]["words"]}
+
+
+def is_of_deployment() -> bool:
+    """Whether the current flow run is one of a deployment, and not called by another flow."""
+    context = FlowRunContext.get()
+    return bool(context and context.flow_run and context.flow_run.deployment_id)
+
+
+DECISION_EVENT = "evalflows.gate.decided"
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def announce(decisions: list[str]) -> None:
+    """Log one line and emit one event per decision, and publish all decisions as the markdown artifact `decision`."""
+    store, log = Store(), get_run_logger()
+    rows, dashboard = with_limits(store, decisions_named(store, decisions)), links_to_dashboard(store)
+    for row in rows:
+        log.info(row.sentence)
+        emit_event(
+            event=DECISION_EVENT,
+            resource={"prefect.resource.id": f"evalflows.gate.{row.gate}", "prefect.resource.name": row.gate},
+            payload=payload(row),
+        )
+    create_markdown_artifact(
+        key="decision", markdown=decisions_page(rows, dashboard.page), description="Gate decisions"
+    )
+
+
+def links_to_dashboard(store: Store) -> Links:
+    """Return links to the dashboard of a store; none if its address is not known."""
+    url = dashboard_url(store.layout.root)
+    return NoLinks() if url is None else Links(url)
+
+
+def payload(decision: Decision) -> dict[str, object]:
+    """Return the event payload of a decision, for automations."""
+    return {
+        "decision_id": decision.decision_id,
+        "gate": decision.gate,
+        "conclusion": decision.conclusion,
+        "summary": decision.summary,
+        "candidate": decision.candidate,
+        "candidate_experiment_id": decision.candidate_experiment_id,
+        "baseline": decision.baseline,
+        "baseline_experiment_id": decision.baseline_experiment_id,
+        "broken": [rule["metric"] for rule in decision.rules if rule["outcome"] == "broken"],
+        "open": [rule["metric"] for rule in decision.rules if rule["outcome"] == "open"],
+    }
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None) -> None:
+    """Raise GateFailedError if a gate decided FAIL; otherwise raise IncompleteError if the run is incomplete."""
+    failed = [row for row in decisions_named(Store(), decisions) if row.conclusion == "FAIL"]
+    if failed:
+        raise GateFailedError("; ".join(row.sentence for row in failed), decisions)
+    if lacking is not None:
+        raise IncompleteError(str(lacking), lacking.experiments, decisions, whole=lacking.whole)
+
+
+def fails_with_gate(spec: ExperimentSpec) -> bool:
+    """Whether this flow run fails if a gate decided FAIL: a run of a deployment does unless the spec says otherwise."""
+    return is_of_deployment() and spec.gate_fails_run
+
+
+Result = TypeVar("Result")
+
+
+def completed(result: Result, decisions: Sequence[str]) -> Result:
+    """Return the last state of a flow run whose result this is, with what the gates decided as its message.
+
+    Prefect returns the result, not the state, to who called the flow; so does this function's type.
+    """
+    rows = decisions_named(Store(), list(decisions))
+    state: Any = Completed(message="; ".join(row.sentence for row in rows) or None, data=result)
+    return state  # type: ignore[no-any-return]

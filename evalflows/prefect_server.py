@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import urlsplit
 
+from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, last_line, print_note
 from evalflows.specs.file_locks import try_lock
 
@@ -619,7 +620,7 @@ def is_serving(server: Server) -> bool:
 def _announce(server: Server) -> None:
     """Say where the server is, once, in the process that started it."""
     if server.pid not in _announced and any(process.pid == server.pid for process in _started):
-        lasts = "it ends with this session" if server.ends_unused else "`evalflows down` stops it"
+        lasts = "it ends with this session" if server.ends_unused else f"{hints.stop_server().code} stops it"
         print_note(f"started Prefect's server, with its UI at {server.ui}; {lasts}")
         _announced.add(server.pid)
 
@@ -633,7 +634,7 @@ _local: dict[Any, Any] = {}  # the settings by which this process uses the local
 
 def access_denied(url: str | None) -> InputError:
     """Return the error for an API that refuses our requests (401 or 403)."""
-    wanted = "PREFECT_API_AUTH_STRING as `evalflows status` prints it, or PREFECT_API_KEY"
+    wanted = f"PREFECT_API_AUTH_STRING as {hints.server_status().code} prints it, or PREFECT_API_KEY"
     return InputError(f"PREFECT_API_URL={url}: access denied, wanted {wanted}")
 
 

@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from evalflows.prefect_server import home_root, results_folder
+from evalflows.specs import hints
 from evalflows.specs.errors import StorageError
 from evalflows.store.erasing import Plan
 from evalflows.store.retention import RULE
@@ -84,9 +85,8 @@ def erase_prefect_texts(store: Store, plan: Plan) -> int:
             try:
                 count += _erase(database, others, f"(erased {plan.at[:10]})")
             except sqlite3.Error as error:
-                raise StorageError(
-                    f"{database}: {error}; `evalflows down`, then `evalflows forget --finish` erases its texts"
-                ) from error
+                then = f"{hints.stop_server().code}, then {hints.finish_erasure().code} erases its texts"
+                raise StorageError(f"{database}: {error}; {then}") from error
         for log in folder.glob("*.log"):  # their processes append
             os.truncate(log, 0)
     for result in results_folder().glob("*"):  # exceptions, pickled

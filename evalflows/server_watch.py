@@ -26,6 +26,7 @@ from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker, emit_events_to_cloud
 from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, Settings, get_current_settings
 
+from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError
 
 
@@ -130,7 +131,7 @@ class _Watch:
     def error(self) -> IncompleteError:
         first = min(self.owners, default=None)
         then = (
-            f"finished calls are kept, and `evalflows resume {first}` continues" if first else "nothing was called yet"
+            f"finished calls are kept, and {hints.resume(first).code} continues" if first else "nothing was called yet"
         )
         return IncompleteError(f"the Prefect server at {self.url} no longer answers; {then}", sorted(self.owners))
 

@@ -40,7 +40,7 @@ from evalflows.llm.connections import addresses_of_keys
 from evalflows.llm.ledger import calls_made, cost_made, note_calls_elsewhere
 from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
 from evalflows.server_watch import note_owners, raise_if_lost, reported_if_possible
-from evalflows.specs import permitted
+from evalflows.specs import hints, permitted
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.experiment import ExperimentSpec
@@ -210,7 +210,7 @@ def _raise_if_killed(step: PrefectFuture[Any]) -> None:
         error = getattr(step, "wrapped_future").exception()  # noqa: B009 (not declared by Prefect)
         raise IncompleteError(
             f"a chunk was given up after the processes that worked on it had ended: {type(error).__name__}; "
-            "finished calls are kept, and `evalflows resume` continues"
+            f"finished calls are kept, and {hints.resume('EXPERIMENT').code} continues"
         )
 
 

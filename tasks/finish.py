@@ -28,6 +28,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.traces import RetentionSpec
 from evalflows.store.database import shared
 from evalflows.store.leases import Lease, leased, refuse_if_in_use
+from evalflows.store.queries.continuing import continued_by
 from evalflows.store.queries.progress import (
     application_versions,
     cached_calls,
@@ -98,7 +99,7 @@ def raise_failures(
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:
-        continues = [f"`evalflows resume {resumed}` continues"] if resumed else []
+        continues = [continued_by(Store(), resumed)] if resumed else []
         raise IncompleteError("; ".join([*lacking, *continues]), [row.experiment_id for row in experiments])
 
 

@@ -17,6 +17,7 @@ from evalflows.data_checks.checks import without_values
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.formats import code, escaped
+from evalflows.reports.pages_as_text import overviews
 from evalflows.reports.results import results_of, sentences
 from evalflows.reports.sendable import results_page
 from evalflows.specs.errors import IncompleteError
@@ -121,9 +122,10 @@ def compute_differences(rows: list[ExperimentRow]) -> str:
 def publish_results(rows: list[ExperimentRow]) -> str:
     """Publish the results as the markdown artifact `result`, and return the run group. Pack a store of many files."""
     store = Store()
-    results, dashboard = results_of(store, [row.experiment_id for row in rows]), links_to_dashboard(store)
+    identities, dashboard = [row.experiment_id for row in rows], links_to_dashboard(store)
+    results, experiments = results_of(store, identities), overviews(store, "is_one_of(experiment_id, $1)", [identities])
     page = dashboard.experiment(rows[-1].experiment_id)
-    text = results_page(rows[0].run_group, results, sentences(results), _links(rows, dashboard), page)
+    text = results_page(rows[0].run_group, results, sentences(results), experiments, _links(rows, dashboard), page)
     create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")
     pack_many(store)
     return rows[0].run_group

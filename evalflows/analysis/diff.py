@@ -125,10 +125,11 @@ def _notes(pair: ExperimentPair) -> list[Note]:
 
 def verdicts_since(
     store: Store, earlier: Iterable[tuple[str, str]]
-) -> Iterator[tuple[ExperimentRow, ExperimentRow, list[VerdictRow]]]:
-    """Yield each experiment with the earlier run beside it, and the verdicts, if they share examples; given are ids."""
+) -> Iterator[tuple[ExperimentRow, ExperimentRow, int, list[VerdictRow]]]:
+    """Yield each experiment with the earlier run beside it, the number of examples that they share, and the verdicts,
+    if they share any; given are ids."""
     reader = MetricReader(store)
     for ids in earlier:
         row, previous = (store.read("experiments", identity)[0] for identity in ids)
-        if reader.matched(row, previous).n_shared:
-            yield row, previous, verdicts_between(reader, previous, [row])
+        if n_shared := reader.matched(row, previous).n_shared:
+            yield row, previous, n_shared, verdicts_between(reader, previous, [row])

@@ -3,15 +3,20 @@
 from collections.abc import Sequence
 
 MOST_DIGITS = {"cost": 6, "tokens": 1, "length": 1}
-"""Digits after the point, at most. Other metrics have 3."""
+"""Digits after the point, at most. Other metrics have 3; a small cost has more, for two significant digits."""
 
 
 def figure(value: float | None, metric: str, *, signed: bool = False, digits: int | None = None) -> str:
     """Format a number with the given digits after the point, by default as many as suit its metric; None as `-`."""
     if value is None:
         return "-"
-    text = f"{value:{'+' if signed else ''}.{_most(metric) if digits is None else digits}f}"
+    text = f"{value:{'+' if signed else ''}.{_most(metric, value) if digits is None else digits}f}"
     return text.replace("-", "+" if signed else "") if float(text) == 0 else text
+
+
+def usd(amount: float) -> str:
+    """Format an amount of money: four digits after the point, or two significant ones if it is small."""
+    return f"{amount:.{max(4, _most('cost', amount)) if 0 < amount < 0.001 else 4}f}"
 
 
 def p_text(value: float | None) -> str:
@@ -34,7 +39,7 @@ def estimate(
     """
     if low is None or high is None:
         return figure(value, metric, signed=signed), ""
-    digits = digits_of(low, high, _most(metric), marks)
+    digits = digits_of(low, high, _most(metric, low, high), marks)
     ends = [figure(end, metric, signed=signed, digits=digits) for end in (low, high)]
     return figure(value, metric, signed=signed, digits=digits), f"[{', '.join(ends)}]"
 
@@ -71,5 +76,13 @@ def _is_hidden(end: float, mark: float, digits: int) -> bool:
     return end != mark and round(end, digits) == round(mark, digits)
 
 
-def _most(metric: str) -> int:
-    return MOST_DIGITS.get(metric, 3)
+def _most(metric: str, *values: float) -> int:
+    """Return the most digits after the point for values of a metric."""
+    most, largest = MOST_DIGITS.get(metric, 3), max(map(abs, values))
+    if metric != "cost" or largest < NOISE:
+        return most
+    return max(most, 1 - int(f"{largest:.1e}".partition("e")[2]))
+
+
+NOISE = 1e-12
+"""What is smaller comes from rounding in the computation."""

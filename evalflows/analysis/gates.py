@@ -17,6 +17,7 @@ import numpy.typing as npt
 from evalflows.analysis.figures import estimate as estimate_text
 from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows, Scale
 from evalflows.analysis.verdicts import adjusted_p_text
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
@@ -25,6 +26,7 @@ from evalflows.stats.multiple_tests import adjusted
 from evalflows.stats.paired import PairedDifferences
 from evalflows.stats.power import least_n
 from evalflows.stats.proportions import one_sided_p
+from evalflows.store.queries.continuing import continued_by
 from evalflows.store.queries.lookup import approved
 from evalflows.store.queries.values import MetricValues, Values
 from evalflows.store.records import (
@@ -70,8 +72,8 @@ def no_baseline(spec: ExperimentSpec, gate: GateSpec) -> str:
     """The message for a baseline that is not approved yet."""
     name = baseline_name(spec, gate)
     return (
-        f"no experiment is approved as baseline {name!r} in this store: `evalflows run` the version to compare with, "
-        f"then `evalflows baseline approve EXPERIMENT --name {name}`"
+        f"no experiment is approved as baseline {name!r} in this store: {hints.run().code} runs the version to compare "
+        f"with, then {hints.approve_as(name).code}"
     )
 
 
@@ -85,7 +87,8 @@ def approve_baseline(
     """
     if row.state != "completed":
         why = f": {row.reason}" if row.reason else ""
-        raise InputError(f"experiment {row.name!r} is {row.state}{why}; wanted a complete one (`evalflows resume`)")
+        continued = continued_by(store, row.experiment_id)
+        raise InputError(f"experiment {row.name!r} is {row.state}{why}; wanted a complete one; {continued}")
     if TRIAL in row.tags:
         raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that gates may compare with")
     name = name or experiment_spec(row).name

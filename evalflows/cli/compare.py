@@ -7,10 +7,21 @@ import click
 
 from evalflows.cli.late_commands import one_line_errors, print_json
 from evalflows.cli.output import Table, Text, console, table
-from evalflows.cli.show import CHANGES, FRESH, P_VERDICT, STARTED_ANEW, STYLES, VERBOSE_RUN, WIDE, print_next
+from evalflows.cli.show import (
+    CHANGES,
+    FRESH,
+    P_VERDICT,
+    STARTED_ANEW,
+    STYLES,
+    VERBOSE_RUN,
+    WIDE,
+    links_here,
+    print_next,
+)
 from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report
 from evalflows.reports.pages_as_text import document
 from evalflows.reports.sendable import after_comparison
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
@@ -113,7 +124,7 @@ def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *,
     """Run a comparison and print its results."""
     from evalflows.cli.running import prepared
 
-    with prepared(verbose, spec.name or "the comparison") as watch:
+    with prepared(verbose) as watch:
         from evalflows import compare as run_flow
 
         comparison_id = run_flow(spec, resume, watch)
@@ -123,12 +134,12 @@ def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *,
 def show_comparison(comparison_id: str, *, wide: bool = False, form: str = "table") -> None:
     """Print a comparison and the command to run next."""
     report = comparison_report(Store(), comparison_id)
-    command = after_comparison(report.overview)
+    command = after_comparison(Store(), report.overview)
     if form == "json":
         print_json(document([], comparison=report, next_command=command))
         return
     print_comparison(report, wide=wide)
-    print_next(console(), command)
+    print_next(console(), command, links_here().comparison(comparison_id))
 
 
 def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
@@ -144,7 +155,7 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
         out.print(Text(bias.text, style="yellow" if bias.passed is False else ""))
     out.print(_in_words(report.overview))
     if report.has_many_pairs and not wide:
-        out.print(Text(f"all pairs of systems: evalflows show {report.overview.comparison_id} --wide"))
+        out.print(Text(f"all pairs of systems: {hints.show_all(report.overview.comparison_id)}"))
     for evaluator, error, count in report.errors:
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
 

@@ -9,6 +9,7 @@ from evalflows.cli.late_commands import moment, one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.show import VERBOSE
 from evalflows.cli.stores import store_to_list
+from evalflows.specs import hints
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, one_line, short
@@ -198,7 +199,7 @@ def list_(verbose: bool) -> None:
         with store_to_list() as store:
             (rows,) = ask(store, (_DATASETS, []))
         if not rows:
-            echo("no datasets yet: `evalflows dataset add FILE` or `evalflows run SPEC` creates one")
+            echo(f"no datasets yet: {hints.add_dataset().code} or {hints.run().code} creates one")
             return
         columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
         out = table(*columns, headings=2, wrapped=("splits", "source"))

@@ -10,7 +10,17 @@ from rich.padding import Padding
 from evalflows.analysis.changes import ChangeList, ExampleChange
 from evalflows.cli.late_commands import one_line_errors, print_json
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
-from evalflows.cli.show import MAX_WIDTH, VERBOSE, WIDE, all_columns, loud, overview_line, styled
+from evalflows.cli.show import (
+    MAX_WIDTH,
+    VERBOSE,
+    WIDE,
+    all_columns,
+    links_here,
+    loud,
+    overview_line,
+    print_page,
+    styled,
+)
 from evalflows.reports.diff import (
     METRICS_SHOWN,
     ExperimentsDiff,
@@ -83,6 +93,8 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
             echo(_html(store, compared))
         else:
             print_diff(console(), compared, wide=wide)
+            console().print()
+            print_page(links_here().compare(found, *others))
 
 
 def _html(store: Store, compared: ExperimentsDiff) -> str:

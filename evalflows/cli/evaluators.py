@@ -15,6 +15,7 @@ from evalflows.cli.output import Table, Text, console, echo, print_csv, stdout_t
 from evalflows.cli.running import find_modules_here, prepared
 from evalflows.cli.show import VERBOSE
 from evalflows.llm.connections import address, key_source, known, resolve
+from evalflows.specs import hints
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, json_text, one_line, short
 from evalflows.specs.experiment import TRIAL, ExperimentSpec, load_experiment
@@ -295,7 +296,7 @@ def _try(spec: ExperimentSpec, row: str, form: str, *, keep: bool) -> None:
         results = try_evaluator(spec, content, source, number)
     _print_scores(results, form)
     if kept:
-        echo(f"kept: evalflows show {kept}", err=form != "table")
+        echo(f"kept: {hints.show(kept)}", err=form != "table")
 
 
 def _print_scores(results: "Sequence[EvaluationResult | JudgementRow]", form: str) -> None:
@@ -380,7 +381,7 @@ def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple
     kept["metadata"] = {**(row.get("metadata") or {}), ANSWER: row[ANSWER]}
     target = RecordedTarget(kind="recorded", name="row", column=ANSWER)
     changes = {"dataset": DatasetSpec(rows=[kept]), "targets": [target], "tags": [TRIAL]}
-    with stdout_to_stderr(), prepared(False, spec.name) as watch:
+    with stdout_to_stderr(), prepared(False) as watch:
         from evalflows import run
 
         (identity,) = run(spec.model_copy(update=changes), None, watch)

@@ -33,14 +33,13 @@ from evalflows.cli.show import (
     VERBOSE,
     VERBOSE_RUN,
     WIDE,
+    links_here,
     print_calls,
     print_experiments,
     print_next,
     print_worst,
 )
 from evalflows.cli.stores import store_to_list
-from evalflows.dashboard.links import Links
-from evalflows.prefect_server import dashboard_url
 from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import (
@@ -54,12 +53,12 @@ from evalflows.reports.decisions import (
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import plain
 from evalflows.reports.results import results_against
-from evalflows.reports.sendable import Address, GateReport, after_experiments, gate_page, gate_report, nowhere
+from evalflows.reports.sendable import Address, GateReport, after_experiments, gate_page, gate_report
 from evalflows.reports.worst import worst_of
+from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, json_text, one_line
 from evalflows.store.evidence import verify_decision
 from evalflows.store.exports import write_whole
-from evalflows.store.layout import Layout
 from evalflows.store.queries.lookup import approvals, find_experiments, keep_report, run_groups
 from evalflows.store.records import to_json
 from evalflows.store.sql import existing_store
@@ -112,7 +111,7 @@ def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], v
                 echo(json_text({"backtest_id": identity, **document}))
             else:
                 print_backtest(console(), document)
-                echo(f"kept: evalflows show {identity}")
+                echo(f"kept: {hints.show(identity)}")
 
 
 def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int]) -> "list[Backtest]":
@@ -224,8 +223,7 @@ class CiFiles:
 
 def _address() -> Address:
     """Return the addresses of pages of the dashboard that EVALFLOWS_DASHBOARD_URL names, or that runs here."""
-    url = dashboard_url(Layout.at().root)
-    return nowhere if url is None else Links(url).page
+    return links_here().page
 
 
 def _path(name: str | None) -> Path | None:
@@ -302,7 +300,7 @@ def _run_gate(
     from evalflows.cli.running import prepared
 
     failed = None
-    with stdout_for(form), prepared(verbose, spec.name) as watch:
+    with stdout_for(form), prepared(verbose) as watch:
         from evalflows import gate as run_flow
         from evalflows.llm.ledger import calls_made
 
@@ -348,7 +346,8 @@ def _print_decided(report: GateReport, *, wide: bool, form: str) -> None:
     for one in report.reports:
         print_worst(out, one.worst)
     print_calls(report.experiments, report.calls_made or 0)
-    print_next(out, report.next_command)
+    decided = [one.decision_id for one in report.decisions]
+    print_next(out, report.next_command, links_here().page("decisions", *(decided if len(decided) == 1 else ())))
 
 
 def print_decisions(decisions: Iterable[Decision | CandidatesOfGate]) -> None:
@@ -361,7 +360,7 @@ def print_decisions(decisions: Iterable[Decision | CandidatesOfGate]) -> None:
             _print_candidates(out, decision)
             continue
         print_decision(out, decision)
-        out.print(f"  why, and how to reproduce it: evalflows explain {decision.decision_id}")
+        out.print(Text(f"  why, and how to reproduce it: {hints.explain(decision.decision_id)}"))
 
 
 def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
@@ -377,7 +376,7 @@ def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
     out.print(rows)
     out.print(Text(candidates.standing, style="bold"))
     _print_limits(out, candidates.limits)
-    out.print("why, and how to reproduce it: evalflows explain DECISION")
+    out.print(f"why, and how to reproduce it: {hints.explain('DECISION')}")
 
 
 def _print_limits(out: Console, limits: Sequence[str]) -> None:
@@ -429,7 +428,8 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
             store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
         )
         print_worst(out, worst_of(store, results, [stored]))
-        print_next(out, after_experiments(store, results, [stored], explained=True))
+        page = links_here().decision(stored.decision_id)
+        print_next(out, after_experiments(store, results, [stored], explained=True), page)
 
 
 def _decide_again(stored: Decision) -> None:
@@ -469,7 +469,7 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
         for decision in decisions_of(store, [identity]):
             if decision.conclusion != "PASS" and decision.candidate_experiment_id == identity:
                 said = f"{decision.title} said {decision.conclusion} of this experiment"
-                echo_error(f"{said}: evalflows explain {decision.decision_id}")
+                echo_error(f"{said}: {hints.explain(decision.decision_id)}")
 
 
 @baseline.command(name="ls")
@@ -480,7 +480,7 @@ def ls_baselines(verbose: bool) -> None:
         with store_to_list() as store:
             rows = approvals(store)
         if not rows:
-            echo("no baseline is approved yet: `evalflows baseline approve EXPERIMENT` approves one")
+            echo(f"no baseline is approved yet: {hints.approve_some().code} approves one")
             return
         columns = ("baseline", "experiment", "id", "approved (UTC)", "by", "reason", "")
         out = table(*columns, headings=3, wrapped=("reason",))
@@ -499,7 +499,7 @@ def ls_baselines(verbose: bool) -> None:
 
 
 @click.command()
-@click.argument("spec")
+@click.argument("spec", metavar="SPEC|EXPERIMENT")
 @CHANGES
 @click.option("--effect", type=float, help="Difference to detect, such as 0.03.")
 @click.option("--metric", "metrics", multiple=True, help="Plan for this metric only. Repeatable.")
@@ -515,20 +515,30 @@ def plan(
     form: str,
     verbose: bool,
 ) -> None:
-    """Estimate what a run of a SPEC file would cost, and how many examples it needs.
+    """Estimate what a run of a SPEC file, or of a stored EXPERIMENT again, would cost, and its examples.
 
     Estimates use the calls and scores in the store. Nothing is called, and nothing but the plan is stored.
     """
-    from evalflows.specs.experiment import load_experiment
-
     with one_line_errors(verbose):
-        document = _document(_planned(load_experiment(spec, changes), effect, metrics, power))
+        document = _document(_planned(_spec_of(spec, changes), effect, metrics, power))
         identity = keep_report(Store(), "plan", document["name"], document, "\n".join(document["sentences"]))
         if form == "json":
             print_json({"plan_id": identity, **document})
             return
         print_plan(document)
-        echo(f"\nkept: evalflows show {identity}")
+        echo(f"\nkept: {hints.show(identity)}")
+
+
+def _spec_of(reference: str, changes: Sequence[str]) -> "ExperimentSpec":
+    """Return the spec in a file, or that of a stored experiment if no such file exists but such an experiment does."""
+    from evalflows.specs.experiment import change_experiment, load_experiment
+    from evalflows.store.row_specs import experiment_spec
+
+    if not Path(reference).exists() and not reference.endswith((".yaml", ".yml")):
+        store = existing_store()
+        (row,) = store.read("experiments", find_experiments(store, reference)[0])
+        return change_experiment(experiment_spec(row), changes)
+    return load_experiment(reference, changes)
 
 
 def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, ...], power: float) -> "Plan":

@@ -12,6 +12,7 @@ from evalflows.cli.output import Text, console, echo, print_csv, table
 from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.judges import JudgeReport, judge_reports
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, one_line, write_csv
 from evalflows.store.labels import import_labels
 from evalflows.store.queries.labels import listed_batches
@@ -59,7 +60,7 @@ def list_(verbose: bool) -> None:
         with store_to_list() as store:
             rows = listed_batches(store)
         if not rows:
-            echo("no labels yet: `evalflows labels import FILE` imports some")
+            echo(f"no labels yet: {hints.import_labels().code} imports some")
             return
         columns = ("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
         out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
@@ -82,7 +83,7 @@ def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -
 
     with one_line_errors(verbose):
         existing_store()
-        with prepared(verbose, experiment):
+        with prepared(verbose):
             from evalflows.api.calling import flow_settings
             from evalflows.flows.validate_judge import compare_with_people
 
@@ -146,7 +147,7 @@ def judges(verbose: bool) -> None:
         with store_to_list() as store:
             standings = judge_standings(store)
         if not standings:
-            echo("no judge has human labels yet: `evalflows labels import FILE` imports some")
+            echo(f"no judge has human labels yet: {hints.import_labels().code} imports some")
             return
         out = table(
             *(

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -19,8 +18,9 @@ from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.monitoring import WindowFigures, acknowledge, window_figures
 from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, moment, one_line_errors, print_json
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
-from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, print_next
+from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, links_here, print_next
 from evalflows.cli.stores import store_to_list
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, first_problem, json_text, one_line
 from evalflows.specs.traces import ALL, DIMENSIONS, TraceColumns
 from evalflows.store.queries.traces import (
@@ -67,7 +67,7 @@ def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) ->
             console().print(_listed(shown))
         else:
             over = len(found)
-            echo(f"no incident is open; {over} are over: evalflows alerts ls --all" if over else NONE)
+            echo(f"no incident is open; {over} are over: {hints.list_all_alerts()}" if over else NONE)
 
 
 @alerts.command("show")
@@ -89,7 +89,7 @@ def show_alert(incident: str, form: str, verbose: bool) -> None:
         for event in events:
             out.print(Text(f"{event.recorded_at:%Y-%m-%d %H:%M}  {event.event}: {event.text}"))
         if found.state == "open":
-            print_next(out, f"evalflows alerts ack {found.incident_id}")
+            print_next(out, hints.acknowledge(found.incident_id), links_here().incident(found.incident_id))
 
 
 @alerts.command("ack")
@@ -181,7 +181,7 @@ def evaluate_traces(
 
         loaded = load_trace_evaluation(spec, changes)
         bounds = {"backfill_from": moment("--from", since), "backfill_to": moment("--to", until)}
-        with prepared(verbose, loaded.name) as watch:
+        with prepared(verbose) as watch:
             from evalflows import evaluate_traces as run_flow
 
             batch = run_flow(loaded, **bounds, newest_first=backfill, resume=resume, watch=watch)
@@ -200,7 +200,8 @@ def show_batch(row: WatermarkRow) -> None:
         out.print(Text(f"{row.composite_scores_created} composite scores"))
     if row.items_failed:
         out.print(Text(f"{row.items_failed} items could not be judged by any evaluator: "), end="")
-        out.print(Text("evalflows sql \"select error, count(*) from trace_scores where status = 'failed' group by 1\""))
+        failed = "select error, count(*) from trace_scores where status = 'failed' group by 1"
+        out.print(Text(hints.sql(failed).command))
     if row.until_id is not None:
         following = "the next start" if row.kind == "schedule" else f"--resume {row.batch_id}"
         out.print(Text(f"stopped before the last item; {following} judges the rest"))
@@ -215,9 +216,9 @@ def show_changes(row: WatermarkRow, known: Sequence[Incident]) -> None:
         if incident.alarmed_at < row.started_at and incident.ended_at and incident.ended_at >= row.started_at:
             echo(one_line(f"ended: {incident.ended}"))
     if began:
-        echo("next: evalflows alerts ls")
+        echo(f"next: {hints.list_alerts()}")
     elif row.scores_created:
-        echo(one_line(f"next: evalflows windows {quote(row.name)}"))
+        echo(f"next: {hints.windows(row.name)}")
 
 
 STEP = "  "
@@ -307,7 +308,8 @@ def _print(out: Console, indent: str, text: str, style: str = "") -> None:
     out.print(Text(deep) + line, soft_wrap=True)
 
 
-NONE_YET = "no traces yet: `evalflows traces add FILE` adds some"
+def _none_yet() -> str:
+    return f"no traces yet: {hints.add_traces().code} adds some"
 
 
 @click.group()
@@ -380,7 +382,7 @@ def list_traces(
         if form == "json":
             print_json([_trace_document(trace) for trace in found])
         elif not found:
-            echo("no such traces" if wanted or since else NONE_YET)
+            echo("no such traces" if wanted or since else _none_yet())
         else:
             console().print(_listed_trace(found))
 

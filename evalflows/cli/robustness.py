@@ -34,7 +34,7 @@ def robustness(experiment: str, composites: tuple[str, ...], change: float, over
 
     with one_line_errors(verbose):
         existing_store()
-        with prepared(verbose, experiment):
+        with prepared(verbose):
             from evalflows.api.planning import robustness as check_robustness
 
             report = check_robustness(experiment, composites=composites, change=change, over=over)

@@ -17,6 +17,7 @@ from evalflows.cli.show import (
     VERBOSE,
     VERBOSE_RUN,
     WIDE,
+    links_here,
     print_calls,
     print_examples,
     print_experiments,
@@ -30,6 +31,7 @@ from evalflows.reports.pages_as_text import document, experiments_report, worst_
 from evalflows.reports.results import results_of
 from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import all_worst
+from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, one_line
 from evalflows.store.exports import write_whole
 from evalflows.store.queries.earlier_runs import earlier_runs
@@ -178,10 +180,10 @@ def _run(
     *,
     wide: bool,
     form: str = "table",
-    path: str = "SPEC",
+    path: str | None = None,
 ) -> None:
     incomplete = None
-    with stdout_for(form), prepared(verbose, spec.name) as watch:
+    with stdout_for(form), prepared(verbose) as watch:
         from evalflows import run as run_flow
         from evalflows.llm.ledger import calls_made
 
@@ -229,7 +231,7 @@ def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: b
             return
         found = find_experiments(store, experiment)
         if (runs := runs_named(store, experiment)) > 1:
-            echo_error(f"the newest of {runs} runs named {experiment!r}; `evalflows ls` lists the others")
+            echo_error(f"the newest of {runs} runs named {experiment!r}; {hints.list_runs().code} lists the others")
         if metrics:
             _print_worst(store, found, metrics, against, form)
         else:
@@ -281,7 +283,7 @@ def _print_results(
     *,
     wide: bool = False,
     form: str = "table",
-    spec: str = "SPEC",
+    spec: str | None = None,
 ) -> None:
     """Print the results of experiments, the decisions of their gates, the comparison beside them, the worst examples,
     and what to do next."""
@@ -296,9 +298,9 @@ def _print_results(
 
         comparison = comparison_report(store, beside)
     candidates = candidates_of_gates(store, decisions)
-    calls_made = None if made is None else sum(made.get(identity, 0) for identity in ids)
+    calls_made = None if made is None else sum(made.get(one, 0) for one in [*ids, *([beside] if beside else [])])
     compared = comparison.overview if comparison else None
-    previous = _previous(store, ids) if made is None else []
+    previous = _previous(store, ids)
     command = after_experiments(store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids)
     if form == "json":
         made_known = None if any(one.has_unrecorded for one in report.experiments) else calls_made
@@ -315,7 +317,7 @@ def _print_results(
     out = console()
     print_experiments(report, wide=wide)
     for one in previous:
-        out.print(Text(one.sentence()))
+        out.print(Text(one.sentence))
         echo(one_line(f"all of it: {one.command}"))
     if calls_made is not None:
         print_calls(report.experiments, calls_made)
@@ -329,7 +331,8 @@ def _print_results(
         out.print()
         print_comparison(comparison, wide=wide)
     print_worst(out, report.worst)
-    print_next(out, command)
+    links = links_here()
+    print_next(out, command, links.experiment(ids[0]) if len(ids) == 1 else links.compare(*ids))
 
 
 Form = Literal["html", "md", "json", "junit"]

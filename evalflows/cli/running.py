@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -13,29 +14,41 @@ from evalflows.cli.output import console, echo_error, escaped_logs
 from evalflows.engine.interrupts import forget_interrupts, note_interrupt
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
-from evalflows.specs.errors import StorageError
+from evalflows.specs import hints
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.queries.continuing import begun_since, continued_by
+from evalflows.store.store import Store
 
 
 @contextmanager
-def prepared(verbose: bool, name: str) -> Iterator[Watch]:
+def prepared(verbose: bool) -> Iterator[Watch]:
     """Set up Prefect's log and the display of progress, and make modules in the current folder importable.
 
     Import flows inside the block: Prefect takes seconds to load.
     """
     begin_early()
+    began = datetime.now(UTC)
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
     find_modules_here()
     try:
         with (
             escaped_logs() if verbose else nullcontext(),
-            _signals_stop(f"stopped at once; `evalflows resume {name}` continues"),
+            _signals_stop(f"stopped at once; finished calls are kept: {hints.list_runs().code}"),
             shown_progress(console(stderr=True)) as watch,
         ):
             yield watch
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`evalflows resume {name}` continues") from None
+        raise KeyboardInterrupt(_continued(began)) from None
     except StorageError as error:
-        raise StorageError(f"{error}; `evalflows resume {name}` continues") from error
+        raise StorageError(f"{error}; {_continued(began)}") from error
+
+
+def _continued(since: datetime) -> str:
+    """Say what continues the run that this command began or resumed since then."""
+    with suppress(InputError, StorageError):
+        if (begun := begun_since(Store(), since)) is not None:
+            return continued_by(Store(), begun)
+    return "nothing is left to resume"
 
 
 @contextmanager

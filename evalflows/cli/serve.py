@@ -24,6 +24,7 @@ import evalflows
 from evalflows.cli.late_commands import one_line_errors
 from evalflows.cli.output import echo
 from evalflows.prefect_server import Home, Server, is_serving, local_server, results_folder, stop
+from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, last_line, one_line
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -378,7 +379,7 @@ def _up(port: int | None, verbose: bool, processes: Processes) -> None:
         print_access(Home.here(), server)
     _say("worker", f"runs in {Path.cwd()}")
     _say("logs", str(logs) if logs else "here")
-    stays = "; `evalflows down` stops the server" if server and not server.ends_unused else ""
+    stays = f"; {hints.stop_server().code} stops the server" if server and not server.ends_unused else ""
     echo(f"Ctrl-C stops the worker{stays}.")
     processes.wait(lambda: False)
 
@@ -387,7 +388,7 @@ def _server(port: int | None) -> Server:
     """Return the local server. Raise InputError if it runs already, at another port."""
     server = local_server(port)
     if port and server.port != port:
-        raise InputError(f"--port {port}: the server runs at {server.ui}, wanted `evalflows down` before")
+        raise InputError(f"--port {port}: the server runs at {server.ui}, wanted {hints.stop_server().code} before")
     return server
 
 

@@ -6,11 +6,15 @@ from textwrap import indent
 import click
 
 from evalflows.cli.output import Console, Table, Text, console, echo, table
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.prefect_server import dashboard_url
 from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport
 from evalflows.reports.results import Result
 from evalflows.reports.worst import Worst, WorstExamples
+from evalflows.specs import hints
 from evalflows.specs.errors import one_line
-from evalflows.store.queries.progress import INTERRUPTED
+from evalflows.specs.hints import Hint
+from evalflows.store.layout import Layout
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
@@ -74,10 +78,22 @@ def print_examples(out: Console, examples: WorstExamples) -> None:
         out.print(Text(line))
 
 
-def print_next(out: Console, command: str) -> None:
-    """Print the command to run next."""
+def print_next(out: Console, hint: Hint, page: str | None) -> None:
+    """Print the page that shows the same, and the command to run next."""
     out.print()
-    echo(one_line(f"next: {command}"))
+    print_page(page)
+    echo(f"next: {hint}")
+
+
+def print_page(page: str | None) -> None:
+    """Print the address of the page that shows the same, or how to serve the pages if no dashboard runs."""
+    echo(one_line(f"page: {page}") if page else f"pages: {hints.dashboard()}")
+
+
+def links_here() -> Links:
+    """Return links to the dashboard of the store, if one runs or its address is given."""
+    url = dashboard_url(Layout.at().root)
+    return NoLinks() if url is None else Links(url)
 
 
 def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> None:
@@ -151,8 +167,6 @@ def overview_line(overview: ExperimentOverview) -> Text:
         text.append(f", {one.mean_latency_s:.2f} s each")
     if one.calls_text:
         text.append(f"; {one.calls_text}")
-    if one.state == INTERRUPTED:
-        text.append(f"; `evalflows resume {one.experiment_id}` continues")
     return text.append(f"; {one.reason}") if one.reason else text
 
 

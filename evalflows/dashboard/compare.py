@@ -335,7 +335,7 @@ class Wanted:
 
 def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
     """Return the wanted examples. Raise InputError for a metric or a split that none of them has."""
-    kept = kept_comparisons.get(site.store, asked.baseline, asked.candidates, site.now.date())
+    kept = kept_comparisons.get(site.store, asked.baseline, asked.candidates)
     metric = asked.metric or most_regressed(kept)
     if metric is not None and metric not in kept.metrics:
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(kept.metrics) or 'none'}")

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from shlex import quote
 from typing import Any, Literal
 
 from evalflows.analysis.figures import estimate
@@ -14,6 +13,7 @@ from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.judges import label_text
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, json_text
 from evalflows.specs.traces import DIMENSIONS
 from evalflows.store.observations import last_owner
@@ -287,15 +287,7 @@ def trace_page(site: Site, query: Query) -> Page:
 
 def _command(where: str | None, since: str | None) -> str:
     """Return the command that makes a dataset of such traces."""
-    given = [(name, value) for name, value in (("--where", where), ("--since", since)) if value]
-    return " ".join(
-        ["evalflows dataset from-traces --name NAME", *(f"{name} {_quoted(value)}" for name, value in given)]
-    )
-
-
-def _quoted(text: str) -> str:
-    """Return a text as an argument in a shell: in double quotes if that is enough, since SQL has single ones."""
-    return quote(text) if any(character in text for character in '"$`\\!') else f'"{text}"'
+    return hints.dataset_from_traces(where, since).command
 
 
 def _json(value: Any) -> str | None:

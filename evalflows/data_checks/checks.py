@@ -29,6 +29,7 @@ from evalflows.store.queries.checked_columns import (
     unexpected_rows,
     value_of,
 )
+from evalflows.store.queries.continuing import continued_by
 from evalflows.store.records import CheckRow, ExperimentRow, OutputStatus, ScoreStatus, derived_id, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
@@ -101,7 +102,7 @@ def finished(store: Store, experiment_id: str) -> ExperimentRow:
     if row.state != "completed":
         raise InputError(
             f"experiment {row.name!r} ({row.experiment_id}): got one that is not finished, wanted a finished one; "
-            f"`evalflows resume {row.experiment_id}` continues"
+            f"{continued_by(store, row.experiment_id)}"
         )
     return row
 

@@ -270,6 +270,7 @@ def _default_experiment(metric: str) -> str:
 
 def _resolve_baseline(baseline: Compared | None) -> Compared | None:
     """Return an approved baseline's experiment id; any other baseline unchanged."""
+    from evalflows.specs import hints
     from evalflows.specs.errors import InputError
     from evalflows.store import Store
     from evalflows.store.queries.lookup import approved
@@ -278,8 +279,7 @@ def _resolve_baseline(baseline: Compared | None) -> Compared | None:
         return baseline
     name = baseline.removeprefix(APPROVED)
     if (approval := approved(Store(), name)) is None:
-        command = f"evalflows baseline approve EXPERIMENT --name {name}"
-        raise InputError(f"baseline {name!r}: not approved, wanted a name approved with `{command}`")
+        raise InputError(f"baseline {name!r}: not approved, wanted a name approved with {hints.approve_as(name).code}")
     return approval.experiment_id
 
 

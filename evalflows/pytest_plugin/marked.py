@@ -105,6 +105,7 @@ class Marked:
 
     def _record(self, session: pytest.Session, suite: str, cases: list[Case]) -> None:
         from evalflows.compat.langsmith.testing import record
+        from evalflows.specs import hints
         from evalflows.specs.errors import IncompleteError, InputError, StorageError, one_line
 
         try:
@@ -116,7 +117,7 @@ class Marked:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             return
         counts = f"{recorded.passed} of {recorded.tests} passed"
-        self._lines.append(one_line(f"{suite}: {counts}: evalflows show {recorded.experiment}"))
+        self._lines.append(one_line(f"{suite}: {counts}: {hints.show(recorded.experiment)}"))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._lines:

@@ -11,6 +11,7 @@ import yaml
 
 from evalflows.reports.formats import sql_text
 from evalflows.reports.results import names_apart
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, is_pass_k, metric_of, names_to_choose, sliced_metric
 from evalflows.store.manifests import manifests, newest_evidence
 from evalflows.store.queries.lookup import check_left_out
@@ -75,6 +76,14 @@ class Decision:
     def title(self) -> str:
         against = f" against {self.baseline_apart}" if self.baseline_apart else ""
         return f"gate {self.gate}: {self.candidate_apart}{against}"
+
+    @property
+    def suite(self) -> str:
+        """The title without what differs from one run to the next: CI systems compare a suite with that of before."""
+        if self.baseline is None:
+            return f"gate {self.gate}: {self.candidate}"
+        against = "its baseline" if self.baseline == self.candidate else self.baseline
+        return f"gate {self.gate}: {self.candidate} against {against}"
 
     @property
     def sentence(self) -> str:
@@ -215,7 +224,7 @@ def explained(store: Store, decision: Decision) -> Iterator[Section]:
     """Yield each section with its lines."""
     yield "In the store", list(_identities(decision))
     yield "Rules and settings", list(_settings(decision))
-    yield "The data behind each rule, by example (evalflows sql QUERY)", list(_queries(store, decision))
+    yield f"The data behind each rule, by example ({hints.sql('QUERY')})", list(_queries(store, decision))
     yield "The files", list(_files(store, decision))
 
 

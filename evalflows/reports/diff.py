@@ -21,6 +21,7 @@ from evalflows.analysis.changes import (
     change_counts,
     change_lists,
 )
+from evalflows.analysis.figures import usd
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.pages_as_text import Document, ExperimentOverview, metric_document, overviews, plain
 from evalflows.reports.results import VERDICT_FIELDS, Result, names_apart, on_chosen, results_of, sentences
@@ -375,7 +376,7 @@ _OF_EXPERIMENTS = ("system", "experiment", "state", "answered", "mean latency (s
 
 def _experiment(diff: ExperimentsDiff, one: ExperimentOverview) -> list[str]:
     latency = "" if one.mean_latency_s is None else f"{one.mean_latency_s:.2f}"
-    cost = "unknown" if one.cost_usd is None else f"{one.cost_usd:.4f}"
+    cost = "unknown" if one.cost_usd is None or one.unrecorded else usd(one.cost_usd)
     name = diff.names[one.experiment_id]
     return [name, one.experiment_id, one.state, f"{one.answered} of {one.planned}", latency, cost]
 

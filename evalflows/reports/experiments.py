@@ -7,11 +7,12 @@ experiments that takes seconds, and `small_tables` milliseconds.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from evalflows.analysis.figures import figure
-from evalflows.reports.results import conclusion_text, when
+from evalflows.reports.results import at, conclusion_text
+from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError
 from evalflows.store.queries.progress import answer_counts, spooled_if_running
 from evalflows.store.records import Conclusion, ReasonCode
@@ -388,24 +389,28 @@ class PreviousRun:
     previous_experiment_id: str
     previous_name: str
     previous_started_at: datetime
+    n_examples: int
+    n_shared: int  # examples with the same inputs and references in both
     metrics: Sequence[MetricSince]
 
-    def sentence(self, now: datetime | None = None) -> str:
-        """Return which run it is, and how the metrics did since."""
+    @property
+    def sentence(self) -> str:
+        """Which run it is, and how the metrics did since."""
         named = sorted(self.metrics, key=lambda one: _ORDER.index(one.conclusion))
         more = len(named) - MOST_METRICS
         shown = [*(one.text for one in named[:MOST_METRICS]), *([f"{more} more"] if more > 0 else [])]
-        at = when(self.previous_started_at, now or datetime.now(UTC))
         said = "; ".join(shown) or "no metric of an evaluator is shared"
-        return f"against the previous run {self.previous_name} ({at}): {said}"
+        is_all = self.n_shared == self.n_examples
+        on = "" if is_all else f", on the {self.n_shared} of {self.n_examples} examples that are in both"
+        return f"against the previous run {self.previous_name} ({at(self.previous_started_at)}){on}: {said}"
 
     @property
     def command(self) -> str:
         """The command that shows everything of the difference."""
-        return f"evalflows diff {self.previous_experiment_id} {self.experiment_id}"
+        return hints.diff(self.previous_experiment_id, self.experiment_id).command
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "sentence": self.sentence(), "command": self.command}
+        return {**asdict(self), "sentence": self.sentence, "command": self.command}
 
 
 def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[PreviousRun]:
@@ -421,6 +426,8 @@ def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[Prev
             previous_experiment_id=previous.experiment_id,
             previous_name=previous.name,
             previous_started_at=previous.started_at,
+            n_examples=row.n_examples,
+            n_shared=n_shared,
             metrics=[
                 MetricSince(
                     previous_mean=one.baseline_mean,
@@ -431,7 +438,7 @@ def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[Prev
                 if one.metric not in MEASURES
             ],
         )
-        for row, previous, verdicts in verdicts_since(store, earlier)
+        for row, previous, n_shared, verdicts in verdicts_since(store, earlier)
     ]
 
 

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from evalflows.specs import hints
 from evalflows.specs.errors import joined, one_line
+from evalflows.specs.hints import Hint
 
 MOST_CHARACTERS = 1000
 """Characters that are shown of a text of an example."""
@@ -40,10 +42,10 @@ def code(text: str) -> str:
     return f"{ticks}{space}{line}{space}{ticks}"
 
 
-def where_shown(command: str, address: str | None) -> str:
+def where_shown(hint: Hint, address: str | None) -> str:
     """Say which command shows something in the shell, and where it is in the dashboard, if that is known."""
-    browser = code("evalflows dashboard") if address is None else f"[its page]({address})"
-    return f"In the shell: {code(command)}; in a browser: {browser}"
+    browser = code(hints.dashboard().command) if address is None else f"[its page]({address})"
+    return f"In the shell: {code(hint.command)}; in a browser: {browser}"
 
 
 _ACTING = re.compile(
@@ -78,8 +80,3 @@ _ADDRESS = re.compile(r":(?=/)|\bwww(?=\.)|@|\b(?:mailto|xmpp)(?=:)", re.IGNOREC
 def sql_text(value: str) -> str:
     """Quote a text for SQL."""
     return "'" + value.replace("'", "''") + "'"
-
-
-def shell_text(text: str) -> str:
-    """Quote a text for a shell, in double quotes, so that SQL's single quotes stay readable."""
-    return '"' + re.sub(r'[\\"$`]', r"\\\g<0>", text) + '"'

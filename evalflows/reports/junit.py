@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from evalflows.reports.decisions import Decision
+from evalflows.specs import hints
 from evalflows.specs.errors import escaped, joined, one_line
 
 TAGS = {"broken": "failure", "open": "error"}
@@ -37,11 +38,10 @@ def junit(decisions: Sequence[Decision], incomplete: str | None = None) -> str:
 def _decided(decision: Decision) -> Element:
     properties = {name: value for name in PROPERTIES if (value := getattr(decision, name)) is not None}
     lines = [f"{rule['outcome']}: {rule['text']}" for rule in decision.rules]
-    why = f"why, and how to reproduce it: evalflows explain {decision.decision_id}"
+    why = f"why, and how to reproduce it: {hints.explain(decision.decision_id)}"
     cases = [_rule(decision.gate, rule) for rule in decision.rules]
-    return _suite(
-        decision.title, decision.decided_at, cases, properties, "\n".join([*lines, *decision.what_limits, why])
-    )
+    output = "\n".join([*lines, *decision.what_limits, why])
+    return _suite(decision.suite, decision.decided_at, cases, properties, output)
 
 
 def _rule(gate: str, rule: Mapping[str, str]) -> Element:

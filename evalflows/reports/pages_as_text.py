@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from evalflows.analysis.figures import usd
 from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
 from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.comparison import ComparisonReport, Overview
@@ -15,6 +16,7 @@ from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments import PreviousRun
 from evalflows.reports.results import VERDICT_FIELDS, Result, judges_in_sentences, sentences
 from evalflows.reports.worst import Worst, WorstExamples, WorstItem, worst_of
+from evalflows.specs.hints import Hint
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import controls_batch, from_json
@@ -70,10 +72,10 @@ class ExperimentOverview:
         """Its model calls and their cost in words, known or not; empty if nothing was recorded yet."""
         parts = []
         if self.calls is not None:
-            cost = "cost unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
+            cost = "cost unknown" if self.cost_usd is None else f"{usd(self.cost_usd)} USD"
             parts.append(f"{self.calls} model calls, {self.calls_cached} from the ledger, {cost}")
         elif self.cost_usd is not None:
-            parts.append(f"{self.cost_usd:.4f} USD, as the application reports")
+            parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
         if self.unrecorded:
             others, whose = f"({self.recorded_calls} others were)", " and ".join(self.unrecorded)
             parts.append(f"model calls of {whose} were not recorded, so their cost is unknown {others}")
@@ -287,7 +289,7 @@ def document(
     comparison: ComparisonReport | None = None,
     previous: Sequence[PreviousRun] = (),
     calls_made: int | None = None,
-    next_command: str,
+    next_command: Hint,
 ) -> Document:
     """Return what `run`, `gate` and `show` print, as one object.
 
@@ -319,7 +321,7 @@ def document(
         "sentences": _once(sentence for report in reports for sentence in report.sentences),
         "previous": [one.as_dict() for one in previous],
         "calls_made": calls_made,
-        "next": next_command,
+        "next": str(next_command),
     }
     return plain(content)  # type: ignore[no-any-return]
 

@@ -21,17 +21,18 @@ ID_END = 6
 """Characters of an id's end that are shown."""
 
 
-def names_apart(store: Store, names: Mapping[str, str], now: datetime | None = None) -> dict[str, str]:
+def names_apart(store: Store, names: Mapping[str, str]) -> dict[str, str]:
     """Return a name for each experiment id: the given one if no other experiment has it.
 
-    Else with when the experiment was approved as a baseline, if it is one, or started: `support (today 14:02 UTC)`,
-    `support (approved 3 days ago)`. If that is the same too, with the end of the id.
+    Else with when the experiment was approved as a baseline, if it is one, or started: `support (2026-11-26 14:02
+    UTC)`, `support (approved 2026-11-23 09:00 UTC)`. If that is the same too, with the end of the id. Times are
+    absolute, since files that are kept have these names.
     """
     alike = [identity for identity in names if Counter(names.values())[names[identity]] > 1]
     if not alike:
         return dict(names)
     (rows,) = ask(store, (_TIMES, [alike]))
-    known = {identity: _since(started, approved, now or datetime.now(UTC)) for identity, started, approved in rows}
+    known = {identity: _since(started, approved) for identity, started, approved in rows}
     apart = {identity: f"{name} ({known[identity]})" if identity in known else name for identity, name in names.items()}
     counts = Counter(apart.values())
     return {
@@ -40,12 +41,17 @@ def names_apart(store: Store, names: Mapping[str, str], now: datetime | None = N
     }
 
 
-def _since(started: datetime, approved: datetime | None, now: datetime) -> str:
-    return when(started, now) if approved is None else f"approved {when(approved, now)}"
+def _since(started: datetime, approved: datetime | None) -> str:
+    return at(started) if approved is None else f"approved {at(approved)}"
+
+
+def at(moment: datetime) -> str:
+    """Return a time that means the same whenever it is read: `2026-11-26 14:02 UTC`."""
+    return f"{_utc(moment):%Y-%m-%d %H:%M} UTC"
 
 
 def when(moment: datetime, now: datetime) -> str:
-    """Return a time as it is read at another: `today 14:02 UTC`, `yesterday 14:02 UTC`, `3 days ago`, a date."""
+    """Return a time as a person reads it at another: `today 14:02 UTC`, `yesterday 14:02 UTC`, `3 days ago`, a date."""
     days = (_utc(now).date() - _utc(moment).date()).days
     if 0 <= days <= 1:
         return f"{('today', 'yesterday')[days]} {_utc(moment):%H:%M} UTC"
@@ -209,10 +215,6 @@ class Result:
         quiet = self.metric in MEASURES and self.difference_low is None and not self.difference  # unknown, or equal
         is_open = self.conclusion == UNDECIDED and self.reason is not None
         return is_open and self.reason_code != "no_significant_difference" and not quiet
-
-    @property
-    def cost_text(self) -> str:
-        return "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f}"
 
 
 def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:

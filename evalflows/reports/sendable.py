@@ -9,7 +9,7 @@ from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, 
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
-from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, shell_text, sql_text, where_shown
+from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, sql_text, where_shown
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import (
     Document,
@@ -20,8 +20,12 @@ from evalflows.reports.pages_as_text import (
 )
 from evalflows.reports.results import Result, results_against, results_of
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
+from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError
 from evalflows.specs.experiment import TRIAL
+from evalflows.specs.hints import Hint
+from evalflows.store.queries.continuing import continuing
+from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.lookup import approvals, find_comparison, find_experiments, is_comparison, is_decision
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -36,7 +40,7 @@ FEW_FAILED = 0.05
 """The share of failed answers, or of a metric's missing scores, up to which an experiment is fit to be a baseline."""
 
 RETRIED = {"missing_unbounded", "missing_could_flip", "incomplete", "no_finished_batch"}
-"""Reasons that `resume` may remove: it asks again for what failed or was not attempted."""
+"""Reasons that `resume` may remove, as long as the experiment is open: it asks again for what may succeed now."""
 
 
 def after_experiments(
@@ -44,16 +48,16 @@ def after_experiments(
     results: Sequence[Result],
     decisions: Sequence[Decision],
     *,
-    spec: str = "SPEC",
+    spec: str | None = None,
     explained: bool = False,
     compared: Overview | None = None,
     experiments: Sequence[str] | None = None,
-) -> str:
+) -> Hint:
     """Return the command that fits the results of experiments and the decisions on them.
 
-    `spec` is the path of the spec file, if it is known. `explained` says that the decisions have just been explained;
-    `compared` is the comparison of the experiments' answers, if there is one, and `experiments` are ids, of which some
-    may have no result.
+    `spec` is the path of the spec file; None if it is not known. `explained` says that the decisions have just been
+    explained; `compared` is the comparison of the experiments' answers, if there is one, and `experiments` are ids, of
+    which some may have no result.
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     if len({one.candidate_experiment_id for one in decisions}) > 1 and (good := passing(decisions)):
@@ -63,86 +67,106 @@ def after_experiments(
     if unfinished := _unfinished(store, shown):
         return unfinished
     if undecided := next((one for one in decisions if one.conclusion == "NOT ENOUGH EVIDENCE"), None):
-        return _after_open(undecided, spec, explained)
+        return _after_open(store, undecided, spec, explained)
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id)
-    return after_comparison(compared) if compared else _without_gate(store, results, shown)
+    return after_comparison(store, compared) if compared else _without_gate(store, results, shown)
 
 
-def after_comparison(overview: Overview) -> str:
+def after_comparison(store: Store, overview: Overview) -> Hint:
     """Return the command that fits a comparison: the rest of it, or its pairs."""
     if overview.state != "completed":
-        return _after_unfinished(overview.comparison_id, overview.state)
+        return _after_unfinished(store, overview.comparison_id, overview.state)
     columns = "example_id, winner, comment, inputs, left_outputs, right_outputs"
     if overview.n_votes is not None:
         columns = "example_id, left_experiment, right_experiment, winner, weight, metadata"
     where = f"comparison_id = {sql_text(overview.comparison_id)}"
-    return f"evalflows sql {shell_text(f'select {columns} from pair_outcomes where {where}')}"
+    return hints.sql(f"select {columns} from pair_outcomes where {where}")
 
 
-def _after_open(decision: Decision, spec: str, explained: bool) -> str:
+def _after_open(store: Store, decision: Decision, spec: str | None, explained: bool) -> Hint:
     codes = {rule.get("reason_code") for rule in decision.rules if rule["outcome"] == "open"}
+    candidate = decision.candidate_experiment_id
     if codes & RETRIED:
-        return f"evalflows resume {decision.candidate_experiment_id}"
+        is_final = store.is_sealed("experiments", candidate)
+        again = _failed_rows(store, candidate) if is_final else continuing(store, candidate)
+        return again or _explain(decision, explained)
     if codes and codes <= MORE_EXAMPLES:
-        return f"evalflows plan {spec}  # how many examples would decide"
+        return hints.plan(spec or candidate)
     if codes == {"no_baseline"}:
-        return f"evalflows baseline approve {decision.candidate_experiment_id}"
+        return _after_pass(store, candidate)
     return _explain(decision, explained)
 
 
-def _explain(decision: Decision, explained: bool) -> str:
+def _explain(decision: Decision, explained: bool) -> Hint:
     """Return the explanation, or if that has been read the results behind it."""
-    candidate = decision.candidate_experiment_id
-    return f"evalflows show {candidate} --wide" if explained else f"evalflows explain {decision.decision_id}"
+    return hints.show_all(decision.candidate_experiment_id) if explained else hints.explain(decision.decision_id)
 
 
-def _after_pass(store: Store, candidate: str) -> str:
-    (rows,) = ask(store, ("select tags from experiments where experiment_id = $1", [candidate]))
-    is_trial = any(TRIAL in tags for (tags,) in rows)
-    if is_trial or any(approval.holds and approval.experiment_id == candidate for approval in approvals(store)):
-        return f"evalflows show {candidate} --wide"
-    return f"evalflows baseline approve {candidate}"
+def _after_pass(store: Store, candidate: str) -> Hint:
+    """Approve the experiment, unless it already is the baseline, is a trial, or is worse than what there was before:
+    then look at the difference."""
+    (rows,) = ask(store, ("select tags, spec ->> 'name' from experiments where experiment_id = $1", [candidate]))
+    held = {approval.name: approval.experiment_id for approval in approvals(store) if approval.holds}
+    if any(TRIAL in tags for tags, _ in rows) or candidate in held.values():
+        return hints.show_all(candidate)
+    before = [*(held.get(name) for _, name in rows), earlier_runs(store, [candidate]).get(candidate)]
+    better = next((one for one in dict.fromkeys(before) if one and _is_worse(store, candidate, one)), None)
+    return hints.diff(better, candidate) if better else hints.approve(candidate)
 
 
-def _without_gate(store: Store, results: Sequence[Result], shown: Sequence[str]) -> str:
-    """Compare the answers of several experiments; make a single one the baseline of those to come, unless many of its
-    rows failed or it is significantly worse: then look at these."""
+def _is_worse(store: Store, candidate: str, other: str) -> bool:
+    """Whether a metric of an evaluator is significantly worse than in another experiment."""
+    from evalflows.reports.experiments import previous_runs  # late: the analysis is slow to import
+
+    since = previous_runs(store, [(candidate, other)])
+    return any(metric.conclusion == "worse" for one in since for metric in one.metrics)
+
+
+def _without_gate(store: Store, results: Sequence[Result], shown: Sequence[str]) -> Hint:
+    """Compare several experiments; make a single one the baseline of those to come, unless many of its rows failed or
+    it is significantly worse: then look at these."""
     if len(shown) > 1:
-        return f"evalflows compare {' '.join(shown)}"
+        baselines = {result.baseline_experiment_id for result in results}
+        return hints.diff(*sorted(shown, key=lambda one: one not in baselines))
     (identity,) = shown
-    if failures := _failures(store, results, identity):
-        return failures
+    if has_many_failures(store, results, identity) and (failed := _failed_rows(store, identity)):
+        return failed
     worse = next((one for one in results if one.experiment_id == identity and one.conclusion == "worse"), None)
     return drops_command(store, worse) if worse else _after_pass(store, identity)
 
 
-def _failures(store: Store, results: Sequence[Result], experiment: str) -> str | None:
-    """Return the query for what failed, if that is more than FEW_FAILED of the answers, or of a metric's scores."""
+def has_many_failures(store: Store, results: Sequence[Result], experiment: str) -> bool:
+    """Whether more than FEW_FAILED of the answers, or of a metric's scores, failed."""
     query = "select failed > $2 * planned from experiment_overview where experiment_id = $1"
     (((has_failed_answers,),),) = ask(store, (query, [experiment, FEW_FAILED]))
     of_scores = [one for one in results if one.experiment_id == experiment and one.metric not in MEASURES]
-    has_failed_scores = any(one.missing > FEW_FAILED * (one.missing + one.scored) for one in of_scores)
-    if not (has_failed_answers or has_failed_scores):
-        return None
-    columns, table = (
-        ("example_id, error", "outputs") if has_failed_answers else ("metric, example_id, error", "item_scores")
-    )
+    return has_failed_answers or any(one.missing > FEW_FAILED * (one.missing + one.scored) for one in of_scores)
+
+
+def _failed_rows(store: Store, experiment: str) -> Hint | None:
+    """Return the query for the failed answers of an experiment, else for its failed scores; None without any."""
     where = f"experiment_id = {sql_text(experiment)} and status = 'failed'"
-    return f"evalflows sql {shell_text(f'select {columns} from {table} where {where}')}"
+    for table, columns in (("outputs", "example_id, error"), ("item_scores", "metric, example_id, error")):
+        (found,) = ask(store, (f"select 1 from {table} where {where} limit 1", []))
+        if found:
+            return hints.sql(f"select {columns} from {table} where {where}")
+    return None
 
 
-def _unfinished(store: Store, experiments: Sequence[str]) -> str | None:
+def _unfinished(store: Store, experiments: Sequence[str]) -> Hint | None:
     query = """select experiment_id, state from experiments
                where state <> 'completed' and is_one_of(experiment_id, $1)
                order by list_position($1, experiment_id) limit 1"""
     (rows,) = ask(store, (query, [list(experiments)]))
-    return _after_unfinished(*rows[0]) if rows else None
+    return _after_unfinished(store, *rows[0]) if rows else None
 
 
-def _after_unfinished(identity: str, state: str) -> str:
+def _after_unfinished(store: Store, identity: str, state: str) -> Hint:
     """Return the command for what is not completed: nobody can resume what a process works on."""
-    return f"evalflows show {identity}  # it is running" if state == "running" else f"evalflows resume {identity}"
+    if state == "running":
+        return hints.watch(identity)
+    return continuing(store, identity) or hints.show_all(identity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +177,7 @@ class GateReport:
     reports: Sequence[ExperimentsReport]
     candidates: Sequence[Decision | CandidatesOfGate]  # the decisions, those of one gate on several together
     calls_made: int | None  # model calls of this run; None if nothing was run
-    next_command: str
+    next_command: Hint
     incomplete: str | None  # why the run did not finish; None if it did
 
     @property
@@ -174,7 +198,7 @@ def gate_report(
     decisions: Sequence[Decision],
     made: Mapping[str | None, int] | None = None,
     *,
-    spec: str = "SPEC",
+    spec: str | None = None,
     incomplete: str | None = None,
 ) -> GateReport:
     """Return the report of decisions; `made` are the model calls of this run by experiment."""
@@ -243,7 +267,7 @@ def _results_of(report: ExperimentsReport, address: Address) -> str:
     identity = report.experiments[-1].experiment_id
     page = address("experiments", identity)
     said = [*report.sentences, *report.judge_warnings]
-    results = results_page(identity, report.results, said, page=page)
+    results = results_page(identity, report.results, said, report.experiments, page=page)
     return f"{results}\n\n{worst_part(report.worst)}" if report.worst else results
 
 
@@ -251,10 +275,12 @@ def results_page(
     reference: str,
     results: Sequence[Result],
     summary: Sequence[str],
+    experiments: Sequence[ExperimentOverview],
     links: Sequence[str] = (),
     page: str | None = None,
 ) -> str:
-    """Return the page of experiments: a summary, a table of every metric and system, and `links` in Markdown.
+    """Return the page of experiments: a summary, a table of every metric and system, what each experiment cost, and
+    `links` in Markdown.
 
     `reference` means them in the shell, and `page` is their address in the dashboard.
     """
@@ -267,7 +293,6 @@ def results_page(
         "p",
         "p adjusted",
         "verdict",
-        "cost (USD)",
         "missing",
         "n",
     )
@@ -275,8 +300,9 @@ def results_page(
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in summary),
         table,
+        "\n".join(f"- {escaped(one.name)}: {escaped(one.calls_text)}" for one in experiments if one.calls_text),
         "\n".join(f"- {link}" for link in links),
-        where_shown(f"evalflows show {reference}", page),
+        where_shown(hints.show(reference), page),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -291,7 +317,6 @@ def _cells(result: Result) -> list[str]:
         result.p_text,
         result.p_adjusted_text,
         result.verdict_text,
-        result.cost_text,
         str(result.missing),
         result.scored_text,
     ]
@@ -300,7 +325,7 @@ def _cells(result: Result) -> list[str]:
 def worst_part(worst: Worst) -> str:
     """Return the worst examples, and the command that lists all of them."""
     parts = [part for examples in worst.examples for part in _worst_examples(examples)]
-    return "\n\n".join([*parts, f"All of them: {code(worst.command)}"])
+    return "\n\n".join([*parts, f"All of them: {code(worst.command.command)}"])
 
 
 def _worst_examples(examples: WorstExamples) -> Iterator[str]:
@@ -322,7 +347,7 @@ def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) ->
         limits = "\n".join(f"- {escaped(one)}" for one in decision.what_limits)
         limits = f"**Limits of this decision**\n\n{limits}" if limits else ""
         heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
-        shown = where_shown(f"evalflows explain {decision.decision_id}", address("decisions", decision.decision_id))
+        shown = where_shown(hints.explain(decision.decision_id), address("decisions", decision.decision_id))
         parts.append("\n\n".join(part for part in (heading, table, limits, shown) if part))
     return "\n\n".join(parts)
 
@@ -344,7 +369,7 @@ def comparison_page(report: ComparisonReport, address: Address = nowhere) -> str
         markdown_table((*head, "missing"), rates),
         markdown_table(("metric", "rank", "experiment", "rating", "win rate over all"), ranking),
         "\n".join(f"- {escaped(bias.text)}" for bias in report.known_biases),
-        where_shown(f"evalflows show {identity}", address("pairwise", identity)),
+        where_shown(hints.show(identity), address("pairwise", identity)),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -415,7 +440,7 @@ class ReportedComparison:
     @property
     def document(self) -> Document:
         report = comparison_report(self.store, self.identity)
-        return document([], comparison=report, next_command=after_comparison(report.overview))
+        return document([], comparison=report, next_command=after_comparison(self.store, report.overview))
 
     @property
     def junit(self) -> str:

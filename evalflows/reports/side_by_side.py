@@ -4,7 +4,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cached_property
 from typing import Any, Literal
 
@@ -338,13 +337,13 @@ class KeptComparisons:
         self._most, self._lock = most_changes, threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], KeptComparison] = OrderedDict()
 
-    def get(self, store: Store, baseline: str, candidates: Sequence[str], today: date) -> KeptComparison:
-        """Return the comparison of experiments, given by id; names may say how long ago something was, as of `today`.
+    def get(self, store: Store, baseline: str, candidates: Sequence[str]) -> KeptComparison:
+        """Return the comparison of experiments, given by id.
 
         It is made anew if a row of the experiments, of their judges' validations, or an approval was added, and as long
         as an experiment is running: whether it still runs is in no row. Raise InputError as `figures_between` does.
         """
-        key = (store.layout.root, baseline, *candidates, today, _state(store, [baseline, *candidates]))
+        key = (store.layout.root, baseline, *candidates, _state(store, [baseline, *candidates]))
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)

@@ -1,7 +1,6 @@
 """Which examples to show after the figures: those on which a candidate did worst, each in a few lines."""
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
@@ -11,7 +10,9 @@ from typing import Any
 from evalflows.analysis.figures import figure
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Result, names_apart, results_of
+from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError, base_metric, metric_of, one_line, sliced_metric
+from evalflows.specs.hints import Hint
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask
@@ -250,7 +251,7 @@ class Worst:
     """What to show: at most SHOWN examples in all, and the command that lists all of them."""
 
     examples: Sequence[WorstExamples]
-    command: str
+    command: Hint
 
 
 def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decision] = ()) -> Worst | None:
@@ -381,23 +382,18 @@ def _items(store: Store, result: Result, count: int | None) -> list[WorstItem]:
     return [item for item in items if item.value is not None and (item.baseline_value is not None or not baseline)]
 
 
-def drops_command(store: Store, result: Result) -> str:
+def drops_command(store: Store, result: Result) -> Hint:
     """Return the command that lists every example that got worse; `show` knows the baseline of the experiment's run."""
     query = """select baseline_experiment_id from verdicts where candidate_experiment_id = $1 and metric = $2
                and slice is null and decision_id is null and comparison_id is null"""
     (own,) = ask(store, (query, [result.experiment_id, result.metric]))
     is_own = (result.baseline_experiment_id,) in own
-    against = "" if is_own else f" --against {result.baseline_experiment_id}"
-    return f"{_command(result.experiment_id, [result.metric])}{against}"
+    return hints.show_worst(result.experiment_id, [result.metric], None if is_own else result.baseline_experiment_id)
 
 
-def _lowest_command(store: Store, results: Sequence[Result]) -> str:
+def _lowest_command(store: Store, results: Sequence[Result]) -> Hint:
     """Return the command that lists all scores of experiments, lowest first."""
     experiments = list(dict.fromkeys(result.experiment_id for result in results))
     of_one = len(experiments) == 1
-    return _command(experiments[0] if of_one else run_groups(store, experiments)[0], [one.metric for one in results])
-
-
-def _command(experiments: str, metrics: Sequence[str]) -> str:
-    wanted = " ".join(f"--worst {shlex.quote(metric)}" for metric in dict.fromkeys(metrics))
-    return f"evalflows show {experiments} {wanted}"
+    reference = experiments[0] if of_one else run_groups(store, experiments)[0]
+    return hints.show_worst(reference, [one.metric for one in results])

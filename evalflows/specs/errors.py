@@ -149,8 +149,11 @@ class CallError(Exception):
         self.finish_reason: str | None = None
 
 
-def first_problem(error: "ValidationError", where: str) -> str:
-    """Format a pydantic error as one line: the first problem, the value it got, and the number of further problems."""
+def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = ()) -> str:
+    """Format a pydantic error as one line: the first problem, the value it got, and the number of further problems.
+
+    `kinds` are those that are possible, if a `kind` is missing.
+    """
     problems = error.errors(include_url=False)
     # An unknown field is often a typo, and the cause of the other problems.
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
@@ -160,6 +163,12 @@ def first_problem(error: "ValidationError", where: str) -> str:
         message, got = "no such field", ""
     elif first["type"] in ("missing", "value_error"):
         got = ""
+    elif first["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        context = first.get("ctx", {})
+        wanted = context.get("expected_tags", ", ".join(map(repr, kinds))).replace("'", "") or "a kind"
+        message, got = f"kind: got {short(context['tag']) if 'tag' in context else 'none'}, wanted one of: {wanted}", ""
+    elif first["type"] == "string_type" and isinstance(first["input"], bool):
+        message, got = "wanted a text", f", got {first['input']}: in YAML, quote words such as 'no' and 'yes'"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{where}: {path + ': ' if path else ''}{message}{got}{more}"
 

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -303,17 +303,45 @@ def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str],
     try:
         return kind.model_validate(content)
     except PydanticError as error:
-        raise InputError(first_problem(error, where)) from error
+        if texts := [change for change in changes if _is_text_field(change, error)]:
+            for change in texts:
+                _apply(content, change, as_text=True)
+            return make_spec(kind, content, [], where)
+        raise InputError(first_problem(error, where, _kinds(kind, content, error))) from error
 
 
-def _apply(content: dict[str, Any], change: str) -> None:
-    """Set one field of a spec: `path.to.it=value`, with the value as YAML and list elements by number."""
+def _is_text_field(change: str, error: PydanticError) -> bool:
+    """Whether a change gave a number, a date or yes or no to a field that is a text: `version=0123456`."""
+    keys = change.partition("=")[0].strip().split(".")
+    wrong = [[str(part) for part in one["loc"]] for one in error.errors() if one["type"] == "string_type"]
+    return any(loc[-1] == keys[-1] and [part for part in loc if part in keys] == keys for loc in wrong)
+
+
+def _kinds(kind: type[Spec], content: dict[str, Any], error: PydanticError) -> Sequence[str]:
+    """Return the kinds that are possible where `kind` is missing; Pydantic names them only for a wrong one."""
+    for one in error.errors():
+        if one["type"] == "union_tag_not_found" and isinstance(one["input"], dict):
+            tried = deepcopy(content)
+            node: Any = tried
+            for part in one["loc"]:
+                node = node[part]
+            node["kind"] = "?"
+            try:
+                kind.model_validate(tried)
+            except PydanticError as other:
+                found = [each["ctx"]["expected_tags"] for each in other.errors() if each["loc"] == one["loc"]]
+                return [tag.strip("' ") for tags in found[:1] for tag in tags.split(",")]
+    return ()
+
+
+def _apply(content: dict[str, Any], change: str, *, as_text: bool = False) -> None:
+    """Set one field of a spec: `path.to.it=value`, with the value as YAML or as it is, and list elements by number."""
     path, equals, text = change.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
         raise InputError(f"--set {change}: wanted key=value, such as repetitions=3 or targets.0.model=gpt-4o")
     try:
-        value = yaml.load(text, SpecLoader)
+        value = text if as_text else yaml.load(text, SpecLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
     node: Any = content

@@ -10,15 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from evalflows.specs import hints
 from evalflows.store.database import catalog_path
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS
 from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, has_checksum, states_of, storage_errors
+from evalflows.store.known_files import FOLDER as KNOWN
 from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.packs import OWNERS_KEY, restore_empties
+from evalflows.store.queries.continuing import continued_by
 from evalflows.store.schemas import TABLES, is_erased, schema_of
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
@@ -160,25 +163,32 @@ class _Examiner:
         catalogs = (str(catalog_path(layout, with_packed=with_packed)) for with_packed in (True, False))
         known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, *catalogs)}
         for path in sorted(self._fs.find(root, withdirs=False)):
-            if path in known or path.startswith((f"{root}/spool/", f"{root}/{MANIFESTS}/")):
+            if path in known or path.startswith(tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, KNOWN))):
                 continue
             if path.startswith(f"{root}/{PLANS}/") and path.endswith(".json"):
                 problem = "the plan of an erasure that has not ended: texts may be left"
-                yield Finding("note", path, problem, "`evalflows forget --finish`, unless it is still running")
+                yield Finding("note", path, problem, f"{hints.finish_erasure().code}, unless it is still running")
             elif path.endswith(".tmp"):
                 yield Finding("note", path, "left by an interrupted write", "it is not read; delete it")
             else:
                 yield Finding("note", path, "not a file of the store", "it is not read; move it elsewhere")
+
+    def _continued(self, owner: str) -> str:
+        """Say what takes up the spool of an owner: a resumption, or the next start of a trace evaluation."""
+        if self._store.read("experiments", owner) or self._store.read("comparison_sets", owner):
+            return continued_by(self._store, owner)
+        return "the next start of the trace evaluation reads them; those of a trial can be deleted"
 
     def _spooled(self) -> Iterator[Finding]:
         for path in sorted(spool_folder(self._store).glob("*/*")):
             owner = path.parent.name
             if path.suffix == ".jsonl":
                 problem = "rows of a running or interrupted run"
-                yield Finding("note", str(path), problem, f"`evalflows resume {owner}`, unless it is still running")
+                yield Finding("note", str(path), problem, f"{self._continued(owner)}, unless it is still running")
             elif path.suffix == ".journal":
                 problem = "spans that a running or killed receiver has accepted"
-                yield Finding("note", str(path), problem, "`evalflows receive` stores them, unless it is still running")
+                taken_up = f"{hints.receive().code} stores them, unless it is still running"
+                yield Finding("note", str(path), problem, taken_up)
             elif path.suffix == ".damaged" and owner == RECEIVED:
                 problem = "requests of the receiver's journal that could not be stored"
                 yield Finding(
@@ -187,7 +197,7 @@ class _Examiner:
             elif path.suffix == ".damaged":
                 problem = "lines of the spool that cannot be read"
                 yield Finding(
-                    "note", str(path), problem, f"`evalflows resume {owner}` repeats them; then delete the file"
+                    "note", str(path), problem, f"{self._continued(owner)}, which repeats them; then delete the file"
                 )
 
 
@@ -253,11 +263,11 @@ def advice(file: StoredFile, *, is_there: bool = True) -> str:
     """Return what to do about a damaged or lost file."""
     start = f"restore {file.path.rpartition('/')[2]} from a backup, or "
     if file.is_packed:
-        again = "`evalflows resume` makes those of an experiment again" if file.table in _RESUMED else "they are lost"
+        again = "resuming an experiment makes its own again" if file.table in _RESUMED else "they are lost"
         return f"{start}delete it: without it, the rows of its {file.table} are missing; {again}"
     delete = "delete it and " if is_there else ""
     if file.table in _RESUMED:
-        return f"{start}{delete}`evalflows resume {file.owner}`: {_RESUMED[file.table]}"
+        return f"{start}{delete}{hints.resume(file.owner).code}: {_RESUMED[file.table]}"
     if file.table in ("snapshots", "examples"):
         return f"{start}delete {file.owner} in snapshots/ and examples/, and add the same rows: the id stays the same"
     if file.table in ("experiments", "comparison_sets"):

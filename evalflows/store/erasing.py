@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evalflows.specs import hints
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.files import (
@@ -789,7 +790,7 @@ def refuse_erased(store: Store, snapshot: str) -> None:
     """
     if any(snapshot in plan.snapshots for plan in plans(store)):
         raise InputError(
-            f"snapshot {snapshot}: examples of it are being erased; `evalflows forget --finish` finishes it"
+            f"snapshot {snapshot}: examples of it are being erased; {hints.finish_erasure().code} finishes it"
         )
     if names := erased_examples(store, snapshot):
         raise refused_without_texts(f"snapshot {snapshot}", names)

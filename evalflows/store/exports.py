@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, write_csv
 from evalflows.specs.file_locks import try_lock
 from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, write_views
@@ -65,7 +66,7 @@ def relations(store: Store, only: Sequence[str] = ()) -> list[Relation]:
     with connect(store.layout.root) as catalog:
         columns = _columns(catalog)
         if unknown := sorted({*only} - {*columns}):
-            raise InputError(f"export: got {unknown[0]!r}, wanted a view: `evalflows sql` lists them")
+            raise InputError(f"export: got {unknown[0]!r}, wanted a view: {hints.list_views().code} lists them")
         now = _Now(store, catalog)
         names = only or columns.keys() - {WHOLE}
         return [_relation(name, columns[name], now.state_of(name)) for name in columns if name in names]

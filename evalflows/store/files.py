@@ -37,6 +37,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from obstore.store import MemoryStore, from_url
 
+from evalflows.specs import hints
 from evalflows.specs.errors import StorageError, describe
 from evalflows.store.layout import SEALED, Layout, StoredFile, files, latest_first, quoted
 from evalflows.store.object_store import Mirror, ObjectFiles, one_line_errors
@@ -602,7 +603,7 @@ def verify(fs: Any, path: str, state: object) -> None:
 
 def damaged(path: str, damage: str) -> StorageError:
     """Return the error for a damaged file."""
-    return StorageError(f"{path}: damaged: {damage}; `evalflows doctor` says what to do")
+    return StorageError(f"{path}: damaged: {damage}; {hints.doctor().code} says what to do")
 
 
 def read_verified(fs: Any, path: str, state: object = None) -> pa.Table:

@@ -10,6 +10,8 @@ from evalflows.specs.dataset import DatasetSpec
 from evalflows.store import conversations, file_formats, records, snapshots
 from evalflows.store.store import Store
 
+FOLDER = "known_files"
+
 READ_BY = (columns, files, values, conversations, file_formats, snapshots, records)
 """The modules that make examples of a file's rows: other code may make others."""
 
@@ -50,4 +52,4 @@ def note_snapshot(store: Store, key: str, identity: str) -> None:
 
 
 def _path(store: Store, key: str) -> str:
-    return f"{store.layout.root}/known_files/{key}"
+    return f"{store.layout.root}/{FOLDER}/{key}"

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.database import restrict, time_limit
 from evalflows.store.files import files_at, texts_in
@@ -65,11 +66,11 @@ def store_or_empty() -> Iterator[Store]:
 
 def no_store(layout: Layout) -> str:
     """Say that there is no store, and how to begin or name another."""
-    return f"no store at {layout.root}: `evalflows run SPEC` creates one, and EVALFLOWS_STORE names another"
+    return f"no store at {layout.root}: {hints.run().code} creates one, and EVALFLOWS_STORE names another"
 
 
 def no_experiments(layout: Layout) -> str:
-    return f"no experiments in the store {layout.root}: `evalflows run SPEC` creates one"
+    return f"no experiments in the store {layout.root}: {hints.run().code} creates one"
 
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})

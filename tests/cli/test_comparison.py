@@ -160,7 +160,7 @@ def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoin
     names = ("small-lower", "small-upper", "--name", "short of calls", "--connection", "ours", "--both-orders")
     line = folder.badly(4, "compare", *names, "--set", "max_calls=5")
     assert "not done: 19 of 24 by pairwise_preference (the budget is spent (5 of 5 calls))" in line
-    assert line.endswith(f"; `evalflows resume {id_in(line)}` continues")
+    assert line.endswith(f"; `evalflows resume {id_in(line)} --set max_calls=10` continues")
     shown = folder.well("show", "short of calls")
     assert lines_of(shown, "19 of 24 judgements are missing")
     assert "incomplete: 2 experiments" in shown and endpoint.calls == 5

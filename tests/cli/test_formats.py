@@ -158,4 +158,4 @@ def test_an_incomplete_run_prints_what_it_has(tmp_path: Path) -> None:
     assert (experiment["state"], experiment["answered"], experiment["calls"]) == ("incomplete", 10, 10)
     assert experiment["cost_usd"] is None, "the price is unknown, so the cost is not 0"
     assert "the budget is spent" in experiment["reason"] and "the budget is spent" in done.stderr
-    assert ran["next"] == f"evalflows resume {experiment['experiment_id']}"
+    assert ran["next"].startswith(f"evalflows resume {experiment['experiment_id']} --set max_calls=20 ")

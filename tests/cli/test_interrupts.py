@@ -57,7 +57,7 @@ def test_one_that_was_dropped_before_the_block_is_raised_when_it_begins() -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_records_signals_from_the_start(number: signal.Signals) -> None:
-    with pytest.raises(KeyboardInterrupt, match="`evalflows resume app` continues"), prepared(False, "app"):
+    with pytest.raises(KeyboardInterrupt, match="nothing is left to resume"), prepared(False):
         with suppress(KeyboardInterrupt):
             os.kill(os.getpid(), number)
             time.sleep(0.1)

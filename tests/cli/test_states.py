@@ -64,7 +64,7 @@ def test_what_nobody_works_on_was_interrupted_and_what_somebody_works_on_is_runn
     identity = begun.experiment_id
     assert states(begun) == ["interrupted"]
     assert f"app {identity} interrupted" in said("ls")
-    assert f"`evalflows resume {identity}` continues" in said("show", identity)
+    assert said("show", identity).endswith(f"next: evalflows resume {identity}")
     (listed,) = json.loads(said("ls", "--format", "json"))
     assert (listed["kind"], listed["state"], listed["answered"]) == ("experiment", "interrupted", 3)
     shown = json.loads(said("show", identity, "--format", "json"))

@@ -15,6 +15,8 @@ from evalflows.analysis.figures import estimate, figure, percent
         (0.5, 0.4999, 0.5001, "contains", ("0.500", "[0.500, 0.500]")),  # at most three digits
         (51.66, 51.44, 51.87, "length", ("51.7", "[51.4, 51.9]")),  # at most one
         (0.00123, 0.0010, 0.0014, "cost", ("0.00123", "[0.00100, 0.00140]")),
+        (8.1e-6, 7.9e-6, 8.3e-6, "cost", ("0.0000081", "[0.0000079, 0.0000083]")),
+        (8e-8, None, None, "cost", ("0.000000080", "")),
         (1.0, 1.0, 1.0, "contains", ("1.000", "[1.000, 1.000]")),
         (0.5, None, None, "contains", ("0.500", "")),
         (None, None, None, "contains", ("-", "")),

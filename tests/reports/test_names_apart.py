@@ -35,10 +35,10 @@ def _fields(row: Any) -> dict[str, Any]:
 def test_one_name_is_told_apart_by_when(store: Store, keep: Keep) -> None:
     keep("exp-1", timedelta(minutes=58))
     keep("exp-2", timedelta(days=9), approved=timedelta(days=3))
-    assert names_apart(store, {"exp-1": "a", "exp-2": "b"}, NOW) == {"exp-1": "a", "exp-2": "b"}
-    assert names_apart(store, {"exp-1": "support", "exp-2": "support"}, NOW) == {
-        "exp-1": "support (today 14:02 UTC)",
-        "exp-2": "support (approved 3 days ago)",
+    assert names_apart(store, {"exp-1": "a", "exp-2": "b"}) == {"exp-1": "a", "exp-2": "b"}
+    assert names_apart(store, {"exp-1": "support", "exp-2": "support"}) == {
+        "exp-1": "support (2026-11-23 14:02 UTC)",
+        "exp-2": "support (approved 2026-11-20 15:00 UTC)",
     }
 
 
@@ -46,10 +46,10 @@ def test_at_the_same_time_the_ids_tell_them_apart(store: Store, keep: Keep) -> N
     keep("exp-000001", timedelta(days=1))
     keep("exp-000002", timedelta(days=1))
     keep("exp-000003", timedelta(days=40))
-    assert names_apart(store, dict.fromkeys(("exp-000001", "exp-000002", "exp-000003"), "x"), NOW) == {
+    assert names_apart(store, dict.fromkeys(("exp-000001", "exp-000002", "exp-000003"), "x")) == {
         "exp-000001": "x (…000001)",
         "exp-000002": "x (…000002)",
-        "exp-000003": "x (2026-10-14)",
+        "exp-000003": "x (2026-10-14 15:00 UTC)",
     }
 
 

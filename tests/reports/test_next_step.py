@@ -39,36 +39,38 @@ def test_it_fits_the_outcome(store: Store, new: list[Result]) -> None:
         ([decision("PASS")], approve),
         ([], approve),
         ([decision(no_evidence, "below_min_examples")], "plan a.yaml  # how many examples would decide"),
-        ([decision(no_evidence, "missing_could_flip", "too_few")], "resume exp-new"),
+        ([decision(no_evidence, "missing_could_flip", "too_few")], explain),  # sealed: resuming would change nothing
         ([decision(no_evidence, "judge_failed_validation")], explain),
         ([decision(no_evidence, "no_baseline")], approve),
     ):
-        assert after_experiments(store, new, decisions, spec="a.yaml") == f"evalflows {command}"
-    assert after_experiments(store, new, [decision("FAIL")], explained=True) == "evalflows show exp-new --wide"
+        assert str(after_experiments(store, new, decisions, spec="a.yaml")) == f"evalflows {command}"
+    assert str(after_experiments(store, new, [decision("FAIL")], explained=True)) == "evalflows show exp-new --wide"
     fields: list[tuple[dict[str, Any], str]] = [
         ({"missing": 2, "scored": 38}, approve),
-        ({"missing": 3, "scored": 37, "conclusion": "worse"}, 'sql "select metric, example_id, error from item_sc'),
+        ({"missing": 3, "scored": 37, "conclusion": "worse"}, "show exp-new --worst right"),  # none is stored
         ({"conclusion": "worse", "baseline_experiment_id": "old"}, "show exp-new --worst right --against old"),
         ({"conclusion": "not_enough_evidence"}, approve),
         ({"metric": "latency", "missing": 40, "scored": 0}, approve),
     ]
     for given, command in fields:
-        assert after_experiments(store, [result("exp-new", **given)], []).startswith(f"evalflows {command}")
+        assert str(after_experiments(store, [result("exp-new", **given)], [])).startswith(f"evalflows {command}")
 
 
 def test_failed_answers_are_looked_at_first(store: Store, new: list[Result], make: Callable[..., Any]) -> None:
     failed = [make("outputs", run_id=f"r{n}", experiment_id="exp-new", status="failed", error="no") for n in range(3)]
     store.publish("outputs", "exp-new", failed[:2])
-    assert after_experiments(store, new, []) == "evalflows baseline approve exp-new"
+    assert str(after_experiments(store, new, [])) == "evalflows baseline approve exp-new"
     store.publish("outputs", "exp-new", failed)
-    assert after_experiments(store, new, []).startswith('evalflows sql "select example_id, error from outputs where ')
+    assert str(after_experiments(store, new, [])).startswith(
+        'evalflows sql "select example_id, error from outputs where '
+    )
 
 
 def test_an_incomplete_experiment_is_resumed(store: Store, make: Callable[..., Any]) -> None:
     store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", state="incomplete")])
-    assert after_experiments(store, [result("exp-1")], []) == "evalflows resume exp-1"
+    assert str(after_experiments(store, [result("exp-1")], [])) == "evalflows resume exp-1"
 
 
 def test_several_experiments_are_compared(store: Store, new: list[Result], make: Callable[..., Any]) -> None:
     store.publish("experiments", "exp-old", [make("experiments", experiment_id="exp-old", state="completed")])
-    assert after_experiments(store, [result("exp-old"), *new], []) == "evalflows compare exp-old exp-new"
+    assert str(after_experiments(store, [result("exp-old"), *new], [])) == "evalflows diff exp-old exp-new"

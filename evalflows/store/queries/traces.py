@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from evalflows.specs import hints
 from evalflows.specs.dataset import SelectedScope
 from evalflows.specs.errors import InputError, NotFoundError, short
 from evalflows.specs.evaluator import MetricSpec
@@ -576,7 +577,7 @@ def observations_of_trace(store: Store, reference: str) -> list[ObservationRow]:
     """
     ids = _matching(store, reference.strip().lower().replace("-", ""))
     if not ids:
-        raise NotFoundError(f"{reference}: no such trace, see `evalflows traces ls`")
+        raise NotFoundError(f"{reference}: no such trace, see {hints.list_traces().code}")
     if len(ids) > 1:
         shown = ", ".join(ids[:SHOWN_IDS]) + (", …" if len(ids) > SHOWN_IDS else "")
         raise InputError(f"{reference}: got the beginning of {shown}, wanted one trace")

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.gate import ProductionBaseline
 from evalflows.specs.traces import ALL, DIMENSIONS, MEASURED, TRACES, TraceScope, WindowSize
@@ -85,7 +86,8 @@ def find_incident(store: Store, reference: str) -> Incident:
         return found[0]
     if found:
         raise InputError(f"incident {reference!r}: got the prefix of {len(found)} ids, wanted a longer one")
-    raise NotFoundError(f"incident {reference!r}: not in {store.layout.root}, wanted an id of `evalflows alerts ls`")
+    wanted = f"wanted an id of {hints.list_alerts().code}"
+    raise NotFoundError(f"incident {reference!r}: not in {store.layout.root}, {wanted}")
 
 
 def events_of(store: Store, incident_id: str) -> list[AlertRow]:

@@ -1,0 +1,191 @@
+"""Every command that a message proposes to run. One function per kind of hint; a test runs each kind.
+
+Words in capitals, such as SPEC or FILE, stand for what the person has to fill in.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalflows.specs.errors import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A command of ours: its arguments, and why to run it, if that is not plain."""
+
+    arguments: tuple[str, ...]
+    because: str | None = None
+
+    @property
+    def command(self) -> str:
+        """The command as it is typed in a shell, on one line."""
+        return one_line(" ".join(map(quoted, ("evalflows", *self.arguments))))
+
+    @property
+    def code(self) -> str:
+        """The command in backticks, within a sentence."""
+        return f"`{self.command}`"
+
+    def __str__(self) -> str:
+        return f"{self.command}  # {self.because}" if self.because else self.command
+
+
+def quoted(argument: str) -> str:
+    """Quote an argument for a shell. SQL's single quotes stay readable, in double quotes."""
+    if "'" in argument and "!" not in argument:
+        return '"' + re.sub(r'[\\"$`]', r"\\\g<0>", argument) + '"'
+    return shlex.quote(argument)
+
+
+def resume(identity: str, changes: Sequence[str] = (), because: str | None = None) -> Hint:
+    """Continue an experiment or a comparison; `changes` are those of `--set`."""
+    return Hint(("resume", identity, *(part for change in changes for part in ("--set", change))), because)
+
+
+def list_runs() -> Hint:
+    """List what is in the store."""
+    return Hint(("ls",))
+
+
+def show(reference: str) -> Hint:
+    """Show an experiment, a comparison, a plan or a backtest."""
+    return Hint(("show", reference))
+
+
+def watch(identity: str) -> Hint:
+    """Look again at what is running."""
+    return Hint(("show", identity), "it is running")
+
+
+def show_all(identity: str) -> Hint:
+    """Show all columns of the results."""
+    return Hint(("show", identity, "--wide"))
+
+
+def show_worst(reference: str, metrics: Sequence[str], against: str | None = None) -> Hint:
+    """List all examples that got worse by some metrics."""
+    named = [part for metric in dict.fromkeys(metrics) for part in ("--worst", metric)]
+    return Hint(("show", reference, *named, *(("--against", against) if against else ())))
+
+
+def diff(baseline: str, *candidates: str) -> Hint:
+    """Compare stored experiments, example by example."""
+    return Hint(("diff", baseline, *candidates))
+
+
+def explain(decision: str) -> Hint:
+    """Explain a decision."""
+    return Hint(("explain", decision))
+
+
+def plan(spec: str) -> Hint:
+    """Estimate how many examples a spec needs; given are its path, or an experiment of it."""
+    return Hint(("plan", spec), "how many examples would decide")
+
+
+def approve(experiment: str) -> Hint:
+    """Approve an experiment as the baseline of its name."""
+    return Hint(("baseline", "approve", experiment))
+
+
+def approve_as(name: str) -> Hint:
+    """Approve some experiment as the baseline of a name."""
+    return Hint(("baseline", "approve", "EXPERIMENT", "--name", name))
+
+
+def approve_some() -> Hint:
+    """Approve some experiment as the baseline of its name."""
+    return Hint(("baseline", "approve", "EXPERIMENT"))
+
+
+def sql(query: str) -> Hint:
+    """Query the store."""
+    return Hint(("sql", query))
+
+
+def list_views() -> Hint:
+    """List the views that can be queried."""
+    return Hint(("sql",))
+
+
+def dashboard() -> Hint:
+    """Serve the results as pages."""
+    return Hint(("dashboard",))
+
+
+def doctor() -> Hint:
+    """Say what to do about damaged files."""
+    return Hint(("doctor",))
+
+
+def finish_erasure() -> Hint:
+    """Finish erasures that were interrupted."""
+    return Hint(("forget", "--finish"))
+
+
+def stop_server() -> Hint:
+    """Stop the local Prefect server."""
+    return Hint(("down",))
+
+
+def server_status() -> Hint:
+    """Show the local Prefect server, and its secret."""
+    return Hint(("status",))
+
+
+def receive() -> Hint:
+    """Store the spans that an earlier receiver has accepted."""
+    return Hint(("receive",))
+
+
+def run() -> Hint:
+    """Run a spec."""
+    return Hint(("run", "SPEC"))
+
+
+def add_dataset() -> Hint:
+    """Add a dataset."""
+    return Hint(("dataset", "add", "FILE"))
+
+
+def import_labels() -> Hint:
+    """Import labels of people."""
+    return Hint(("labels", "import", "FILE"))
+
+
+def add_traces() -> Hint:
+    """Add traces."""
+    return Hint(("traces", "add", "FILE"))
+
+
+def list_traces() -> Hint:
+    """List the traces."""
+    return Hint(("traces", "ls"))
+
+
+def list_alerts() -> Hint:
+    """List the incidents."""
+    return Hint(("alerts", "ls"))
+
+
+def list_all_alerts() -> Hint:
+    """List the incidents, those that are over too."""
+    return Hint(("alerts", "ls", "--all"))
+
+
+def acknowledge(incident: str) -> Hint:
+    """Acknowledge an incident."""
+    return Hint(("alerts", "ack", incident))
+
+
+def windows(evaluation: str) -> Hint:
+    """Show the metrics of a trace evaluation over time."""
+    return Hint(("windows", evaluation))
+
+
+def dataset_from_traces(where: str | None, since: str | None) -> Hint:
+    """Make a dataset of some traces."""
+    given = [(option, value) for option, value in (("--where", where), ("--since", since)) if value]
+    return Hint(("dataset", "from-traces", "--name", "NAME", *(part for pair in given for part in pair)))

@@ -1,0 +1,89 @@
+"""How what is not complete can be continued, if a command can do it."""
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from evalflows.specs import hints
+from evalflows.specs.hints import Hint
+from evalflows.store.queries.progress import Paid, paid, spent_by_group
+from evalflows.store.records import from_json
+from evalflows.store.store import Store
+
+
+def continuing(store: Store, identity: str) -> Hint | None:
+    """Return the command that continues an experiment or a comparison; None if only the process that began it could.
+
+    If its budget is spent, the command raises it. A function that was defined in a notebook or within another function
+    is known to that process only.
+    """
+    (row,) = store.read("experiments", identity) or store.read("comparison_sets", identity)
+    spec, group = from_json(row.spec), getattr(row, "run_group", None)
+    if any(str(function).startswith("live:") for function in _functions(spec)):
+        return None
+    if not _is_over_budget(store, identity, group):
+        return hints.resume(identity)
+    spent = paid(store, identity) if group is None else spent_by_group(store, group)
+    return hints.resume(identity, [*_larger_limits(spec, spent)], "what is left does not fit into the budget")
+
+
+def continued_by(store: Store, identity: str) -> str:
+    """Say what continues an experiment or a comparison."""
+    hint = continuing(store, identity)
+    if hint is None:
+        return "only the process that has its functions continues it: call it again there, finished calls are reused"
+    return f"{hint.code} continues"
+
+
+def begun_since(store: Store, moment: datetime) -> str | None:
+    """Return the experiment or the comparison that was begun or resumed last since then and is open; None if none."""
+    query = """select id from (
+                   select experiment_id as id, recorded_at, state from source.experiments
+                   union all select comparison_id, recorded_at, state from source.comparison_sets)
+               where recorded_at >= $1 and state <> 'completed' order by recorded_at desc, id limit 1"""
+    return next((str(identity) for (identity,) in store.query(query, [moment])), None)
+
+
+def _functions(spec: Any) -> Iterator[Any]:
+    """Yield the references to functions anywhere in a spec."""
+    if isinstance(spec, Mapping):
+        for name, value in spec.items():
+            if name in ("function", "use"):
+                yield value
+            yield from _functions(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from _functions(value)
+
+
+def _is_over_budget(store: Store, identity: str, group: str | None) -> bool:
+    """Whether the budget was too small for something of a comparison, or of any experiment of a run group."""
+    if group is None:
+        query, owner = "select 1 from source.comparisons where comparison_id = $1 and error_kind = $2 limit 1", identity
+    else:
+        owners = "experiment_id in (select experiment_id from source.experiments where run_group = $1)"
+        query = " union all ".join(
+            f"select 1 from source.{table} where {owners} and status = 'not_attempted' and error_kind = $2"
+            for table in ("outputs", "scores")
+        )
+        owner = group
+    return bool(store.query(query, [owner, "over_budget"]))
+
+
+def _larger_limits(spec: Mapping[str, Any], spent: Paid) -> Iterator[str]:
+    """Yield the limit that was reached, twice as large."""
+    calls, usd = spec.get("max_calls"), spec.get("budget_usd")
+    is_out_of_calls = calls is not None and spent.calls >= calls
+    if is_out_of_calls:
+        yield f"max_calls={2 * max(1, spent.calls)}"
+    if usd is not None and not is_out_of_calls:
+        yield f"budget_usd={_rounded_up(2 * max(spent.usd, usd))}"
+
+
+def _rounded_up(amount: float) -> str:
+    """Return an amount of money with two significant digits, at least as large as it is."""
+    if amount <= 0:
+        return "1"
+    digits = 1 - math.floor(math.log10(amount))
+    return f"{math.ceil(round(amount * 10**digits, 6)) / 10**digits:.{max(0, digits)}f}"

@@ -27,7 +27,7 @@ from evalflows.engine.traces import (
     trace_evaluation_of,
 )
 from evalflows.llm import loop
-from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError
+from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.leases import Lease, leased
 from evalflows.store.observations import last_recorded, open_owners, seal_past_days
@@ -245,7 +245,8 @@ def _problem(batch: Batch) -> str | None:
     if counts.over_budget:
         return f"the budget is used up: {counts.over_budget} judgements were not made; the next start makes them"
     if counts.unreached:
-        return f"{counts.unreached} judgements failed: a model could not be reached; the next start tries them again"
+        kinds = kinds_in_words(counts.unreached)
+        return f"{counts.unreached.total()} judgements failed ({kinds}); the next start tries them again"
     return None
 
 

@@ -26,7 +26,7 @@ from evalflows.llm import loop
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.rate_limits import Breaker, Limiter, give_back, reserve
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, kinds_in_words
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
 from evalflows.specs.traces import TraceEvaluationSpec
@@ -223,8 +223,7 @@ def retry_later(failed: Mapping[Any, Counter[str]], stage: Stage, items: str) ->
     for chunk, kinds in failed.items():
         tally.postpone(chunk, stage, kinds.total(), delays[min(context.task_run.run_count, len(delays)) - 1])
     of_all = sum(failed.values(), Counter())
-    named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in of_all.most_common())
-    raise TransientFailuresError(f"{of_all.total()} {items} failed: {named}")
+    raise TransientFailuresError(f"{of_all.total()} {items} failed: {kinds_in_words(of_all)}")
 
 
 @contextmanager

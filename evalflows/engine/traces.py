@@ -104,7 +104,7 @@ class Counts:
     failed: int = 0
     scores: int = 0
     composites: int = 0
-    unreached: int = 0  # judgements whose model could not be reached
+    unreached: Counter[str] = field(default_factory=Counter)  # judgements that a later start may bring, by error kind
     over_budget: int = 0  # judgements that were not made, since the budget was used up
     usage: Usage = NO_USAGE
 
@@ -482,7 +482,7 @@ def _counts(
         failed=failed,
         scores=sum(row.status == "scored" for row in rows),
         composites=sum(row.status == "scored" for row in composites),
-        unreached=sum(row.error_kind in UNREACHABLE | {"stopped"} for row in rows),
+        unreached=Counter(str(row.error_kind) for row in rows if row.error_kind in UNREACHABLE | {"stopped"}),
         over_budget=sum(row.error_kind == "over_budget" for row in rows),
         usage=sum((_usage(row) for row in rows), NO_USAGE),
     )

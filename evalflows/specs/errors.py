@@ -124,6 +124,13 @@ class StorageError(Exception):
     """
 
 
+def kinds_in_words(counts: Mapping[str, int]) -> str:
+    """Return how often errors of each kind occurred, the most frequent first: `2 rate limited, 1 timeout`."""
+    return ", ".join(
+        f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items(), key=lambda one: -one[1])
+    )
+
+
 class CallError(Exception):
     """A model call that failed after all its retries."""
 

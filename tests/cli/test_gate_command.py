@@ -180,7 +180,7 @@ def test_not_enough_evidence_ends_with_3_and_leads_to_a_plan(new_folder: Callabl
     assert command.startswith(f"evalflows plan {folder.spec}  # ")
     planned = folder(*shlex.split(command, comments=True)[1:])
     assert planned.exit_code == 0, planned.stderr
-    assert folder("explain", "release").stdout.splitlines()[-1].startswith("next: evalflows plan SPEC  # ")
+    assert folder("explain", "release").stdout.splitlines()[-1].startswith("next: evalflows plan exp-")
 
 
 @pytest.mark.slow
@@ -233,8 +233,8 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
     ((candidate, baseline, decision),) = folder.rows(
         "select candidate_experiment_id, baseline_experiment_id, decision_id from decisions"
     )
-    printed = re.sub(r"\d\d:\d\d UTC", "14:02 UTC", " ".join(decided.stdout.split()))
-    assert "gate release: app (today 14:02 UTC) against app (approved today 14:02 UTC): FAIL" in printed
+    printed = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "NOW", " ".join(decided.stdout.split()))
+    assert "gate release: app (NOW) against app (approved NOW): FAIL" in printed
     (command,) = [line for line in decided.stdout.splitlines() if line.startswith("all of them: ")]
     assert command == f"all of them: evalflows show {candidate} --worst exact_match --against {baseline}"
     worst = folder(*shlex.split(command.removeprefix("all of them: "))[1:])

@@ -16,12 +16,13 @@ from typing import Any
 import click
 import pytest
 import yaml
-from alarmed import alarmed_production
+from alarmed import SPEC, alarmed_production
 from click.testing import CliRunner, Result
 from endpoint import Endpoint, completion, serving
-from made_windows import NAME
+from made_windows import IDENTITY, NAME
 
 from evalflows import decide_on
+from evalflows import serving as serving_module
 from evalflows.cli import running
 from evalflows.cli.main import cli
 from evalflows.cli.production import show_batch, show_changes
@@ -34,6 +35,7 @@ from evalflows.store import connect
 from evalflows.store.erasing import Subjects, keep_plan, new_plan
 from evalflows.store.files import FORMAT
 from evalflows.store.leases import leased
+from evalflows.store.queries.continuing import continued_by, continuing
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
 
@@ -50,7 +52,7 @@ KEPT = Path(__file__).parents[1] / "store" / "kept" / f"format_{FORMAT}.zip"
 class Reader:
     """Runs commands, and each command that they print."""
 
-    filled_in: dict[str, str] = field(default_factory=dict)  # what a person would type for SPEC, FILE, …
+    filled_in: dict[str, str] = field(default_factory=lambda: {"QUERY": "select 1"})  # what a person types
     made: list[tuple[str, Hint]] = field(default_factory=list)
     followed: dict[str, int] = field(default_factory=dict)  # how often, by kind
 
@@ -95,7 +97,9 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
 
     for kind, make in KINDS.items():
         monkeypatch.setattr(hints, kind, noting(kind, make))
-    monkeypatch.setattr("evalflows.serving.serve", lambda *given, finish=None, **named: finish() if finish else None)
+    listen = serving_module.listen
+    monkeypatch.setattr(serving_module, "listen", lambda host, port, **named: listen(host, 0, **named))
+    monkeypatch.setattr(serving_module, "serve", lambda *given, finish=None, **named: finish() if finish else None)
     return one
 
 
@@ -207,13 +211,17 @@ def of_what_others_do(reader: Reader, store: Store, spool: Path, make: Callable[
 
 
 def of_production(reader: Reader, store: Store, make: Callable[..., Any]) -> None:
-    alarmed_production(store, make)
+    production = alarmed_production(store, make)
     ((incident,),) = rows("select incident_id from incidents")
     reader("alerts", "show", incident)
     reader("alerts", "show", "nope", code=2)
     reader.run("alerts", "ack", incident, "--close", code=0)
     reader("alerts", "ls")
-    batch = make("watermarks", name=NAME, scores_created=3, items_failed=2)
+    of = {"batch_id": "batch-9", "evaluation_id": IDENTITY, "name": NAME, "scope": "traces"}
+    judged = {"spec": SPEC.model_dump_json(), "evaluators": '[{"name":"accuracy","version":"v1"}]'}
+    later = production.at.replace(year=2027)
+    batch = make("watermarks", **of, **judged, scores_created=3, items_failed=2, recorded_at=later)
+    store.append("watermarks", IDENTITY, "last", [batch])
     for show, incidents in ((show_batch, ()), (show_changes, ([],))):
         reader.made.clear()
         with redirect_stdout(StringIO()) as said:
@@ -253,3 +261,11 @@ def test_only_hints_propose_commands() -> None:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in passed:
                     assert not re.search(rf"\bevalflows ({known})\b", node.value), f"{path}: {node.value}"
+
+
+def test_no_command_resumes_what_only_its_own_process_knows(store: Store, make: Callable[..., Any]) -> None:
+    for identity, function in (("exp-1", "live:answer-1f-7f"), ("exp-2", "mine:answer")):
+        spec = json.dumps({"targets": [{"kind": "python", "function": function}]})
+        store.publish("experiments", identity, [make("experiments", experiment_id=identity, spec=spec)])
+    assert continuing(store, "exp-1") is None and "call it again there" in continued_by(store, "exp-1")
+    assert continued_by(store, "exp-2") == "`evalflows resume exp-2` continues"

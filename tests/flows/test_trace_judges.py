@@ -59,7 +59,7 @@ def test_what_a_judge_could_not_be_reached_for_is_judged_at_the_next_start(store
     write(store, traces(N))
     service = Service(breaks_after=N // 2)
     with serving(Endpoint(answer=service)) as endpoint:
-        with pytest.raises(IncompleteError, match="a model could not be reached; the next start tries them again"):
+        with pytest.raises(IncompleteError, match=r"judgements failed \(.*\); the next start tries them again"):
             evaluate_traces(spec(endpoint))
         assert one("select count(*) from trace_scores where status = 'scored'") == (N // 2,)
         service.mend()

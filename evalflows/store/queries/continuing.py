@@ -59,16 +59,14 @@ def _functions(spec: Any) -> Iterator[Any]:
 
 def _is_over_budget(store: Store, identity: str, group: str | None) -> bool:
     """Whether the budget was too small for something of a comparison, or of any experiment of a run group."""
-    if group is None:
-        query, owner = "select 1 from source.comparisons where comparison_id = $1 and error_kind = $2 limit 1", identity
-    else:
+    owners = "experiment_id = $1"
+    if group is not None:
         owners = "experiment_id in (select experiment_id from source.experiments where run_group = $1)"
-        query = " union all ".join(
-            f"select 1 from source.{table} where {owners} and status = 'not_attempted' and error_kind = $2"
-            for table in ("outputs", "scores")
-        )
-        owner = group
-    return bool(store.query(query, [owner, "over_budget"]))
+    query = " union all ".join(
+        f"select 1 from source.{table} where {owners} and status = 'not_attempted' and error_kind = 'over_budget'"
+        for table in ("outputs", "judgements")
+    )
+    return bool(store.query(query, [group or identity]))
 
 
 def _larger_limits(spec: Mapping[str, Any], spent: Paid) -> Iterator[str]:

@@ -5,7 +5,6 @@ import inspect
 import json
 import re
 import shlex
-import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import kept_store
 import pytest
 import yaml
 from alarmed import SPEC, alarmed_production
@@ -21,19 +21,18 @@ from click.testing import CliRunner, Result
 from endpoint import Endpoint, completion, serving
 from made_windows import IDENTITY, NAME
 
-from evalflows import decide_on
+from evalflows import decide_on, run
 from evalflows import serving as serving_module
 from evalflows.cli import running
 from evalflows.cli.main import cli
 from evalflows.cli.production import show_batch, show_changes
 from evalflows.dashboard import production as production_pages
 from evalflows.prefect_server import access_denied
-from evalflows.specs import hints
+from evalflows.specs import ExperimentSpec, hints
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.hints import Hint
 from evalflows.store import connect
 from evalflows.store.erasing import Subjects, keep_plan, new_plan
-from evalflows.store.files import FORMAT
 from evalflows.store.leases import leased
 from evalflows.store.queries.continuing import continued_by, continuing
 from evalflows.store.spool import RECEIVED, spool_folder
@@ -45,7 +44,6 @@ KINDS = {
     for name, one in inspect.getmembers(hints, inspect.isfunction)
     if one.__annotations__.get("return") is Hint
 }
-KEPT = Path(__file__).parents[1] / "store" / "kept" / f"format_{FORMAT}.zip"
 
 
 @dataclass
@@ -166,10 +164,9 @@ def out_of_budget(reader: Reader, folder: Path) -> None:
         assert "4 model calls made in this run" in resumed["resume"].stdout
 
 
-def in_a_kept_store(reader: Reader, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with zipfile.ZipFile(KEPT) as archive:
-        archive.extractall(folder / "kept")
+def with_a_gate_and_a_comparison(reader: Reader, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVALFLOWS_STORE", str(folder / "kept"))
+    run(ExperimentSpec.model_validate(kept_store.spec()))
     brief, long = (
         rows(f"select experiment_id from experiments where name = 'kept-{one}'")[0][0] for one in ("brief", "long")
     )
@@ -243,7 +240,7 @@ def test_every_hint_works_where_it_is_printed(
     in_an_empty_store(reader, tmp_path)
     out_of_budget(reader, tmp_path)
     with monkeypatch.context() as patch:
-        in_a_kept_store(reader, tmp_path, patch)
+        with_a_gate_and_a_comparison(reader, tmp_path, patch)
     of_what_others_do(reader, Store(), spool_folder(Store()), make)
     of_production(reader, Store(), make)
     of_the_server(reader)

@@ -61,7 +61,7 @@ def after_experiments(
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     if len({one.candidate_experiment_id for one in decisions}) > 1 and (good := passing(decisions)):
-        return f"evalflows diff {' '.join(good)}" if len(good) > 1 else _after_pass(store, good[0])
+        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0])
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):

@@ -54,7 +54,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "obstore": ("store.files", "store.object_store"),
     "asyncpg": ("store.postgres",),
     "openai": ("llm", "compat"),
-    "scipy": ("stats",),
+    "scipy": ("stats", "evaluators.agents.trajectory"),
     "pytest": ("pytest_plugin",),
     "jinja2": ("dashboard.rendering",),
     "uvicorn": ("serving", "prefect_server"),

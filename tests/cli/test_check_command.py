@@ -120,4 +120,4 @@ def test_a_damaged_file(store: Store) -> None:
     content[20] ^= 1
     path.write_bytes(content)
     done = asked("exp-1")
-    assert (done.exit_code, "damaged" in done.stderr, done.stderr.count("\n")) == (4, True, 1)
+    assert (done.exit_code, "damaged" in done.stderr.splitlines()[-1]) == (4, True)

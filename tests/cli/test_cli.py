@@ -116,7 +116,7 @@ def test_reading_creates_no_store(exists: bool, store_root: Path) -> None:
 
 def test_a_bad_spec_or_dataset_is_one_line_and_exit_2(here: Path, store_root: Path) -> None:
     for change, message in (
-        ({"targets": [{"kind": "chatt"}]}, "targets.0: Input tag 'chatt'"),
+        ({"targets": [{"kind": "chatt"}]}, "targets.0: kind: got 'chatt'"),
         ({"repetitions": 0}, "repetitions: Input should be greater than or equal to 1, got 0"),
         ({"evaluator": ["exact_match"]}, "evaluator: no such field"),
         ({"dataset": {"path": "nowhere.jsonl"}}, "nowhere.jsonl: cannot be read: No such file"),

@@ -54,7 +54,8 @@ def test_a_name_is_its_newest_run_and_says_so() -> None:
     assert (
         done.stderr == "evalflows: 'support': the newest of 2 runs of this name, exp-001; support~1 is the one before\n"
     )
-    assert "regressed: bot (2026-01-02) against bot (2026-01-01), 1 example" in done.stdout
+    wanted = "regressed: bot (2026-01-02 00:00 UTC) against bot (2026-01-01 00:00 UTC), 1 example"
+    assert wanted in " ".join(done.stdout.split())
     assert "  e0  right: was 1, now 0  e0?" in done.stdout
     assert "baseline:  the [-v1-] answer" in done.stdout and "answer:    the {+v2+} answer" in done.stdout
 
@@ -98,7 +99,10 @@ def test_bad_input_is_one_line(past: Past) -> None:
 @pytest.mark.slow
 def test_show_says_how_it_did_against_the_run_before() -> None:
     printed = " ".join(called("show", "exp-001").stdout.split())
-    assert "against the previous run support (2026-01-01): right 0.500 → 0.500, no significant difference" in printed
+    assert (
+        "against the previous run support (2026-01-01 00:00 UTC): right 0.500 → 0.500, no significant difference"
+        in printed
+    )
     assert "all of it: evalflows diff exp-000 exp-001" in printed
     assert "previous run" not in called("show", "exp-000").stdout
     (previous,) = json.loads(called("show", "exp-001", "--format", "json").stdout)["previous"]

@@ -55,10 +55,10 @@ def test_one_page_has_all_candidates_once() -> None:
         ("non inferiority right 0.05", "exp-002", "met"),
         ("non inferiority right 0.05", "exp-003", "broken"),
     ]
-    assert report.next_command == "evalflows diff exp-001 exp-002", "those that pass"
+    assert str(report.next_command) == "evalflows diff exp-001 exp-002", "those that pass"
     assert len(report.reports) == 1 and report.document["standings"] == [one.standing]
     assert gate_page(report).count(one.standing) == 1
     (failing, passing) = (decisions[2], decisions[0])
     (alone,) = candidates_of_gates(Store(), [passing])
     assert alone == passing
-    assert gate_report(Store(), [passing, failing]).next_command == "evalflows baseline approve exp-001"
+    assert str(gate_report(Store(), [passing, failing]).next_command) == "evalflows baseline approve exp-001"

@@ -36,7 +36,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "name: ''": "name: String should have at least 1 character, got ''",
             "name: 7": "name: Input should be a valid string, got 7",
             "targets: []": "targets: List should have at least 1 item",
-            "targets: [{kind: chatt}]": "targets.0: Input tag 'chatt' found using 'kind' does not match any",
+            "targets: [{kind: chatt}]": "targets.0: kind: got 'chatt', wanted one of: chat, python, http, recorded",
             "targets: [{kind: python}]": "targets.0.python.function: Field required",
             "targets: [{kind: chat}, {kind: chat}]": "targets: two are called 'target', wanted unique names",
             "evaluators: [{name: x}]": "evaluators.0.use: Field required",
@@ -69,7 +69,6 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "dataset: x.jsonl": "dataset: ",
             "evaluators: ['app:judge', {use: 'app:judge'}]": "evaluators: two are called 'judge', wanted unique names",
             "evaluators: ['a:judge', {use: x, name: judge}]": "evaluators: two are called 'judge', wanted unique names",
-            "evaluators: [{use: 'app:judge', controls: 3}]": "evaluators.0.",
         },
     ),
     (

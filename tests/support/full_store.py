@@ -59,6 +59,16 @@ def run_id(identity: str, example: str, repetition: int) -> str:
     return derived_id(identity, example, repetition)
 
 
+SPEC = to_json(
+    {
+        "name": "n",
+        "dataset": {"rows": [{"inputs": {"q": "1"}}]},
+        "targets": [{"kind": "recorded", "column": "said"}],
+        "evaluators": ["exact_match"],
+    }
+)
+
+
 def fill_sealed(filler: Filler, identity: str, version: str, snapshot: str, examples: list[str]) -> None:
     """A sealed experiment: runs and judgements of the first example failed, all others succeeded."""
     store, outputs, scores = filler.store, [], []
@@ -81,8 +91,9 @@ def fill_sealed(filler: Filler, identity: str, version: str, snapshot: str, exam
     store.append("judgements", identity, "p", scores)
     store.append("calls", identity, "p", [filler.make("calls", call_id=f"c-{identity}", experiment_id=identity)])
     store.append("limits", identity, "p", [filler.make("limits", limit_id=f"l-{identity}", experiment_id=identity)])
-    filler.experiment(identity, snapshot, 3, 2, recorded_at=START)
-    filler.experiment(identity, snapshot, 3, 2, state="completed", recorded_at=START + timedelta(hours=1))
+    of = {"spec": SPEC}
+    filler.experiment(identity, snapshot, 3, 2, recorded_at=START, **of)
+    filler.experiment(identity, snapshot, 3, 2, state="completed", recorded_at=START + timedelta(hours=1), **of)
     store.seal(identity, EXPERIMENT_TABLES)
 
 

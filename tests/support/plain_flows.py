@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from importlib import import_module
+from logging import getLogger
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +18,9 @@ import pytest
 SETTINGS = [f"api.{module}.flow_settings" for module in ("calling", "experiments", "comparisons", "traces", "planning")]
 NOTHING = (
     *("api.experiments.begin_early", "api.traces.begin_early", "cli.running.begin_early"),
-    *(f"tasks.{module}.create_markdown_artifact" for module in ("test_and_decide", "compare", "snapshot")),
+    *(f"tasks.{module}.create_markdown_artifact" for module in ("test_and_decide", "compare", "snapshot", "flow_runs")),
     *("tasks.finish.create_table_artifact", "tasks.engines.create_progress_artifact"),
-    *("tasks.engines.update_progress_artifact", "tasks.test_and_decide.emit_event", "tasks.evaluate_traces.emit_event"),
+    *("tasks.engines.update_progress_artifact", "tasks.flow_runs.emit_event", "tasks.evaluate_traces.emit_event"),
 )
 """What prepares a server, and what tells it something."""
 
@@ -45,11 +46,12 @@ class Step:
 @contextmanager
 def plain_flows() -> Iterator[None]:
     """Call flows and tasks without Prefect in this block."""
-    from prefect import Flow, Task
+    from prefect import Flow, State, Task
     from prefect.utilities.annotations import quote
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        return self.fn(*arguments, **named)
+        made = self.fn(*arguments, **named)
+        return made.data if isinstance(made, State) else made
 
     def submit(self: Any, *arguments: Any, wait_for: Any = (), **_: Any) -> Step:
         def run() -> Any:
@@ -66,7 +68,8 @@ def plain_flows() -> Iterator[None]:
         replaced = {**dict.fromkeys(SETTINGS, nullcontext), **dict.fromkeys(NOTHING, lambda *_, **__: None)}
         for name in replaced:  # before anything is replaced that a module would import
             import_module(f"evalflows.{name.rpartition('.')[0]}")
-        for name, instead in (replaced | {"tasks.engines.wait": wait_for_all}).items():
+        others = {"tasks.engines.wait": wait_for_all, "tasks.flow_runs.get_run_logger": getLogger}
+        for name, instead in (replaced | others).items():
             patch.setattr(f"evalflows.{name}", instead)
         patch.setattr(Flow, "__call__", call)
         patch.setattr(Task, "__call__", call)

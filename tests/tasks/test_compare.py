@@ -235,7 +235,7 @@ def test_tiers_judge_what_those_before_left_open_and_a_fallback_what_the_judge_c
         (False, "clear"),
     }
     assert {row.decided_by.partition(" ")[0] for row in by_metric["down"] if row.decided_by} == {"fallback"}
-    (row,) = Store().read("comparison_sets", rows[0].comparison_id)
+    (row,) = Store().read("comparison_sets", rows[0].experiment_id)
     excluded = of_comparison(Store(), row, {name: name for name in by_metric})
     assert {metric: why.code for metric, why in excluded.items()} == {"down": "judged_by_fallback"}
     wrong = {"use": "cascade", "name": "tiered", "tiers": [{**named(clear), "decides_from": 0.5}, named(longer)]}

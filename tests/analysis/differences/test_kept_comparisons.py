@@ -1,7 +1,6 @@
 """A comparison is kept in the process for as long as the rows that it rests on are the same."""
 
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from evalflows.store.leases import leased
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, controls_batch, now
 from evalflows.store.store import Store
 
-DAY = date(2026, 1, 1)
 EXAMPLES = [f"q{place}" for place in range(5)]
 BASE, CANDIDATE = "exp-00-old", "exp-01-new"
 
@@ -24,15 +22,15 @@ def systems() -> None:
         answered(name, dict.fromkeys(EXAMPLES, name), scores, place=place)
 
 
-def asked(kept: KeptComparisons, day: date = DAY) -> KeptComparison:
-    return kept.get(Store(), BASE, [CANDIDATE], day)
+def asked(kept: KeptComparisons) -> KeptComparison:
+    return kept.get(Store(), BASE, [CANDIDATE])
 
 
 def test_what_did_not_change_is_not_made_again() -> None:
     kept = KeptComparisons()
     first = asked(kept)
     answered("another", {"q0": "x"}, {"right": {"q0": 1.0}}, place=7)
-    assert asked(kept) is first and asked(kept, date(2026, 1, 2)) is not first, "names say how long ago"
+    assert asked(kept) is first and kept.get(Store(), CANDIDATE, [BASE]) is not first
     assert first.metrics == ["right", "length"]
 
 
@@ -87,10 +85,11 @@ def test_the_oldest_give_way_when_there_are_too_many_changes() -> None:
     first = asked(kept)
     first.changes(["right"])
     assert first.size == 5
-    second = asked(kept, date(2026, 1, 2))
+    second = kept.get(Store(), CANDIDATE, [BASE])
     second.changes(["right"])
-    third = asked(kept, date(2026, 1, 3))
-    assert asked(kept, date(2026, 1, 2)) is second and asked(kept, date(2026, 1, 3)) is third
+    answered("third", dict.fromkeys(EXAMPLES, "x"), {"right": dict.fromkeys(EXAMPLES, 1.0)}, place=2)
+    third = kept.get(Store(), BASE, ["exp-02-third"])
+    assert kept.get(Store(), CANDIDATE, [BASE]) is second and kept.get(Store(), BASE, ["exp-02-third"]) is third
     assert asked(kept) is not first
 
 

@@ -29,18 +29,20 @@ def test_the_standard_error_of_a_mean_follows_the_central_limit_theorem() -> Non
 
 
 def test_the_clustered_standard_error_adds_the_products_within_clusters() -> None:
-    mean, n = sum(SCORES) / 6, 6
-    alone = sum((score - mean) ** 2 for score in SCORES) / n**2
+    # Three times, so that no passage has a quarter of the questions: then the error is another.
+    scores, passages = [*SCORES] * 3, [f"{passage}{copy}" for copy in range(3) for passage in PASSAGES]
+    mean, n = sum(scores) / 18, 18
+    alone = sum((score - mean) ** 2 for score in scores) / n**2
     together = 0.0
     for i in range(n):
         for j in range(n):
-            if i != j and PASSAGES[i] == PASSAGES[j]:
-                together += (SCORES[i] - mean) * (SCORES[j] - mean) / n**2
+            if i != j and passages[i] == passages[j]:
+                together += (scores[i] - mean) * (scores[j] - mean) / n**2
     # a: 1/3, -2/3, 1/3, in pairs 2 x (-2/9 + 1/9 - 2/9); b: 1/3, -2/3, 2 x -2/9; c: no other member.
-    assert together == pytest.approx((-6 / 9 - 4 / 9) / 36)
+    assert together == pytest.approx(3 * (-6 / 9 - 4 / 9) / 18**2)
     # The first test's variance uses n - 1 instead of n. The correction for G clusters is undone here.
     paper = alone * n / (n - 1) + together
-    undone = error_of(SCORES, PASSAGES) ** 2 * (3 - 1) / 3
+    undone = error_of(scores, passages) ** 2 * (9 - 1) / 9
     assert undone == pytest.approx(alone + together)
     assert undone == pytest.approx(paper - alone / (n - 1))
 

@@ -61,7 +61,7 @@ def test_intervals_match_the_sandwich_with_clusters_and_student_t_without(
     sandwich_error: Callable[[Any, Sequence[int]], float],
 ) -> None:
     rng = np.random.default_rng(11)
-    clusters = [[0, 0, 1, *rng.integers(0, n // 3, n - 3).tolist()] for n in rng.integers(6, 100, 25).tolist()]
+    clusters = [[0, 0, 1, *rng.integers(0, n // 3, n - 3).tolist()] for n in rng.integers(60, 160, 25).tolist()]
     clusters += [[*range(n)] for n in rng.integers(3, 100, 25).tolist()]
     sides = [rng.normal(0.2, 1, (2, len(labels))) + rng.normal(size=(2, len(labels)))[:, labels] for labels in clusters]
     df = np.array(

@@ -37,6 +37,8 @@ def returned(value: Any) -> dict[str, Any]:
         return columns | (_reported(answer) if answer else {})
     except InputError as error:
         return failed("bad_return", str(error))
+    except MemoryError:  # no fault of the item
+        raise
     except Exception as error:  # of an object of the user's, whose fields are read here
         return failed("bad_return", f"outputs cannot be stored as JSON: {fault_text(error)}")
 

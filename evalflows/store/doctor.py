@@ -15,7 +15,7 @@ from evalflows.store.database import catalog_path
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS
 from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, has_checksum, states_of, storage_errors
-from evalflows.store.known_files import FOLDER as KNOWN
+from evalflows.store.layout import KNOWN_FILES as KNOWN
 from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS

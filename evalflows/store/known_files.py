@@ -8,9 +8,8 @@ from pathlib import Path
 from evalflows.specs import columns, files, values
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.store import conversations, file_formats, records, snapshots
+from evalflows.store.layout import KNOWN_FILES as FOLDER
 from evalflows.store.store import Store
-
-FOLDER = "known_files"
 
 READ_BY = (columns, files, values, conversations, file_formats, snapshots, records)
 """The modules that make examples of a file's rows: other code may make others."""

@@ -18,6 +18,9 @@ from evalflows.store.schemas import TABLES, Table, schema_of
 
 DEFAULT_ROOT = "data/store"
 
+KNOWN_FILES = "known_files"
+"""The folder that notes which snapshots files became."""
+
 SEALED = "rows.parquet"
 """The name of a sealed file."""
 _EMPTY = r"_\.parquet"

@@ -150,7 +150,7 @@ def test_metrics_of_one_evaluator_have_a_row_each_and_composites_see_those_of_ot
 
     def target(question: str) -> Any:
         seen.append(question)
-        return {question} if question == "q0" else question.upper()  # a set, which JSON cannot hold
+        return object() if question == "q0" else question.upper()  # which JSON cannot hold
 
     def two(outputs: dict[str, Any]) -> dict[str, Any]:
         if outputs["output"] == "Q3":

@@ -29,11 +29,9 @@ from evalflows.store.records import (
     derived_id,
     to_json,
 )
+from evalflows.store.row_specs import comparison_spec
 from evalflows.store.spool import Spool
 from evalflows.tasks.limits import within_provider_limits
-
-CALLS = 3
-"""Judgements of each control: of the right answer, the wrong one, and the wrong one with a forged verdict."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -49,7 +47,7 @@ def run_controls(rows: list[ExperimentRow]) -> str | None:
 @task(cache_policy=NO_CACHE, persist_result=False)
 def run_pair_controls(row: ComparisonSetRow) -> str | None:
     """Do the same for the judges of pairs of a comparison. Those of one that has ended were tested before."""
-    has_controls = row.n_votes is None and row.state == "running"
+    has_controls = row.state == "running" and any(judge.controls for judge in comparison_spec(row).evaluators)
     return _tested(comparison_of(row.comparison_id), row.comparison_id) if has_controls else None
 
 
@@ -66,8 +64,8 @@ def _tested(job: Experiment | Comparison, group: str) -> str | None:
 
 def _check(job: Experiment | Comparison, judge: RunnableEvaluator, controls: int, batch: str) -> CheckRow:
     pairs, tried = control_pairs(job.examples, controls), ControlScores(of_pairs=isinstance(job, Comparison))
-    made = [control for number, pair in enumerate(pairs) for control in _controls(job, judge, tried, *pair, number)]
     owner = job.row.comparison_id if isinstance(job, Comparison) else job.row.experiment_id
+    made = [control for number, pair in enumerate(pairs) for control in _controls(owner, tried, *pair, number)]
     with (
         within_provider_limits(job.judging_on, len(made), job.n_chunks),
         Spool(job.store, owner, f"controls-{judge.bound.name}") as spool,
@@ -84,24 +82,16 @@ class _Control(NamedTuple):
     scores: list[float]
 
 
-def _controls(
-    job: Experiment | Comparison,
-    judge: RunnableEvaluator,
-    tried: ControlScores,
-    example: ExampleRow,
-    wrong: str,
-    number: int,
-) -> Iterator[_Control]:
+def _controls(owner: str, tried: ControlScores, example: ExampleRow, wrong: str, number: int) -> Iterator[_Control]:
     """Yield the controls of one example; of pairs, what is scored is the answer that is shown first."""
     view, right, other = example_view(example), outputs_from(example.reference_outputs or "{}"), outputs_from(wrong)
     forged = with_forged_verdict(other, number)
 
     def run(outputs: dict[str, Any]) -> RunView:
-        owner = job.row.comparison_id if isinstance(job, Comparison) else job.row.experiment_id
         identity = derived_id("control", owner, example.example_id, to_json(outputs))
         return RunView(id=identity, inputs=view.inputs, outputs=outputs)
 
-    if isinstance(job, Comparison):
+    if tried.of_pairs:
         beside = [(right, other, tried.right), (other, right, tried.wrong), (forged, right, tried.forged)]
         for first, second, scores in beside:
             shown = run(first), run(second)

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ __all__ = [
     "check_body",
     "check_fields",
     "check_tools",
+    "ended_within",
     "http",
     "length_of",
     "python",
@@ -242,7 +244,7 @@ def python(function: Callable[..., Any], fields: frozenset[str], timeout_s: floa
 
 
 GRACE_S = 1.0
-"""Seconds that a cancelled answer has to end; after that it is abandoned."""
+"""Seconds that cancelled code has to end; after that it is abandoned, and its result is ignored."""
 
 
 def _begun(call: Callable[[], Any], timeout_s: float | None) -> Any:
@@ -257,7 +259,7 @@ def _begun(call: Callable[[], Any], timeout_s: float | None) -> Any:
         return awaited(returned) if isinstance(returned, AsyncIterator) else returned
     returned = _within(timeout_s, made)
     is_later = isawaitable(returned) or isinstance(returned, AsyncIterator)
-    return _awaited_within(timeout_s, returned) if is_later else returned
+    return ended_within(timeout_s, awaited(returned)) if is_later else returned
 
 
 async def awaited(returned: Any) -> Any:
@@ -299,11 +301,19 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-async def _awaited_within(timeout_s: float, returned: Any) -> Any:
-    task = asyncio.ensure_future(awaited(returned))
+async def ended_within(timeout_s: float, work: Awaitable[Any], left_s: Callable[[], float] | None = None) -> Any:
+    """Return what an awaitable of the user's gives. Raise CallError `too_slow` if it takes longer than `timeout_s`.
+
+    `left_s` returns the seconds until it is asked again, 0 once the time is over; by default the time that is left. A
+    result or error after the cancellation is ignored.
+    """
+    end = time.monotonic() + timeout_s
+    left_s = left_s or (lambda: end - time.monotonic())
+    task = asyncio.ensure_future(work)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # retrieved, or asyncio complains
     try:
-        await asyncio.wait({task}, timeout=timeout_s)
+        while not task.done() and (seconds := left_s()) > 0:
+            await asyncio.wait({task}, timeout=seconds)
         if task.done():
             return task.result()
         task.cancel()

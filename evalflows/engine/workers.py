@@ -37,6 +37,7 @@ from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.score import Judgement, Preference
 from evalflows.llm.faults import fault_of
 from evalflows.specs.errors import CallError, ErrorKind, InputError, describe
+from evalflows.targets import ended_within
 
 Result = TypeVar("Result")
 
@@ -367,9 +368,6 @@ def run_sync(coroutine: Coroutine[Any, Any, Result]) -> Result:
     raise RuntimeError("sync work must not await")
 
 
-GRACE_S = 1.0
-"""Seconds that cancelled code has to end; after that it is abandoned, and its result is ignored."""
-
 TIMEOUT_CHECK_INTERVAL_S = 0.1
 """Seconds between two checks of a judgement that waits for a model."""
 
@@ -377,25 +375,16 @@ TIMEOUT_CHECK_INTERVAL_S = 0.1
 async def call_within(timeout_s: float, bound: Bound, available: Mapping[str, Any]) -> Any:
     """Call an async evaluator. Raise CallError `too_slow` if it takes longer than `timeout_s` seconds.
 
-    The clock is paused during model calls, which may queue behind others. A result or error after the cancellation is
-    ignored.
+    The clock is paused during model calls, which may queue behind others.
     """
     clock = _Clock(timeout_s)
     calls = {name: clock.pausing(available[name]) for name in ("complete", "embed") if available.get(name)}
-    task = asyncio.ensure_future(_returned(bound, {**available, **calls}))
-    task.add_done_callback(
-        lambda ended: ended.cancelled() or ended.exception()
-    )  # retrieve the exception, or asyncio complains
-    try:
-        while not task.done() and (left := clock.left()) > 0:
-            await asyncio.wait({task}, timeout=TIMEOUT_CHECK_INTERVAL_S if clock.is_paused else left)
-        if task.done():
-            return task.result()
-        task.cancel()
-        await asyncio.wait({task}, timeout=GRACE_S)
-        raise CallError("too_slow", f"took longer than {timeout_s:g} s and was stopped")
-    finally:
-        task.cancel()
+
+    def left_s() -> float:
+        left = clock.left()
+        return TIMEOUT_CHECK_INTERVAL_S if clock.is_paused and left > 0 else left
+
+    return await ended_within(timeout_s, _returned(bound, {**available, **calls}), left_s)
 
 
 async def _returned(bound: Bound, available: Mapping[str, Any]) -> Any:

@@ -115,8 +115,19 @@ def _after_pass(store: Store, candidate: str) -> Hint:
     return hints.diff(better, candidate) if better else hints.approve(candidate)
 
 
+_OF_RUN = """
+select metric, conclusion from verdicts
+where candidate_experiment_id = $1 and baseline_experiment_id = $2 and slice is null
+      and decision_id is null and comparison_id is null
+"""
+
+
 def _is_worse(store: Store, candidate: str, other: str) -> bool:
-    """Whether a metric of an evaluator is significantly worse than in another experiment."""
+    """Whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts of its run,
+    if that compared the two."""
+    (verdicts,) = ask(store, (_OF_RUN, [candidate, other]))
+    if verdicts:
+        return any(conclusion == "worse" for metric, conclusion in verdicts if metric not in MEASURES)
     from evalflows.reports.experiments import previous_runs  # late: the analysis is slow to import
 
     since = previous_runs(store, [(candidate, other)])

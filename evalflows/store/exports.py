@@ -58,17 +58,20 @@ class Exported:
 
 
 WHOLE = "judgements"
-"""The view whose rows are those of `scores` and `comparisons`: it is exported only if it is named."""
+"""The view whose rows are those of `scores` and `comparisons`: it is copied only if it is named."""
 
 
-def relations(store: Store, only: Sequence[str] = ()) -> list[Relation]:
-    """Return the relations of these names, or all. Raise InputError for an unknown name."""
+def relations(store: Store, only: Sequence[str] = (), *, as_views: bool = False) -> list[Relation]:
+    """Return the relations of these names; by default all, but for WHOLE unless they become views, which hold no rows.
+
+    Raise InputError for an unknown name.
+    """
     with connect(store.layout.root) as catalog:
         columns = _columns(catalog)
         if unknown := sorted({*only} - {*columns}):
             raise InputError(f"export: got {unknown[0]!r}, wanted a view: {hints.list_views().code} lists them")
         now = _Now(store, catalog)
-        names = only or columns.keys() - {WHOLE}
+        names = only or (columns.keys() if as_views else columns.keys() - {WHOLE})
         return [_relation(name, columns[name], now.state_of(name)) for name in columns if name in names]
 
 
@@ -226,7 +229,7 @@ def export_views(store: Store, target: Path) -> list[Exported]:
     if not store.layout.is_local:
         raise InputError(f"{target}: got views of an object store, which few BI tools can read, wanted --copy")
     root = store.layout.root
-    before, wanted = _kept(target, root), relations(store)
+    before, wanted = _kept(target, root), relations(store, as_views=True)
     kept = {one.name: _Kept(_views_state(), None) for one in wanted}
     is_written = kept != before
     if is_written:

@@ -183,7 +183,7 @@ def test_evals_with_pytest(
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 failed, 2 passed" in done.stdout
-    assert re.search(r"^Harbour refusals: 0 of 1 passed: evalflows show Harbour refusals-\w{8}$", done.stdout, re.M)
+    assert re.search(r"^Harbour refusals: 0 of 1 passed: evalflows show 'Harbour refusals-\w{8}'$", done.stdout, re.M)
     assert re.search(r"^test_queries: 2 of 3 passed: evalflows show test_queries-\w{8}$", done.stdout, re.M)
     monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "store"))
     found = {(row[0].rpartition("-")[0], row[1]): row[2:4] for row in rows(MEANS)}

@@ -253,9 +253,9 @@ def test_composites_of_every_kind() -> None:
         ("steep", False, 1.0, 5, None),
         ("steep", True, 0.0, 1, None),
     ]
-    assert rows("select distinct status, error from scores where metric = 'unclear'") == [
-        ("failed", "quality is missing: x and y both return it")
-    ]
+    lost = "returned the key 'quality', which 'x' gives too; wanted a key of its own, such as 'y'"
+    assert rows("select distinct status, error from scores where evaluator = 'y'") == [("failed", lost)]
+    assert rows("select distinct value from scores where metric = 'unclear'") == [(1.0,)], "of x alone"
 
 
 @pytest.mark.slow

@@ -125,11 +125,11 @@ def third(outputs: dict[str, Any]) -> bool | None:
 
 
 def configured(inputs: dict[str, Any]) -> list[dict[str, Any]]:
-    """Langfuse's shape: a stars' number, a tone, and a yes or no, each by its config; question q1 is out of bounds."""
+    """Langfuse's shape: a stars' number and a mood, each by its config; question q1 is out of bounds."""
     odd = inputs["question"] == "q1"
     return [
         {"name": "stars", "value": 9 if odd else 4, "data_type": "NUMERIC", "config_id": "c-stars"},
-        {"name": "tone", "value": "warm", "data_type": "CATEGORICAL", "config_id": "c-tone"},
+        {"name": "mood", "value": "warm", "data_type": "CATEGORICAL", "config_id": "c-tone"},
     ]
 
 

@@ -4,32 +4,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_memory import values_of
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from evalflows.analysis.gates import ENOUGH_FOR_TAILS, Kind, Rule, bounded_difference, evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale
 from evalflows.specs.evaluator import MetricSpec
-from evalflows.store.queries.values import MetricValues
-
-
-def side(values: Any, *, is_binary: bool = False) -> MetricValues:
-    return MetricValues(
-        metric="m",
-        evaluator="e",
-        evaluator_version="1",
-        is_yes_no=False,
-        is_binary=is_binary,
-        values=np.array(values, dtype=float),
-        missing=np.zeros(len(values), dtype=bool),
-        scored=len(values),
-        n_missing=0,
-        weights=np.ones(len(values)),
-    )
 
 
 def text(candidate: Any, baseline: Any, kind: Kind = "non_inferiority", bound: float = 5.0, **settings: Any) -> str:
     scale = Scale(declared=MetricSpec(higher_is_better=True), support=UNBOUNDED, bounds=UNBOUNDED)
-    sides = side(candidate, **settings), side(baseline, **settings)
+    sides = [
+        values_of("m", np.asarray(side, dtype=float), is_yes_no=False, **settings) for side in (candidate, baseline)
+    ]
     paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
     rules = [(Rule(kind=kind, metric="m", bound=bound), bounded_difference(paired))]
     (result,) = evaluate_rules(rules, confidence_level=0.95, min_examples=10, adjustment="holm")

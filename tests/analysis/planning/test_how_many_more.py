@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_memory import values_of
 
 from evalflows.analysis.gates import Rule, bounded_difference, evaluate_rules
 from evalflows.analysis.pairing import PairedMetric, Scale
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.stats.paired import paired_difference, paired_differences
 from evalflows.stats.power import least_n, needed_for_margin
-from evalflows.store.queries.values import MetricValues
 
 DOCS = Path(__file__).parents[3] / "docs"
 NEEDED = {0.02: 189, 0.05: 73, 0.1: 35}
@@ -21,21 +21,7 @@ NEEDED = {0.02: 189, 0.05: 73, 0.1: 35}
 
 
 def said(candidate: Any, baseline: Any, margin: float, *, is_binary: bool) -> tuple[str, str]:
-    sides = [
-        MetricValues(
-            metric="m",
-            evaluator="e",
-            evaluator_version="1",
-            is_yes_no=is_binary,
-            is_binary=is_binary,
-            values=np.array(side, dtype=float),
-            missing=np.zeros(len(side), dtype=bool),
-            scored=len(side),
-            n_missing=0,
-            weights=np.ones(len(side)),
-        )
-        for side in (candidate, baseline)
-    ]
+    sides = [values_of("m", np.array(side, dtype=float), is_yes_no=is_binary) for side in (candidate, baseline)]
     scale = Scale(declared=MetricSpec(higher_is_better=True), support=(0.0, 1.0), bounds=(0.0, 1.0))
     paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
     rules = [(Rule(kind="non_inferiority", metric="m", bound=margin), bounded_difference(paired))]

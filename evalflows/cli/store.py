@@ -77,9 +77,7 @@ def doctor(form: str, verbose: bool) -> None:
 def _doctor_summary(examination: Examination) -> str:
     n_damaged = sum(finding.severity == "damaged" for finding in examination.findings)
     state = f"{n_damaged} damaged" if n_damaged else "sound"
-    without = examination.n_without_checksum
-    unverified = f", {without} of them readable but without a checksum" if without else ""
-    return f"read {examination.n_files} files{unverified}: {state}"
+    return f"read {examination.n_files} files: {state}"
 
 
 @click.group()

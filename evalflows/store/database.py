@@ -143,9 +143,7 @@ def _is_copied(connection: duckdb.DuckDBPyConnection, path: Path, layout: Layout
     except duckdb.Error:  # another program writes it, or it is none
         return False
     try:
-        ((key, root),) = connection.execute(
-            "select catalog_file.source.views_key(), catalog_file.source.root()"
-        ).fetchall()
+        ((key, root),) = connection.execute(_KEY_AND_ROOT).fetchall()
         if key != views_key(path.name != _UNPACKED):
             return False
         connection.execute("copy from database catalog_file to memory")

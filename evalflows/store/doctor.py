@@ -14,7 +14,7 @@ from evalflows.specs import hints
 from evalflows.store.database import catalog_path
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS
-from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, has_checksum, states_of, storage_errors
+from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, states_of, storage_errors
 from evalflows.store.layout import KNOWN_FILES as KNOWN
 from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
@@ -44,7 +44,6 @@ class Examination:
 
     findings: list[Finding]
     n_files: int
-    n_without_checksum: int
 
     @property
     def is_sound(self) -> bool:
@@ -61,7 +60,7 @@ class _Examiner:
         self._unpacked: set[tuple[str, str]] = set()  # owners that have files of their own, by table
         self._completed: list[tuple[str, dict[str, Any]]] = []  # with the experiment's id
         self._hashes: dict[str, str] = {}  # SHA-256 of readable files, by path
-        self.n_files = self.n_without_checksum = 0
+        self.n_files = 0
 
     def findings(self) -> Iterator[Finding]:
         """Yield everything that is found."""
@@ -92,7 +91,6 @@ class _Examiner:
             with self._fs.open(file.path, "rb") as opened:
                 content = content_of(opened)
                 problem, digest = content.damage, content.sha256
-                self.n_without_checksum += not has_checksum(opened)
                 if problem is None:
                     opened.seek(0)
                     rows = pq.ParquetFile(opened).read()
@@ -207,8 +205,7 @@ def examine(store: Store) -> Examination:
     Raise StorageError if they cannot be written.
     """
     examiner = _Examiner(store, store.filesystem)
-    findings = list(examiner.findings())
-    return Examination(findings, examiner.n_files, examiner.n_without_checksum)
+    return Examination([*examiner.findings()], examiner.n_files)
 
 
 def _erased(file: StoredFile, rows: pa.Table) -> Iterator[Finding]:

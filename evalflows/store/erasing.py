@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -34,13 +33,11 @@ from evalflows.specs import hints
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.files import (
-    damaged,
-    file_mode,
     row_groups_of,
-    staged_durably,
     state_of,
     storage_errors,
     verify,
+    write_bytes,
     write_file,
 )
 from evalflows.store.layout import Layout, StoredFile
@@ -638,14 +635,7 @@ def new_plan(
 
 def keep_plan(store: Store, plan: Plan) -> None:
     """Write a plan; in a folder, it is on disk when this returns. Raise StorageError if that fails."""
-    path, content = _path(store.layout, plan), json.dumps(asdict(plan)).encode()
-    with storage_errors(path):
-        if not store.layout.is_local:
-            store.filesystem.pipe_file(path, content)
-            return
-        mode = file_mode(Path(store.layout.root))
-        with staged_durably(Path(path), lambda file: file.write(content), mode) as (_, place):
-            place()
+    write_bytes(store.layout, store.filesystem, _path(store.layout, plan), json.dumps(asdict(plan)).encode())
 
 
 def remove_plan(store: Store, plan: Plan) -> None:
@@ -731,15 +721,12 @@ class FileEraser:
         """Yield the row groups of a file without texts, and how many of their rows this changes."""
         import pyarrow.compute as pc
 
-        try:
-            for rows in row_groups_of(parquet, file.table, columns_of(file.table)):
-                changed = np.zeros(rows.num_rows, bool)
-                for rules, wanted in self._wanted[file.table]:
-                    is_wanted = np.asarray(pc.is_in(_joined(file.table, rows), value_set=wanted))
-                    rows = self._without(rows, np.flatnonzero(is_wanted), rules, READ_TOO.get(file.table, ()), changed)
-                yield rows, int(changed.sum())
-        except (pa.ArrowException, ValueError) as error:  # a file without a checksum
-            raise damaged(file.path, " ".join(str(error).split())[:120]) from error
+        for rows in row_groups_of(parquet, file.table, columns_of(file.table)):
+            changed = np.zeros(rows.num_rows, bool)
+            for rules, wanted in self._wanted[file.table]:
+                is_wanted = np.asarray(pc.is_in(_joined(file.table, rows), value_set=wanted))
+                rows = self._without(rows, np.flatnonzero(is_wanted), rules, READ_TOO.get(file.table, ()), changed)
+            yield rows, int(changed.sum())
 
     def _without(
         self,

@@ -214,7 +214,7 @@ def _sync(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a file holds under a name."""
+    """What an earlier export wrote under a name."""
 
     state: str
     rows: int | None  # None: a view
@@ -349,12 +349,6 @@ MARK = "evalflows_export.json"
 Form = Literal["parquet", "csv"]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    state: str
-    rows: int
-
-
 def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = ()) -> list[Exported]:
     """Write one file per view, `NAME.parquet` or `NAME.csv`; leave files alone whose view is unchanged.
 
@@ -375,12 +369,12 @@ def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = 
             files.pop(one.name, None)
         _write_mark(folder, store.layout.root, form, files)
         for one in stale:
-            files[one.name] = _File(one.state, _write(store, one, folder / f"{one.name}.{form}", form))
+            files[one.name] = _Kept(one.state, _write(store, one, folder / f"{one.name}.{form}", form))
         _write_mark(folder, store.layout.root, form, files)
     return [Exported(name=one.name, rows=files[one.name].rows, is_written=one.name not in unchanged) for one in wanted]
 
 
-def _remove(folder: Path, form: Form, files: dict[str, _File], names: Iterable[str]) -> None:
+def _remove(folder: Path, form: Form, files: dict[str, _Kept], names: Iterable[str]) -> None:
     """Remove the files of an earlier export whose views no longer exist. Raise InputError if one cannot be removed."""
     for name in names:
         if Path(name).name == name:  # never outside the folder, whatever its mark says
@@ -403,7 +397,7 @@ def _write(store: Store, relation: Relation, target: Path, form: Form) -> int:
             return count
 
 
-def _is_unchanged(folder: Path, form: Form, relation: Relation, files: dict[str, _File]) -> bool:
+def _is_unchanged(folder: Path, form: Form, relation: Relation, files: dict[str, _Kept]) -> bool:
     known = files.get(relation.name)
     return known is not None and known.state == relation.state and (folder / f"{relation.name}.{form}").is_file()
 
@@ -424,7 +418,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _files(folder: Path, root: str, form: Form) -> dict[str, _File]:
+def _files(folder: Path, root: str, form: Form) -> dict[str, _Kept]:
     """Return the files of an earlier export; none for an empty folder. Raise InputError for anything else."""
     if not any(folder.iterdir()):
         return {}
@@ -437,17 +431,16 @@ def _files(folder: Path, root: str, form: Form) -> dict[str, _File]:
         raise InputError(
             f"{folder}: got an export of {mark.get('store')} as {mark.get('format')}, wanted one of {root} as {form}"
         )
-    return {name: _File(**known) for name, known in mark["files"].items()}
+    return {name: _Kept(**known) for name, known in mark["files"].items()}
 
 
-def _write_mark(folder: Path, root: str, form: Form, files: dict[str, _File]) -> None:
+def _write_mark(folder: Path, root: str, form: Form, files: dict[str, _Kept]) -> None:
     listed = {name: asdict(file) for name, file in sorted(files.items())}
     text = json.dumps({"store": root, "format": form, "files": listed}, indent=1)
     with suppress(OSError):
         if (folder / MARK).read_text(encoding="utf-8") == text:
             return
-    with whole_file(folder / MARK) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_whole(folder / MARK, text)
 
 
 QUERY_ROWS = 10_000

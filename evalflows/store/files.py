@@ -3,7 +3,7 @@ before their rows are used, and merged.
 
 The checksum is computed while 64 zeros stand in its place, so it covers every other byte: pages, headers and footer.
 Being part of the file, it is written and renamed together with it. Parquet's page checksums would not cover the footer,
-and DuckDB does not verify them. Files from before checksums have none, and are only known to be readable.
+and DuckDB does not verify them.
 
 The endpoint, the region and the keys of an object store come from the usual environment variables of AWS, and are
 stored nowhere.
@@ -15,7 +15,6 @@ import ctypes
 import hashlib
 import json
 import os
-import re
 import secrets
 import threading
 import time
@@ -46,11 +45,6 @@ from evalflows.store.schemas import TABLES, schema_of
 CHECKSUM_KEY = b"evalflows.sha256"
 """The key of the checksum in a file's metadata."""
 BLANK = b"0" * 64
-_ALTERED_KEY = re.compile(
-    b"|".join(re.escape(CHECKSUM_KEY[:i]) + b"." + re.escape(CHECKSUM_KEY[i + 1 :]) for i in range(len(CHECKSUM_KEY))),
-    re.DOTALL,
-)
-"""The key with one byte altered, so that a flipped bit cannot make a file one without a checksum."""
 _TAIL = 1 << 16  # the metadata are in the footer, which may be longer
 MAX_FOOTER = 64 << 20
 """Bytes of a footer, which damage may make any number."""
@@ -79,16 +73,12 @@ def put_checksum(file: IO[bytes]) -> Content:
     return Content(_sha256(before, checksum + after), file.seek(0, os.SEEK_END))
 
 
-def has_checksum(file: IO[bytes]) -> bool:
-    return _place(file) is not None
-
-
 def content_of(file: IO[bytes]) -> Content:
     """Read a Parquet file once: verify its checksum, and hash its bytes."""
     size, place = file.seek(0, os.SEEK_END), _place(file)
     before, after = _around(file, size if place is None else place)
     if place is None:
-        return Content(_sha256(before, b""), size, footer_damage(file))
+        return Content(_sha256(before, b""), size, footer_damage(file) or "it has no checksum")
     file.seek(place)
     written = file.read(len(BLANK))
     is_sound = written == _checksum(before, after)
@@ -116,10 +106,7 @@ def _place(file: IO[bytes]) -> int | None:
     footer = int.from_bytes(file.read(4), "little") + 8
     start = max(0, size - max(_TAIL, footer if footer <= MAX_FOOTER else 0))
     file.seek(start)
-    tail = file.read()
-    found = tail.rfind(CHECKSUM_KEY)  # the last one, as texts of the rows may contain the key too
-    if found < 0:
-        found = max((match.start() for match in _ALTERED_KEY.finditer(tail)), default=-1)
+    found = file.read().rfind(CHECKSUM_KEY)  # the last one, as texts of the rows may contain the key too
     place = start + found + len(CHECKSUM_KEY) + _LENGTHS
     return None if found < 0 or place + len(BLANK) > size else place
 
@@ -443,6 +430,16 @@ def file_mode(root: Path) -> int:
     return 0o600 | (root.stat().st_mode & 0o066)
 
 
+def write_bytes(layout: Layout, fs: Any, path: str, content: bytes) -> None:
+    """Write a small file whole; in a folder, it is on disk when this returns. Raise StorageError if that fails."""
+    with storage_errors(path):
+        if not layout.is_local:
+            fs.pipe_file(path, content)
+            return
+        with staged_durably(Path(path), lambda file: file.write(content), file_mode(Path(layout.root))) as (_, place):
+            place()
+
+
 @contextmanager
 def staged_durably(
     target: Path, write: Callable[[IO[bytes]], Written], mode: int
@@ -527,13 +524,6 @@ _opened: dict[tuple[object, ...], ObjectFiles] = {}
 _opening = threading.Lock()
 
 
-def forget_memory() -> None:
-    """Forget the stores in memory."""
-    with _opening:
-        for key in [key for key, files in _opened.items() if files.root.startswith(f"{MEMORY}://")]:
-            _opened.pop(key).mirror.remove()
-
-
 def _object_files(root: str) -> ObjectFiles:
     scheme, _, rest = root.partition("://")
     if scheme not in SCHEMES or not rest:
@@ -606,16 +596,6 @@ def damaged(path: str, damage: str) -> StorageError:
     return StorageError(f"{path}: damaged: {damage}; {hints.doctor().code} says what to do")
 
 
-def read_verified(fs: Any, path: str, state: object = None) -> pa.Table:
-    """Return the rows of a file, verified as by `verify`. Raise StorageError if it is damaged."""
-    verify(fs, path, state)
-    with storage_errors(path), fs.open(path, "rb") as file:
-        try:
-            return pq.ParquetFile(file).read()  # `read_table` imports pandas
-        except (pa.ArrowException, ValueError) as error:  # a file without a checksum
-            raise damaged(path, " ".join(str(error).split())[:120]) from error
-
-
 def texts_in(parameters: Iterable[object]) -> set[str]:
     """Return the texts among a query's parameters, some of which may be owners."""
     values = [value if isinstance(value, list | tuple) else [value] for value in parameters]
@@ -649,7 +629,7 @@ def merged(
             with connect() as connection:
                 for path, numbers in _kept(connection, fs, table, paths):
                     yield from row_groups(fs, path, table, columns, numbers)
-    except (duckdb.Error, pa.ArrowException) as error:  # files from before checksums, or removed meanwhile
+    except (duckdb.Error, pa.ArrowException) as error:  # removed meanwhile
         raise StorageError(f"{paths[0].rpartition('/')[0]}: {' '.join(str(error).split())}") from error
 
 

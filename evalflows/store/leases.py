@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -337,24 +337,8 @@ def claim(fs: ObjectFiles, path: str) -> None:
         _held_by_writer[key].check()
 
 
-class Lease(Protocol):
-    """A lease that this process may take. Threads of one process exclude each other too."""
-
-    @property
-    def poll_s(self) -> float:
-        """Seconds between two attempts to take it."""
-
-    def take(self) -> Holder | None:
-        """Take the lease. Return None, or who has it."""
-
-    def holder(self) -> Holder | None:
-        """Return who has the lease, without taking it; None if it is free."""
-
-    def check(self) -> None:
-        """Raise StorageError if the lease was lost to another process."""
-
-    def release(self) -> None:
-        """Give the lease back, if this process has it."""
+Lease = FileLease | ObjectLease
+"""A lease that this process may take. Threads of one process exclude each other too."""
 
 
 @contextmanager

@@ -32,13 +32,12 @@ import pyarrow as pa
 from evalflows.specs.errors import StorageError
 from evalflows.store.files import (
     StagedFile,
-    file_mode,
     packed_states,
     sha256_of,
-    staged_durably,
     staged_file,
     state_of,
     storage_errors,
+    write_bytes,
 )
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.object_store import MANIFESTS
@@ -122,12 +121,7 @@ def write_manifest(
     }
     text = json.dumps(body | (asdict(written.evidence) if written.evidence else {}), indent=1).encode()
     path = f"{layout.root}/{FOLDER}/{body['owner']}.{secrets.token_hex(6)}.json"
-    with storage_errors(path):
-        if not layout.is_local:
-            fs.pipe_file(path, text)
-            return
-        with staged_durably(Path(path), lambda file: file.write(text), file_mode(Path(layout.root))) as (_, place):
-            place()
+    write_bytes(layout, fs, path, text)
 
 
 def name_file(layout: Layout, fs: Any, staged: StagedFile) -> None:

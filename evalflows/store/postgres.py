@@ -86,15 +86,6 @@ class Schema:
         about = quoted("one row per table_name: the state of a table, and when it was written")
         await self._connection.execute(f"comment on table {self.full(MARK)} is {about}")
 
-    async def _read_mark(self) -> None:
-        query = f"select table_name, state, rows, store from {self.full(MARK)}"
-        for table, state, rows, store in await self._connection.fetch(query):
-            if store != self._root:
-                raise InputError(
-                    f"schema {self._name!r}: got an export of the store {store}, wanted one of {self._root}"
-                )
-            self.states[table] = (state, rows)
-
     def full(self, table: str) -> str:
         """Return the SQL name of a table of the schema."""
         return f"{identifier(self._name)}.{identifier(table)}"

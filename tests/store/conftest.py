@@ -11,7 +11,7 @@ import pytest
 from full_store import Filler
 from open_store import OWNER
 
-from evalflows.store.files import forget_memory
+from evalflows.store import files
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 
@@ -21,9 +21,10 @@ _numbers = count()
 @pytest.fixture
 def memory_root() -> Iterator[str]:
     """An empty root in obstore's memory, in place of an object store; a new one, as a process remembers sound files."""
-    forget_memory()
-    yield f"memory://evals{next(_numbers)}"
-    forget_memory()
+    root = f"memory://evals{next(_numbers)}"
+    yield root
+    for key in [key for key in files._opened if root in key]:
+        files._opened.pop(key).mirror.remove()
 
 
 @pytest.fixture(params=["folder", "memory"])

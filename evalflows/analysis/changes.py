@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from evalflows.store.layout import quoted
 from evalflows.store.records import EstimateRow, VerdictRow
-from evalflows.store.sql import ask, records_of
+from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
 Change = Literal["improved", "regressed", "same", "flipped", "changed", "missing", "not_applicable"]
@@ -19,16 +19,6 @@ labels differ, of which none is better. `missing`: a repetition of a side failed
 
 
 CHANGES: tuple[Change, ...] = get_args(Change)
-
-
-Sort = Literal["worst", "best", "position"]
-
-
-ORDERS: Mapping[Sort, str] = {
-    "worst": "relative_gain nulls last, position, metric, candidate_experiment_id",
-    "best": "relative_gain desc nulls last, position, metric, candidate_experiment_id",
-    "position": "position, example_id, metric, candidate_experiment_id",
-}
 
 
 WITHOUT_TEXTS = (
@@ -79,14 +69,6 @@ where (len($4) = 0 or list_contains($4, metric)) and (len($5) = 0 or list_contai
 qualify not $7 or row_number() over (partition by candidate_experiment_id, change, example_id
                                      order by abs(relative_gain) desc nulls last, metric) = 1
 """
-
-
-def page_query(changes: str, sort: Sort) -> str:
-    """Return the query of one page of some changes, each after how many there are. $8: limit, $9: offset."""
-    columns = ", ".join(WITHOUT_TEXTS)
-    return (
-        f"select count(*) over (), {columns} from ({wanted_query(changes)}) order by {ORDERS[sort]} limit $8 offset $9"
-    )
 
 
 def lists_query(changes: str) -> str:
@@ -225,23 +207,14 @@ class ChangeFilter:
 
 def change_counts(store: Store, compared: ComparedExperiments) -> list[ChangeCounts]:
     """Return the counts of each metric that both sides have, by metric, then in the candidates' order."""
-    (rows,) = ask(store, (counts_query(compared.query), compared.parameters))
-    return records_of(ChangeCounts, rows)
+    return ask_records(store, ChangeCounts, counts_query(compared.query), compared.parameters)
 
 
-def changed_examples(
-    store: Store,
-    compared: ComparedExperiments,
-    wanted: ChangeFilter,
-    *,
-    sort: Sort = "worst",
-    limit: int | None = None,
-    offset: int = 0,
-) -> list[ExampleChange]:
-    """Return one page of the changes, with texts. Across metrics, gains are relative to the metric's largest."""
-    query = page_query(compared.query, sort)
-    rows = _read(store, compared, query, [*compared.parameters, *wanted.parameters, limit, offset])
-    return [one for _, one in rows]
+def changed_examples(store: Store, compared: ComparedExperiments, wanted: ChangeFilter) -> list[ExampleChange]:
+    """Return the changes, with texts, the worst first. Across metrics, gains are relative to the metric's largest."""
+    query = f"""select null, {", ".join(WITHOUT_TEXTS)} from ({wanted_query(compared.query)})
+                order by relative_gain nulls last, position, metric, candidate_experiment_id"""
+    return [one for _, one in _read(store, compared, query, [*compared.parameters, *wanted.parameters])]
 
 
 def change_lists(store: Store, compared: ComparedExperiments, wanted: ChangeFilter, *, limit: int) -> list[ChangeList]:

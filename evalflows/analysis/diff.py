@@ -49,14 +49,13 @@ def figures_between(
 
 
 def verdicts_between(
-    reader: MetricReader, baseline: ExperimentRow, candidates: Sequence[ExperimentRow], where: str | None = None
+    reader: MetricReader, baseline: ExperimentRow, candidates: Sequence[ExperimentRow]
 ) -> list[VerdictRow]:
     """Return the verdict on each metric of every candidate, by its own spec, as if one call had started all of them.
 
     p-values are adjusted over all candidates and metrics. Only latencies that were measured side by side are compared.
-    `where`: as in `ExperimentPair`.
     """
-    pairs = stored_pairs(reader, baseline, candidates, where)
+    pairs = stored_pairs(reader, baseline, candidates)
     return list(verdicts_of(pairs, _adjustment(pairs)))
 
 

@@ -305,7 +305,7 @@ def _errors(items: Sequence[ReviewItem]) -> FloatArray:
     return judge_errors(values, spreads, others)
 
 
-def people_agreement(reviewed: Reviewed, kind: Kind, confidence_level: float = 0.95) -> dict[str, Any] | None:
+def people_agreement(reviewed: Reviewed, kind: Kind) -> dict[str, Any] | None:
     """Return Krippendorff's alpha of the labellers, as `labels agreement` computes it; None if there is only one.
 
     If there is a random sample, it rests on that.
@@ -319,4 +319,4 @@ def people_agreement(reviewed: Reviewed, kind: Kind, confidence_level: float = 0
         [(token_of(one), one.labeller, one.value, one.label) for one in counted],
         columns=["unit", "labeller", "value", "label"],
     )
-    return alpha_among_people(frame, pd.Series(known), kind, confidence_level)
+    return alpha_among_people(frame, pd.Series(known), kind, confidence_level=0.95)

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalflows.analysis.figures import estimate
-from evalflows.reports.decisions import Decision
-from evalflows.specs.errors import metric_of
+from evalflows.reports.decisions import Decision, rule_texts
 from evalflows.store.store import Store
 
 
@@ -115,11 +113,8 @@ def _named(rule: Mapping[str, Any]) -> str:
 
 def _figures(rule: Mapping[str, Any]) -> str:
     """The value and its interval; empty for a rule without them."""
-    is_difference, bound = rule["rule"] in ("non_inferiority", "superiority"), rule["bound"]
-    marks = (0.0, bound, -bound) if is_difference else (bound,)
-    ends = (rule.get("value"), rule.get("low"), rule.get("high"))
-    texts = estimate(*ends, metric_of(rule["metric"]), signed=is_difference, marks=marks)
-    return " ".join(filter(None, texts)) if rule.get("value") is not None else ""
+    texts = rule_texts(rule, rule["value"], rule["low"], rule["high"]) if rule["value"] is not None else ()
+    return " ".join(filter(None, texts))
 
 
 def _and(names: Sequence[str]) -> str:

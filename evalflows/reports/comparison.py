@@ -11,7 +11,7 @@ from evalflows.reports.results import conclusion_text, names_apart
 from evalflows.specs.errors import NotFoundError
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import ComparisonSetRow
-from evalflows.store.sql import ask, records_of
+from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
 from evalflows.store.store import Store
 
 
@@ -322,7 +322,7 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
         (_RATES, [[comparison_id]]),
         *((query, [comparison_id]) for query in (_RATINGS, _BIASES, _ERRORS)),
     )
-    win_rates = [WinRate(**dict(zip(WinRate.__slots__, row[1:], strict=True))) for row in rates]
+    win_rates = [record_of(WinRate, row[1:]) for row in rates]
     ranked = records_of(RankedExperiment, ranking)
     names = names_apart(
         store,
@@ -346,7 +346,7 @@ def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, lis
     (rows,) = ask(store, (_RATES, [list(comparisons)]))
     found: dict[str, list[WinRate]] = {}
     for comparison_id, *values in rows:
-        rate = WinRate(**dict(zip(WinRate.__slots__, values, strict=True)))
+        rate = record_of(WinRate, values)
         if rate.is_overall:
             found.setdefault(comparison_id, []).append(rate)
     return found
@@ -354,8 +354,8 @@ def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, lis
 
 def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> list[Overview]:
     """Return the comparisons for which a condition holds; `where` is SQL from there on, with an order if it matters."""
-    (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
-    found = records_of(Overview, rows)
+    query = f"select {fields_of(Overview)} from comparison_overview where {where}"
+    found = ask_records(store, Overview, query, values)
     more = [spooled_if_running(store, one.state, one.comparison_id, "judgements") for one in found]
     return [replace(one, judged=one.judged + count) for one, count in zip(found, more, strict=True)]
 
@@ -364,32 +364,17 @@ def _between(pairs: Sequence[str], total: int) -> str:
     return "" if len(pairs) == total else f" between {'; '.join(pairs)}"
 
 
-_OVERVIEW = """
-select comparison_id, name, state, reason, n_experiments, n_shared, n_left_out, n_votes, planned, judged, missing,
-       decided_without_judge, failed_output_policy, both_orders, order_rule, randomize_order, calls, calls_cached,
-       cost_usd, experiments, started_at, ended_at
-from comparison_overview
-"""
-
-_RATES = """
-select comparison_id, metric, candidate_experiment_id, candidate, baseline_experiment_id, baseline, slice,
-       length_controlled, win_rate, standard_error, win_rate_low, win_rate_high, method, p_value, p_adjusted, n_pairs,
-       wins, losses, ties, half, flipped, missing, left_out, decided_without_judge, discrete_win_rate,
-       discrete_standard_error, discrete_low, discrete_high, conclusion, reason, reason_code, warning
-from win_rates where is_one_of(comparison_id, $1)
+_RATES = f"""
+select comparison_id, {fields_of(WinRate)} from win_rates where is_one_of(comparison_id, $1)
 order by metric, baseline, candidate, slice <> 'all', length_controlled, slice
 """
 
-_RATINGS = """
-select metric, rank, rank_low, rank_high, experiment_id, experiment, rating, standard_error, ci_low, ci_high, method,
-       win_rate, win_rate_standard_error, win_rate_low, win_rate_high,
-       wins, losses, ties, guarded, guard_reason, reason
-from leaderboard where comparison_id = ? and slice = 'all' order by metric, rank, experiment
+_RATINGS = f"""
+select {fields_of(RankedExperiment)} from leaderboard where comparison_id = ? and slice = 'all'
+order by metric, rank, experiment
 """
 
-_BIASES = """
-select metric, bias, passed, message, reason_code from judge_biases where comparison_id = ? order by metric, bias
-"""
+_BIASES = f"select {fields_of(JudgeBias)} from judge_biases where comparison_id = ? order by metric, bias"
 
 _ERRORS = """
 select evaluator, min(error) || case when count(distinct error) > 1 then ' (and the like)' else '' end as error,

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalflows.analysis.figures import estimate, figure
+from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
-from evalflows.reports.decisions import Decision
+from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.results import SIDE_BY_SIDE
 from evalflows.specs.errors import LATENCY, base_metric, metric_of
 from evalflows.specs.gate import GateSpec
 from evalflows.store.records import EXCLUDED, ExperimentRow, controls_batch, from_json
 from evalflows.store.row_specs import experiment_spec
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 
 FEW: int = GateSpec.model_fields["min_examples"].default
@@ -43,7 +43,7 @@ def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
 def _limits(store: Store, decision: Decision) -> Iterator[str]:
     (candidate,) = store.read("experiments", decision.candidate_experiment_id)
     verdicts, judges = ask(store, (_VERDICTS, [decision.decision_id]), (_JUDGES, [candidate.experiment_id]))
-    tested = {row[0]: _Tested(**dict(zip(_Tested.__slots__, row, strict=True))) for row in verdicts}
+    tested = {row[0]: record_of(_Tested, row) for row in verdicts}
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule["metric"]))
     for one in tested.values():
@@ -59,8 +59,8 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
 def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
     if _is_untested(rule):  # its text says why
         return
-    name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule.get("n")
-    if rule.get("n_missing"):
+    name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule["n"]
+    if rule["n_missing"]:
         yield f"{name}: {_missing(rule, tested)}"
     if n is not None and n < FEW:
         yield f"{name}: n = {n}, fewer than the {FEW} that gates ask for by default"
@@ -69,18 +69,15 @@ def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
             f"{name}: only the mean counts, and its interval {_interval(rule, rule['low'], rule['high'])} includes the "
             f"bound {rule['bound']:g}: chance may have decided (confident_thresholds take it into account)"
         )
-    is_open = rule["outcome"] == "open" and _is_difference(rule)
+    is_open = rule["outcome"] == "open" and is_difference(rule)
     if is_open and tested and tested.minimum_detectable_effect is not None:
         size = figure(tested.minimum_detectable_effect, metric_of(tested.metric))
         yield f"{name}: {tested.n_pairs} pairs detect a difference of {size} or more (power {tested.power:g})"
 
 
 def _is_untested(rule: StoredRule) -> bool:
-    """Whether a rule is open because it has no estimate or interval, or too few examples.
-
-    Rules of early versions have no figures, and do not say.
-    """
-    if rule["outcome"] != "open" or "value" not in rule:
+    """Whether a rule is open because it has no estimate or interval, or too few examples."""
+    if rule["outcome"] != "open":
         return False
     has_interval = rule["rule"] == "threshold" or rule["low"] is not None
     return rule["value"] is None or not has_interval or rule["reason_code"] == "below_min_examples"
@@ -89,28 +86,21 @@ def _is_untested(rule: StoredRule) -> bool:
 def _missing(rule: StoredRule, tested: _Tested | None) -> str:
     """How many values are missing for a rule, and what they can change at worst."""
     count = f"{rule['n_missing']} missing value{'' if rule['n_missing'] == 1 else 's'}"
-    if rule.get("reason_code") == "missing_unbounded":
+    if rule["reason_code"] == "missing_unbounded":
         return f"{count}; no declared range bounds what they can change"
     effect = f"; the rule is {rule['outcome']} in any case" if rule["outcome"] != "open" else ""
-    if rule.get("reason_code") == "missing_could_flip":
+    if rule["reason_code"] == "missing_could_flip":
         effect = ", which can change the outcome"
-    ends = (tested.worst_case_low, tested.worst_case_high) if tested and _is_difference(rule) else (None, None)
+    ends = (tested.worst_case_low, tested.worst_case_high) if tested and is_difference(rule) else (None, None)
     return f"{count}{effect}" + (f"; worst-case interval {_interval(rule, *ends)}" if None not in ends else "")
 
 
-def _is_difference(rule: StoredRule) -> bool:
-    return rule["rule"] in ("non_inferiority", "superiority")
-
-
 def _includes_bound(rule: StoredRule) -> bool:
-    low, high = rule.get("low"), rule.get("high")
-    return low is not None and high is not None and bool(low <= rule["bound"] <= high)
+    return rule["low"] is not None and rule["high"] is not None and bool(rule["low"] <= rule["bound"] <= rule["high"])
 
 
 def _interval(rule: StoredRule, low: float | None, high: float | None) -> str:
-    is_difference = _is_difference(rule)
-    marks = (0.0, rule["bound"], -rule["bound"]) if is_difference else (rule["bound"],)
-    return estimate(None, low, high, metric_of(rule["metric"]), signed=is_difference, marks=marks)[1]
+    return rule_texts(rule, None, low, high)[1]
 
 
 def _of_pairs(tested: _Tested, n_shared: int | None) -> Iterator[str]:
@@ -129,7 +119,7 @@ def _metrics_of_rules(decision: Decision, candidate: ExperimentRow) -> dict[str,
     found: dict[str, dict[str, None]] = {}
     for rule in decision.rules:
         metric = base_metric(metric_of(rule["metric"]))
-        for part in () if rule.get("reason_code") in EXCLUDED else (metric, *sorted(parts.get(metric, ()))):
+        for part in () if rule["reason_code"] in EXCLUDED else (metric, *sorted(parts.get(metric, ()))):
             found.setdefault(part, {})[rule["metric"]] = None
     return {part: [*metrics] for part, metrics in found.items()}
 

@@ -2,21 +2,22 @@
 reproduce it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import yaml
 
-from evalflows.reports.formats import sql_text
+from evalflows.analysis.figures import estimate
 from evalflows.reports.results import names_apart
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, is_pass_k, metric_of, names_to_choose, sliced_metric
+from evalflows.store.layout import quoted
 from evalflows.store.manifests import manifests, newest_evidence
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import from_json
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 
 
@@ -89,6 +90,18 @@ class Decision:
     def sentence(self) -> str:
         """`gate release: new against old: FAIL: correctness is worse by more than 0.05: …`."""
         return f"{self.title}: {self.conclusion}: {self.summary}"
+
+
+def is_difference(rule: Mapping[str, Any]) -> bool:
+    """Whether a rule of a decision compares with a baseline."""
+    return rule["rule"] in ("non_inferiority", "superiority")
+
+
+def rule_texts(rule: Mapping[str, Any], value: float | None, low: float | None, high: float | None) -> tuple[str, str]:
+    """Return a value and an interval of a rule in words, with enough digits to tell them from its bound."""
+    bound = rule["bound"]
+    marks = (0.0, bound, -bound) if is_difference(rule) else (bound,)
+    return estimate(value, low, high, metric_of(rule["metric"]), signed=is_difference(rule), marks=marks)
 
 
 STORED = Decision.__slots__[:-4]
@@ -178,7 +191,7 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
     (rows,) = ask(
         store, (f"select {columns} from gate_decisions where {where} order by confirmed_at, decision_id", values)
     )
-    decisions = [Decision(**dict(zip(Decision.__slots__, row, strict=False))) for row in rows]
+    decisions = [record_of(Decision, row, limits=()) for row in rows]
     store.verify((decision.decision_id for decision in decisions), {"decisions"})
     return _named_apart(store, decisions)
 
@@ -232,7 +245,7 @@ def values_query(name: str, experiment: str) -> str:
     """Return SQL for a metric's value per example of an experiment, averaged over repetitions, with the example; of a
     slice only its examples."""
     metric, path, value = sliced_metric(name)
-    within = "" if path is None else f" and {_column(path)} = {sql_text(value or '')}"
+    within = "" if path is None else f" and {_column(path)} = {quoted(value or '')}"
     return (
         f"select x.example_id, avg(s.value) filter (s.status = 'scored') as value,"
         f" count(*) filter (s.status in ('failed', 'not_attempted')) as missing, any_value(x.inputs) as inputs,"
@@ -240,7 +253,7 @@ def values_query(name: str, experiment: str) -> str:
         f" from run_values s"
         f" join experiments e using (experiment_id)"
         f" join examples x on x.snapshot_id = e.snapshot_id and x.example_id = s.example_id"
-        f" where s.experiment_id = {sql_text(experiment)} and s.metric = {sql_text(metric)}{within}"
+        f" where s.experiment_id = {quoted(experiment)} and s.metric = {quoted(metric)}{within}"
         f" group by x.example_id"
     )
 
@@ -249,7 +262,7 @@ def _column(path: str) -> str:
     """Return SQL for the value of an example at a path such as `split` or `metadata.topic`, as text."""
     column, *fields = path.split(".")
     inside = ".".join(f'"{field}"' for field in fields)
-    return f"x.{column}" if not fields else f"(x.{column}::json ->> {sql_text(f'$.{inside}')})"
+    return f"x.{column}" if not fields else f"(x.{column}::json ->> {quoted(f'$.{inside}')})"
 
 
 def pairs_query(metric: str, candidate: str, baseline: str) -> str:
@@ -283,8 +296,8 @@ def _settings(decision: Decision) -> Iterator[str]:
 
 
 def _queries(store: Store, decision: Decision) -> Iterator[str]:
-    yield f"select * from gate_rules where decision_id = {sql_text(decision.decision_id)}"
-    yield f"select * from verdicts where decision_id = {sql_text(decision.decision_id)}"
+    yield f"select * from gate_rules where decision_id = {quoted(decision.decision_id)}"
+    yield f"select * from verdicts where decision_id = {quoted(decision.decision_id)}"
     for metric, kinds in _kinds(decision).items():
         if is_pass_k(metric_of(metric)):
             yield f"-- {metric}: computed from the repetitions of its base metric"

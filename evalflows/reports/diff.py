@@ -23,7 +23,7 @@ from evalflows.analysis.changes import (
 )
 from evalflows.analysis.figures import usd
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
-from evalflows.reports.pages_as_text import Document, ExperimentOverview, metric_document, overviews, plain
+from evalflows.reports.pages_as_text import IN_ORDER, Document, ExperimentOverview, metric_document, overviews, plain
 from evalflows.reports.results import VERDICT_FIELDS, Result, names_apart, on_chosen, results_of, sentences
 from evalflows.reports.worst import plain_text, value_text
 from evalflows.specs.errors import MEASURES, InputError, names_to_choose
@@ -109,7 +109,7 @@ def experiments_diff(
 def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence[str] = ()) -> ExperimentsDiff:
     """Return the same without lists of examples, which take as long as all else."""
     compared = figures.compared
-    baseline, *candidates = overviews(store, _IN_ORDER, [compared.experiment_ids])
+    baseline, *candidates = overviews(store, IN_ORDER, [compared.experiment_ids])
     names = names_apart(store, {one.experiment_id: one.target for one in (baseline, *candidates)})
     results = compared_results(store, figures, names)
     check_metrics(metrics, [result.metric for result in results if result.has_rows])
@@ -161,9 +161,6 @@ def _against(result: Result, verdict: VerdictRow | None, baseline_id: str, basel
         return {**dict.fromkeys(("baseline_experiment_id", "baseline", *VERDICT_FIELDS)), **own}
     against = {name: getattr(verdict, field) for name, field in VERDICT_FIELDS.items()}
     return {"baseline_experiment_id": baseline_id, "baseline": baseline, **against}
-
-
-_IN_ORDER = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
 
 
 _JSON = ("inputs", "reference_outputs", "outputs", "baseline_outputs")

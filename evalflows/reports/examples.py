@@ -5,11 +5,11 @@ the distribution of values.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from evalflows.analysis.figures import figure
 from evalflows.specs.errors import MEASURES, NotFoundError
-from evalflows.store.sql import ask, records_of
+from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store
 
 
@@ -75,18 +75,13 @@ def example_detail(store: Store, experiments: Sequence[str], example_id: str) ->
         raise NotFoundError(f"example {example_id!r}: in none of the experiments {', '.join(experiments)}")
     by_run: dict[str, list[ScoreDetail]] = {}
     for run_id, *score in scores:
-        by_run.setdefault(run_id, []).append(ScoreDetail(**_named(ScoreDetail, score)))
-    return ExampleDetail(
-        **dict(zip(_EXAMPLE_FIELDS, examples[0], strict=True)),
-        runs=[RunDetail(**_named(RunDetail, run), scores=by_run.get(run[0], [])) for run in runs],
+        by_run.setdefault(run_id, []).append(record_of(ScoreDetail, score))
+    return record_of(
+        ExampleDetail,
+        examples[0],
+        runs=[record_of(RunDetail, run, scores=by_run.get(run[0], [])) for run in runs],
     )
 
-
-def _named(record: type, row: Sequence[Any]) -> dict[str, Any]:
-    return dict(zip(record.__slots__, row, strict=False))  # type: ignore[attr-defined]  # scores come last
-
-
-_EXAMPLE_FIELDS = ExampleDetail.__slots__[:-1]
 
 _EXAMPLE = """
 select x.example_id, x.inputs::varchar, x.reference_outputs::varchar, x.metadata::varchar, x.attachments::varchar,
@@ -130,14 +125,11 @@ class PastValue:
     same_example: bool  # whether inputs and reference are those that the first of the given experiments has
 
 
-def past_values(
-    store: Store, experiments: Sequence[str], example_id: str, metrics: Sequence[str], newest: int = NEWEST
-) -> list[PastValue]:
+def past_values(store: Store, experiments: Sequence[str], example_id: str, metrics: Sequence[str]) -> list[PastValue]:
     """Return an example's values in these experiments and in the newest on their datasets, oldest first."""
-    (found,) = ask(store, (_BESIDE, [list(experiments), newest]))
+    (found,) = ask(store, (_BESIDE, [list(experiments), NEWEST]))
     ids = [identity for (identity,) in found]
-    (rows,) = ask(store, (_PAST, [ids, example_id, list(metrics), experiments[0]]))
-    return records_of(PastValue, rows)
+    return ask_records(store, PastValue, _PAST, [ids, example_id, list(metrics), experiments[0]])
 
 
 _BESIDE = """
@@ -205,20 +197,17 @@ class Repeats:
 
 def place_of(store: Store, snapshot: str, example: str) -> Place | None:
     """Return an example's place among those of a snapshot; None if it is not there."""
-    (rows,) = ask(store, (_PLACE, [snapshot, example]))
-    return Place(**dict(zip(Place.__slots__, rows[0], strict=True))) if rows else None
+    return next(iter(ask_records(store, Place, _PLACE, [snapshot, example])), None)
 
 
 def labels_of(store: Store, experiment: str, runs: Sequence[str]) -> list[PersonsLabel]:
     """Return people's labels of these runs of an experiment, newest first."""
-    (rows,) = ask(store, (_PLACE_LABELS, [list(runs), experiment]))
-    return records_of(PersonsLabel, rows)
+    return ask_records(store, PersonsLabel, _PLACE_LABELS, [list(runs), experiment])
 
 
 def repeats_of(store: Store, experiment: str, example: str) -> dict[tuple[str, str], Repeats]:
     """Return the repeated judgements of an example's runs, by run and metric."""
-    (rows,) = ask(store, (_REPEATS, [experiment, example]))
-    found = records_of(Repeats, rows)
+    found = ask_records(store, Repeats, _REPEATS, [experiment, example])
     return {(one.run_id, one.metric): one for one in found}
 
 
@@ -297,7 +286,7 @@ class Items:
 def items_of(store: Store, experiment: str, snapshot: str, wanted: ItemFilter, *, limit: int, offset: int = 0) -> Items:
     """Return one page of the examples of an experiment on a snapshot."""
     order = "value asc nulls last" if wanted.higher_is_better == wanted.worst_first else "value desc nulls last"
-    query = f"{_WANTED.format(order=f'{order}, position' if wanted.metric else 'position')}"
+    query = _WANTED.format(order=f"{order}, position" if wanted.metric else "position")
     values = [experiment, snapshot, wanted.metric, wanted.shown, wanted.text]
 
     def read() -> Items:
@@ -306,11 +295,8 @@ def items_of(store: Store, experiment: str, snapshot: str, wanted: ItemFilter, *
         rows, scores = ask(store, (_ROWS, [experiment, snapshot, ids]), (_VALUES, [experiment, ids]))
         by_example: dict[str, dict[str, ItemValue]] = {}
         for example, metric, *value in scores:
-            found = ItemValue(**dict(zip(ItemValue.__slots__, value, strict=True)))
-            by_example.setdefault(example, {})[metric] = found
-        items = [
-            Item(**dict(zip(Item.__slots__, row, strict=False)), values=by_example.get(row[0], {})) for row in rows
-        ]
+            by_example.setdefault(example, {})[metric] = record_of(ItemValue, value)
+        items = [record_of(Item, row, values=by_example.get(row[0], {})) for row in rows]
         return Items(items=items, count=page[0][0] if page else 0)
 
     return store.steady(read)
@@ -371,10 +357,10 @@ class Distribution:
     """How often each value, interval of values or label occurs among the scored runs."""
 
     metric: str
-    counts: Sequence[tuple[str, int]]  # in order of the values; labels by frequency
     scored: int
     missing: int
     not_applicable: int
+    counts: Sequence[tuple[str, int]]  # in order of the values; labels by frequency
 
 
 def distributions(store: Store, experiment: str) -> list[Distribution]:
@@ -399,10 +385,7 @@ def distributions(store: Store, experiment: str) -> list[Distribution]:
         ]
     for metric, label, count in labels:
         counts.setdefault(metric, []).append((label, count))
-    return [
-        Distribution(metric=metric, counts=counts.get(metric, []), scored=scored, missing=missing, not_applicable=na)
-        for metric, scored, missing, na in totals
-    ]
+    return [record_of(Distribution, row, counts=counts.get(row[0], [])) for row in totals]
 
 
 _TOTALS = """

@@ -6,7 +6,7 @@ experiments that takes seconds, and `small_tables` milliseconds.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from evalflows.specs.errors import MEASURES, InputError
 from evalflows.store.queries.progress import answer_counts, spooled_if_running
 from evalflows.store.records import Conclusion, ReasonCode
 from evalflows.store.small_tables import Ask, small_tables
-from evalflows.store.sql import records_of
+from evalflows.store.sql import record_of, records_of
 from evalflows.store.store import Store
 
 MOST_RUNS = 20
@@ -117,18 +117,17 @@ def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: 
     counts = answer_counts(store, [identity for identity, *_ in rows])
     experiments = []
     for row in rows:
-        fields = dict(zip(ListedExperiment.__slots__, row, strict=False))  # without counts and metrics
         identity, (answered, failed) = row[0], counts[row[0]]
-        answered += spooled_if_running(store, fields["state"], identity, "outputs")
-        one = ListedExperiment(**fields, answered=answered, failed=failed, metrics=metrics.get(identity, []))
-        experiments.append(one)
+        one = record_of(ListedExperiment, row, answered=answered, failed=failed, metrics=metrics.get(identity, []))
+        more = spooled_if_running(store, one.state, identity, "outputs")
+        experiments.append(replace(one, answered=answered + more) if more else one)
     return ExperimentList(experiments=experiments, count=count, choices=found)
 
 
 def _metrics(ask: Ask, ids: Sequence[str]) -> dict[str, list[ListedMetric]]:
     found: dict[str, list[ListedMetric]] = {}
     for identity, *row in ask(_LISTED_METRICS, [list(ids), [*MEASURES], MOST_RUNS]):
-        found.setdefault(identity, []).append(ListedMetric(**dict(zip(ListedMetric.__slots__, row, strict=True))))
+        found.setdefault(identity, []).append(record_of(ListedMetric, row))
     return found
 
 

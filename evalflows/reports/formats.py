@@ -1,4 +1,4 @@
-"""Markdown that shows what comes from outside as it is, and texts quoted for SQL and a shell."""
+"""Markdown that shows what comes from outside as it is."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -75,8 +75,3 @@ _NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 
 _ADDRESS = re.compile(r":(?=/)|\bwww(?=\.)|@|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE)
 """Where an address is broken up that renderers turn into a link: http://…, www.…, name@host, mailto:…"""
-
-
-def sql_text(value: str) -> str:
-    """Quote a text for SQL."""
-    return "'" + value.replace("'", "''") + "'"

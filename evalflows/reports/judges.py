@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from evalflows.analysis.figures import estimate, figure, percent, percent_estimate
 from evalflows.store.records import DataType, from_json
-from evalflows.store.sql import ask, records_of
+from evalflows.store.sql import ask, ask_records, fields_of, records_of
 from evalflows.store.store import Store
 
 NAMES = {1.0: "yes", 0.0: "no"}
@@ -277,13 +277,11 @@ class Disagreement:
 
 def judges_health(store: Store, evaluator: str | None = None) -> list[JudgeHealth]:
     """Return all versions of a judge, or of all judges, the last used first."""
-    columns = ", ".join(JudgeHealth.__slots__)
     query = (
-        f"select {columns} from judge_health where $1::varchar is null or evaluator = $1 "
+        f"select {fields_of(JudgeHealth)} from judge_health where $1::varchar is null or evaluator = $1 "
         "order by last_judged_at desc, evaluator, evaluator_version, judge_model"
     )
-    (rows,) = ask(store, (query, [evaluator]))
-    return records_of(JudgeHealth, rows)
+    return ask_records(store, JudgeHealth, query, [evaluator])
 
 
 def judge_record(store: Store, evaluator: str) -> tuple[list[ControlCheck], list[FoundBias], list[LabelledSubject]]:
@@ -296,7 +294,7 @@ def judge_record(store: Store, evaluator: str) -> tuple[list[ControlCheck], list
     )
 
 
-def current_report(store: Store, labelled: LabelledSubject, confidence_level: float = 0.95) -> JudgeReport:
+def current_report(store: Store, labelled: LabelledSubject) -> JudgeReport:
     """Return the report of one version of a judge in one experiment or comparison, from the labels of now.
 
     Raise InputError if one side has numbers and the other labels.
@@ -306,15 +304,14 @@ def current_report(store: Store, labelled: LabelledSubject, confidence_level: fl
 
     names = labelled.subject_id, labelled.metric, labelled.people_metric
     judged = judged_in(store, names[0], labelled.kind == "pair", *names[1:])
-    check = label_check(people_batch(*names), judged, labelled.evaluator_version, confidence_level)
+    check = label_check(people_batch(*names), judged, labelled.evaluator_version, confidence_level=0.95)
     return JudgeReport(metric=check.subject_id, passed=check.passed, observed=from_json(check.observed))
 
 
 def disagreements(store: Store, subject: LabelledSubject, *, page: int, in_page: int) -> list[Disagreement]:
     """Return a page of the labels that disagree with the judge, the largest errors first; `page` counts from 1."""
     values = [subject.subject_id, subject.metric, subject.people_metric, subject.evaluator_version]
-    (rows,) = ask(store, (_DISAGREEMENTS, [*values, in_page, in_page * (page - 1)]))
-    return records_of(Disagreement, rows)
+    return ask_records(store, Disagreement, _DISAGREEMENTS, [*values, in_page, in_page * (page - 1)])
 
 
 _CONTROLS = """

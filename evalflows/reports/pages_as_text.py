@@ -20,7 +20,7 @@ from evalflows.specs.hints import Hint
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import controls_batch, from_json
-from evalflows.store.sql import ask, records_of
+from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
 from evalflows.store.store import Store
 
 
@@ -198,7 +198,7 @@ def experiments_report(
         *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
-    shown = overviews(store, _THESE, [ids])
+    shown = overviews(store, IN_ORDER, [ids])
     groups = {one.experiment_id: one.run_group for one in shown}
     return ExperimentsReport(
         experiments=shown,
@@ -216,13 +216,13 @@ def experiments_report(
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
     """Return the errors of targets and evaluators in these experiments, the most frequent first."""
-    return records_of(Failure, ask(store, (_FAILURES_OF_EACH, [list(experiments)]))[0])
+    return ask_records(store, Failure, _FAILURES_OF_EACH, [list(experiments)])
 
 
 def overviews(store: Store, where: str, values: Sequence[object]) -> list[ExperimentOverview]:
     """Return the experiments for which a condition holds; `where` is SQL from there on, with an order if it matters."""
-    (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
-    return [_counted(store, overview) for overview in records_of(ExperimentOverview, rows)]
+    found = ask_records(store, ExperimentOverview, f"{_OVERVIEW} where {where}", values)
+    return [_counted(store, overview) for overview in found]
 
 
 def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
@@ -230,7 +230,8 @@ def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
     return replace(overview, answered=overview.answered + more) if more else overview
 
 
-_THESE = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
+IN_ORDER = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
+"""What `overviews` takes for the experiments of a list of ids, in its order."""
 
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
@@ -466,18 +467,14 @@ class RelatedExperiment:
 
 def costs_of(store: Store, experiment: str) -> list[SourceCost]:
     """Return cost and latency of an experiment: of all, of the target, then of each evaluator."""
-    (rows,) = ask(store, (_COSTS, [experiment]))
-    return records_of(SourceCost, rows)
+    return ask_records(store, SourceCost, _COSTS, [experiment])
 
 
 def failure_kinds(store: Store, experiment: str, failures: Sequence[Failure]) -> list[FailureKind]:
     """Return the failures of an experiment by kind, the most frequent first; `failures` have the frames of the code."""
     (rows,) = ask(store, (_FAILURE_FACTS, [experiment, LINKED, MOST_FAILURES]))
     traces = {(one.source, one.error): one.trace for one in failures}
-    return [
-        FailureKind(**dict(zip(FailureKind.__slots__[:-1], row, strict=True)), trace=traces.get((row[0], row[2])))
-        for row in rows
-    ]
+    return [record_of(FailureKind, row, trace=traces.get((row[0], row[2]))) for row in rows]
 
 
 def related_experiments(store: Store, experiment: str, run_group: str) -> list[RelatedExperiment]:
@@ -488,10 +485,8 @@ def related_experiments(store: Store, experiment: str, run_group: str) -> list[R
     return found + [one for one in records_of(RelatedExperiment, beside) if one.experiment_id not in known]
 
 
-_COSTS = """
-select source, model, n, failed, calls, calls_cached, tokens_in, tokens_out, cost_usd, cost_reason, latency_p50_s,
-       latency_p95_s
-from cost_and_latency where experiment_id = $1
+_COSTS = f"""
+select {fields_of(SourceCost)} from cost_and_latency where experiment_id = $1
 order by source <> 'all', source <> 'target', source, model <> 'all', model
 """
 

@@ -14,7 +14,7 @@ from evalflows.analysis.judge_exclusions import excluded_metrics, people_batches
 from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import EXCLUDED, EstimateRow
-from evalflows.store.sql import ask, records_of
+from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store
 
 ID_END = 6
@@ -220,8 +220,8 @@ class Result:
 def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     """Return the results of experiments: by metric, built-in measures last, then in the given order."""
     store.verify(run_groups(store, experiments), {"verdicts"})
-    (rows,) = ask(store, (_RESULTS, [list(experiments), [*MEASURES]]))
-    return _named_apart(store, _without_rejected(store, records_of(Result, rows)))
+    found = ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
+    return _named_apart(store, _without_rejected(store, found))
 
 
 def _without_rejected(store: Store, results: list[Result]) -> list[Result]:
@@ -478,7 +478,7 @@ def slice_means(store: Store, experiment: str, snapshot: str) -> list[Slice]:
     )
     by_slice: dict[tuple[str, str], list[SliceMean]] = {}
     for field, value, *mean in means:
-        by_slice.setdefault((field, value), []).append(SliceMean(**dict(zip(SliceMean.__slots__, mean, strict=True))))
+        by_slice.setdefault((field, value), []).append(record_of(SliceMean, mean))
     return [
         Slice(field=field, value=value, n_examples=count, means=by_slice.get((field, value), []))
         for field, value, count in sizes

@@ -9,7 +9,7 @@ from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, 
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
-from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, sql_text, where_shown
+from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import (
     Document,
@@ -24,6 +24,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError
 from evalflows.specs.experiment import TRIAL
 from evalflows.specs.hints import Hint
+from evalflows.store.layout import quoted
 from evalflows.store.queries.continuing import continuing
 from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.lookup import approvals, find_comparison, find_experiments, is_comparison, is_decision
@@ -80,7 +81,7 @@ def after_comparison(store: Store, overview: Overview) -> Hint:
     columns = "example_id, winner, comment, inputs, left_outputs, right_outputs"
     if overview.n_votes is not None:
         columns = "example_id, left_experiment, right_experiment, winner, weight, metadata"
-    where = f"comparison_id = {sql_text(overview.comparison_id)}"
+    where = f"comparison_id = {quoted(overview.comparison_id)}"
     return hints.sql(f"select {columns} from pair_outcomes where {where}")
 
 
@@ -157,7 +158,7 @@ def has_many_failures(store: Store, results: Sequence[Result], experiment: str) 
 
 def _failed_rows(store: Store, experiment: str) -> Hint | None:
     """Return the query for the failed answers of an experiment, else for its failed scores; None without any."""
-    where = f"experiment_id = {sql_text(experiment)} and status = 'failed'"
+    where = f"experiment_id = {quoted(experiment)} and status = 'failed'"
     for table, columns in (("outputs", "example_id, error"), ("item_scores", "metric, example_id, error")):
         (found,) = ask(store, (f"select 1 from {table} where {where} limit 1", []))
         if found:

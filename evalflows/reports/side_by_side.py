@@ -25,7 +25,7 @@ from evalflows.specs.errors import MEASURES, json_text
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import owner_states
 from evalflows.store.records import controls_batch
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 
 LONGEST = 20_000
@@ -218,12 +218,13 @@ def side_by_side(
         (REASONS, [ids, lacking, metrics]) if lacking else (NOTHING, []),
         (TEXTS, [ids, shown]),
     )
-    given = {(owner, example): Answer(**_named(Answer, row)) for owner, example, *row in answers}
+    given = {(owner, example): record_of(Answer, row) for owner, example, *row in answers}
     why = {(owner, example, metric): reason for owner, example, metric, reason in reasons}
     rows = {row[0]: row for row in texts}
     return [
-        ComparedRow(
-            **_named(ComparedRow, rows[example]),
+        record_of(
+            ComparedRow,
+            rows[example],
             sides={
                 one: Side(
                     answer=given.get((one, example)), values=_values(one, one == ids[0], of_example[example], why)
@@ -274,10 +275,6 @@ def _values(
 _OF_CANDIDATE = {name: name for name in ("value", "label", "missing", "change", "gain")}
 _OF_BASELINE = {name: f"baseline_{name}" for name in ("value", "label", "missing")}
 """Fields of a value, and those of a change that they are."""
-
-
-def _named(record: type, row: Sequence[Any]) -> dict[str, Any]:
-    return dict(zip(record.__slots__, row, strict=False))  # type: ignore[attr-defined]  # sides come last
 
 
 MOST_CHANGES = 500_000

@@ -19,6 +19,7 @@ from evalflows.store.file_formats import Numbered, read_rows, suffix
 from evalflows.store.observations import LABELS, merge_similar
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import DataType, LabelRow, derived_id, from_json, to_json
+from evalflows.store.sql import fields_of, record_of
 from evalflows.store.store import Store
 
 YES, NO = ("true", "yes"), ("false", "no")
@@ -164,7 +165,7 @@ class Runs:
         query = """select o.run_id, o.experiment_id, e.name, o.example_id, o.repetition
                    from source.outputs o join source.experiments e using (experiment_id) where o.experiment_id = ?"""
         for row in self._store.query(query, [experiment]):
-            run = Run(**dict(zip(Run.__slots__, row, strict=True)))
+            run = record_of(Run, row)
             self._by_id[run.run_id] = run
             self._by_example.setdefault((run.experiment_id, run.example_id), {})[run.repetition] = run
 
@@ -408,13 +409,13 @@ def _read_review(store: Store, row: Mapping[str, Any]) -> tuple[LabelRow, LabelR
 
 def _current(store: Store, label: LabelRow) -> LabelRow | None:
     """Return the label of the same labeller and subject that counts now."""
-    query = f"""select {", ".join(LabelRow.__slots__)} from source.labels
+    query = f"""select {fields_of(LabelRow)} from source.labels
                 where subject_kind = ? and subject_id = ? and turn is null and other_run_id is not distinct from ?
                       and metric = ? and labeller is not distinct from ?
                 order by recorded_at desc, label_id limit 1"""
     subject = (label.subject_kind, label.subject_id, label.other_run_id, label.metric, label.labeller)
     rows = store.query(query, subject)
-    return LabelRow(**dict(zip(LabelRow.__slots__, rows[0], strict=True))) if rows else None
+    return record_of(LabelRow, rows[0]) if rows else None
 
 
 def _said(label: LabelRow) -> tuple[float | str | None, ...]:

@@ -31,8 +31,6 @@ from evalflows.store.views import (
     views_of,
 )
 
-__all__ = ["ask", "ask_arrow", "connect", "records_of", "select", "select_from"]
-
 Record = TypeVar("Record")
 
 
@@ -45,9 +43,9 @@ def is_store(layout: Layout) -> bool:
         raise InputError(f"store {layout.root!r}: {error}") from error
 
 
-def existing_store(root: str | os.PathLike[str] | None = None) -> Store:
-    """Return a store, as `Store`. Raise InputError if there is none."""
-    layout = Layout.at(root)
+def existing_store() -> Store:
+    """Return the store. Raise InputError if there is none."""
+    layout = Layout.at()
     if not is_store(layout):
         raise InputError(no_store(layout))
     return Store(layout.root)
@@ -242,10 +240,28 @@ def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, objec
     return store.steady(read, tables)
 
 
+def ask_records(store: Store, record: type[Record], query: str, values: Sequence[object] = ()) -> list[Record]:
+    """Return the rows of one query as records, as `ask` and `records_of` do."""
+    return records_of(record, ask(store, (query, values))[0])
+
+
 def records_of(record: type[Record], rows: Iterable[Sequence[Any]]) -> list[Record]:
     """Return rows as records of a dataclass with slots, whose fields are the columns in order."""
-    names: tuple[str, ...] = record.__slots__  # type: ignore[attr-defined]
-    return [record(**dict(zip(names, row, strict=True))) for row in rows]
+    return [record_of(record, row) for row in rows]
+
+
+def record_of(record: type[Record], row: Sequence[Any], **last: Any) -> Record:
+    """Return a row as a record, whose `last` fields are no columns."""
+    return record(**dict(zip(_names(record), row, strict=not last)), **last)
+
+
+def fields_of(record: type) -> str:
+    """Return the columns that are the fields of a record, in order, for SQL."""
+    return ", ".join(_names(record))
+
+
+def _names(record: type) -> Sequence[str]:
+    return record.__slots__  # type: ignore[attr-defined, no-any-return]
 
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:

@@ -148,14 +148,3 @@ def test_pairs_of_latency_that_are_left_out_are_said() -> None:
     ]
     assert "latency: 35 of 36 pairs" in decisions_page([decision])
     assert "**Limits of this decision**" in decisions_page([decision])
-
-
-def test_a_decision_of_an_early_version_has_the_limits_that_it_can_have() -> None:
-    past = two(passes(0.7, 100, 0), passes(0.7, 100, 0))
-    limits(past, guard(0.2))
-    ((identity,),) = Store().query("select decision_id from source.decisions", [])
-    (row,) = Store().read("decisions", identity)
-    early = to_json([{"rule": "non_inferiority", "metric": "right", "bound": 0.2, "outcome": "met", "text": "it is"}])
-    Store().publish("decisions", identity, [replace(row, reasons=early)])
-    (decision,) = with_limits(Store(), [find_decision(Store(), identity)])
-    assert decision.limits == []

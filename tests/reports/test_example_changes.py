@@ -59,23 +59,22 @@ def test_counts_follow_the_direction_of_each_metric(compared: ComparedExperiment
     assert kinds(change_counts(Past().store, chosen))["exp-001", "right"] == "0 1 0 0 0 1"
 
 
-def test_pages_are_filtered_sorted_and_cut(compared: ComparedExperiments) -> None:
+def test_changes_are_filtered_and_the_worst_come_first(compared: ComparedExperiments) -> None:
     store = Past().store
 
-    def page(sort: Any = "worst", limit: int | None = None, offset: int = 0, **wanted: Any) -> list[tuple[Any, ...]]:
+    def listed(**wanted: Any) -> list[tuple[Any, ...]]:
         of = ChangeFilter(**{"metrics": ["right", "errors"], "candidates": ["exp-001"], **wanted})
-        found = changed_examples(store, compared, of, sort=sort, limit=limit, offset=offset)
+        found = changed_examples(store, compared, of)
         return [(one.example_id, one.metric, one.change, one.gain) for one in found]
 
     worst = [("e0", "right", "regressed", -1.0), ("e0", "errors", "regressed", -1.0)]
-    best = [("e1", "right", "improved", 1.0), ("e2", "errors", "improved", 4.0), ("e1", "errors", "improved", 1.0)]
-    assert page(changes=["regressed"]) == worst
-    assert page("best", changes=["improved"]) == best
-    assert page("best", changes=["improved"], limit=1, offset=1) == best[1:2]
-    assert page(changes=["missing"]) == [("e3", "right", "missing", None)]
+    better = [("e1", "errors", "improved", 1.0), ("e1", "right", "improved", 1.0), ("e2", "errors", "improved", 4.0)]
+    assert listed(changes=["regressed"]) == worst
+    assert listed(changes=["improved"]) == better
+    assert listed(changes=["missing"]) == [("e3", "right", "missing", None)]
     (found,) = changed_examples(store, compared, ChangeFilter(metrics=["right"], changes=["missing"]))
     assert (found.value, found.missing, found.error, found.baseline_error) == (None, 1, "down", None)
-    assert page(changes=["regressed"], once=True) == worst[:1], "by the metric that changed most, for its range"
+    assert listed(changes=["regressed"], once=True) == worst[:1], "by the metric that changed most, for its range"
 
 
 def test_a_list_has_each_example_once_and_says_how_many_there_are(compared: ComparedExperiments) -> None:
@@ -113,7 +112,7 @@ def test_of_several_repetitions_the_runs_that_show_the_change_are_shown() -> Non
             ],
         )
     compared = ComparedExperiments(baseline_experiment_id=old, candidate_experiment_ids=[new])
-    worse, better = changed_examples(past.store, compared, ChangeFilter(metrics=["right"]), sort="position")
+    worse, better = changed_examples(past.store, compared, ChangeFilter(metrics=["right"]))
     assert (worse.change, worse.baseline_value, worse.value) == ("regressed", 0.5, 0.0)
     assert (worse.baseline_outputs, worse.outputs) == ('{"answer":"exp-000 0"}', '{"answer":"exp-001 0"}')
     assert (better.change, better.baseline_value, better.value) == ("improved", 0.0, 0.5)

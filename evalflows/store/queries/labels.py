@@ -13,7 +13,7 @@ from evalflows.specs.errors import InputError
 from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 from evalflows.store.queries.progress import given_twice
 from evalflows.store.records import DataType, derived_id, from_json, to_json
-from evalflows.store.sql import ask, ask_arrow
+from evalflows.store.sql import ask, ask_arrow, ask_records, records_of
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -305,14 +305,13 @@ class Labelled:
 
 def reviewable(store: Store) -> list[Subject]:
     """Return the newest experiments and comparisons, newest first."""
-    (rows,) = ask(store, (_SUBJECTS, [NEWEST]))
-    return [Subject(**dict(zip(Subject.__slots__, row, strict=True))) for row in rows]
+    return ask_records(store, Subject, _SUBJECTS, [NEWEST])
 
 
-def labelled_subjects(store: Store, subject: str | None = None, limit: int = 50) -> Sequence[Labelled]:
-    """Return who has labelled what, the last labels first; of one experiment or comparison if its id is given."""
-    (rows,) = ask(store, (_SUBJECTS_LABELLED, [subject, limit]))
-    return [Labelled(**dict(zip(Labelled.__slots__, row, strict=True))) for row in rows]
+def labelled_subjects(store: Store, subject: str | None) -> Sequence[Labelled]:
+    """Return the last 50 who have labelled what, the newest labels first; of one experiment or comparison if its id is
+    given."""
+    return ask_records(store, Labelled, _SUBJECTS_LABELLED, [subject])
 
 
 _SUBJECTS = """
@@ -344,7 +343,7 @@ select s.subject, coalesce(n.name, s.subject), s.metric, s.labeller, count(*), m
 from of_subject s left join named n on n.subject = s.subject
 where $1::varchar is null or s.subject = $1
 group by all
-order by 6 desc limit $2
+order by 6 desc limit 50
 """
 
 
@@ -565,7 +564,7 @@ def reviewed(store: Store, reference: str, metric: str) -> Reviewed:
         (_REVIEW_PAIR_LABELS if is_pairs else _REVIEW_RUN_LABELS, [identity, metric]),
         (_VALUES, [identity, metric]),
     )
-    found = [ReviewItem(**dict(zip(ReviewItem.__slots__, row, strict=True))) for row in items]
+    found = records_of(ReviewItem, items)
     judged = [item for item in found if item.is_judged]
     name, spec = names[0]
     if not found:
@@ -577,7 +576,7 @@ def reviewed(store: Store, reference: str, metric: str) -> Reviewed:
         metric=metric,
         judged=_judged_values(values[0], spec, metric) if judged and not is_pairs else None,
         items=judged or found,
-        labels=[GivenLabel(**dict(zip(GivenLabel.__slots__, row, strict=True))) for row in labels],
+        labels=records_of(GivenLabel, labels),
     )
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from evalflows.specs.errors import InputError, NotFoundError, StorageError, names_to_choose
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, SubjectKind, from_json, new_id, to_json
 from evalflows.store.schemas import TABLES
-from evalflows.store.sql import ask, ask_arrow
+from evalflows.store.sql import ask_arrow, ask_records, fields_of
 from evalflows.store.store import Store
 
 
@@ -49,11 +49,10 @@ def approved(store: Store, name: str) -> BaselineRow | None:
 
 def approvals(store: Store, experiments: Sequence[str] | None = None) -> list[Approval]:
     """Return the approvals of experiments, given by id, or all: by name, newest first."""
-    query = f"""select {", ".join(Approval.__slots__)} from approvals
+    query = f"""select {fields_of(Approval)} from approvals
                 where $1::varchar[] is null or list_contains($1, experiment_id)
                 order by name, recorded_at desc, baseline_id desc"""
-    (rows,) = ask(store, (query, [None if experiments is None else list(experiments)]))
-    return [Approval(**dict(zip(Approval.__slots__, row, strict=True))) for row in rows]
+    return ask_records(store, Approval, query, [None if experiments is None else list(experiments)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,8 +375,7 @@ class MeasuredBefore:
 
 def measured_before(store: Store, metric: str) -> list[MeasuredBefore]:
     """Return the complete experiments with values of a metric, newest first."""
-    (rows,) = ask(store, (_MEASURED, [metric]))
-    return [MeasuredBefore(**dict(zip(MeasuredBefore.__slots__, row, strict=True))) for row in rows]
+    return ask_records(store, MeasuredBefore, _MEASURED, [metric])
 
 
 def run_values(store: Store, experiment: ExperimentRow, metric: str, evaluator_version: str) -> Runs:

@@ -20,7 +20,7 @@ from evalflows.store.layout import quoted
 from evalflows.store.observations import FIRST_DAY, day_of, latest_start, with_plausible_times
 from evalflows.store.records import ExperimentState, JudgementRow, LabelRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
-from evalflows.store.sql import ask, ask_arrow, select_from
+from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, select_from
 from evalflows.store.store import Store
 from evalflows.store.trace_records import BatchKind, ObservationRow, WatermarkRow
 from evalflows.store.trace_records import TraceScope as RecordedScope
@@ -123,8 +123,7 @@ class TraceBatch:
 
 def trace_evaluations(store: Store) -> list[TraceEvaluation]:
     """Return the trace evaluations, the one that judged last first."""
-    (rows,) = ask(store, (_EVALUATIONS, []))
-    return [TraceEvaluation(**dict(zip(TraceEvaluation.__slots__, row, strict=True))) for row in rows]
+    return ask_records(store, TraceEvaluation, _EVALUATIONS)
 
 
 def trace_evaluation(store: Store, name: str) -> TraceEvaluation:
@@ -139,10 +138,8 @@ def trace_evaluation(store: Store, name: str) -> TraceEvaluation:
 
 def batches_of(store: Store, evaluation_id: str, limit: int) -> Sequence[TraceBatch]:
     """Return the newest batches of an evaluation, newest first."""
-    columns = ", ".join(TraceBatch.__slots__)
-    query = f"select {columns} from watermarks where evaluation_id = $1 order by started_at desc limit $2"
-    (rows,) = ask(store, (query, [evaluation_id, limit]))
-    return [TraceBatch(**dict(zip(TraceBatch.__slots__, row, strict=True))) for row in rows]
+    query = f"select {fields_of(TraceBatch)} from watermarks where evaluation_id = $1 order by started_at desc limit $2"
+    return ask_records(store, TraceBatch, query, [evaluation_id, limit])
 
 
 _EVALUATIONS = """
@@ -561,13 +558,11 @@ def listed_traces(
     if not keys:
         return []
     days = [min(key.day for key in keys), max(key.last_day for key in keys)]
-    columns = ", ".join(ListedTrace.__slots__)
     query = f"""with observations as (select * from staging.observations where day between $2 and $3),
                 traces as ({view_text("traces")})
-                select {columns} from traces where trace_id in (select unnest($1))
+                select {fields_of(ListedTrace)} from traces where trace_id in (select unnest($1))
                 order by started_at desc, trace_id desc"""
-    (found,) = ask(store, (query, [[key.id for key in keys], *days]))
-    return [ListedTrace(*row) for row in found]
+    return ask_records(store, ListedTrace, query, [[key.id for key in keys], *days])
 
 
 def observations_of_trace(store: Store, reference: str) -> list[ObservationRow]:
@@ -594,11 +589,11 @@ def _matching(store: Store, beginning: str) -> Sequence[str]:
 def verdicts_of_trace(store: Store, trace_id: str) -> list[Verdict]:
     """Return the scores and labels of a trace and its observations."""
     scores, labels = ask(store, (_SCORES, [trace_id]), (_LABELS, [trace_id]))
-    return [Verdict(*row) for row in (*_plain(scores), *_plain(labels))]
+    return records_of(Verdict, [row for rows in (scores, labels) for row in sorted(rows, key=_trace_first)])
 
 
-def _plain(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return sorted(rows, key=lambda row: (row[0] != "trace", row[1], row[2]))
+def _trace_first(row: Sequence[Any]) -> tuple[Any, ...]:
+    return row[0] != "trace", row[1], row[2]
 
 
 _SCORES = """select subject_kind, subject_id, metric, value, label, comment, evaluator, false, coalesce(error, status)
@@ -688,10 +683,7 @@ def item_values(store: Store, scope: SelectedScope, metric: str) -> list[ItemVal
         (known,) = ask(store, (_METRICS, []))
         names = ", ".join(name for (name,) in known) or "none yet (`evaluate-traces`)"
         raise InputError(f"metric {metric!r}: no {scope} have numeric scores of it, wanted one of: {names}")
-    return [
-        ItemValue(item=item, evaluator=evaluator, lowest=lowest, mean=mean, highest=highest, spread=spread)
-        for item, evaluator, lowest, mean, highest, spread in rows
-    ]
+    return records_of(ItemValue, rows)
 
 
 def production_metric(store: Store, metric: str) -> MetricSpec:

@@ -23,7 +23,7 @@ from evalflows.store.observations import FIRST_DAY, day_of
 from evalflows.store.queries.values import MetricValues, has_two_values
 from evalflows.store.records import EstimateRow, ReasonCode, derived_id, new_id
 from evalflows.store.schemas import to_rows
-from evalflows.store.sql import ask, ask_arrow, select_from
+from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, select_from
 from evalflows.store.store import Store
 from evalflows.store.trace_records import AlertRow, WatchedWindowRow
 from evalflows.store.views import view_text
@@ -72,11 +72,9 @@ class Incident:
 
 def incidents(store: Store, name: str | None = None) -> list[Incident]:
     """Return the incidents of a trace evaluation, or of all, those that alarmed last first."""
-    columns = ", ".join(Incident.__slots__)
-    query = f"""select {columns} from incidents where $1 is null or name = $1
+    query = f"""select {fields_of(Incident)} from incidents where $1 is null or name = $1
                 order by window_end desc, alarmed_at desc, incident_id"""
-    (rows,) = ask(store, (query, [name]))
-    return [Incident(**dict(zip(Incident.__slots__, row, strict=True))) for row in rows]
+    return ask_records(store, Incident, query, [name])
 
 
 def find_incident(store: Store, reference: str) -> Incident:
@@ -326,8 +324,7 @@ def windows_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[Windo
                count(w), coalesce(sum(w), 0), coalesce(sum(s), 0), coalesce(sum(s * s), 0), coalesce(sum(s * w), 0),
                coalesce(sum(w * w), 0), min(lowest), max(highest), coalesce(bool_and(is_binary), false)
         from clustered group by start, slice, metric, evaluator_version, sums order by 1, 2, 3, 4, 5"""
-    names = Window.__slots__
-    return [Window(**dict(zip(names, (_moment(start), *rest), strict=True))) for start, *rest in _rows(store, sql)]
+    return records_of(Window, ((_moment(start), *rest) for start, *rest in _rows(store, sql)))
 
 
 def traces_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[WindowTraces]:
@@ -340,10 +337,7 @@ def traces_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[Window
         select epoch_us(start), slice, count(*), count(*) filter (status = 'error'), quantile_cont(latency_s, 0.5),
                quantile_cont(latency_s, 0.95), sum(cost_usd)
         from sliced group by start, slice order by 1, 2"""
-    names = WindowTraces.__slots__
-    return [
-        WindowTraces(**dict(zip(names, (_moment(start), *rest), strict=True))) for start, *rest in _rows(store, sql)
-    ]
+    return records_of(WindowTraces, ((_moment(start), *rest) for start, *rest in _rows(store, sql)))
 
 
 def first_day(store: Store, evaluation_id: str) -> date | None:

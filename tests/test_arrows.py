@@ -58,6 +58,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "pytest": ("pytest_plugin",),
     "jinja2": ("dashboard.rendering",),
     "uvicorn": ("serving", "prefect_server"),
+    "watchfiles": ("cli.watch",),
     "great_expectations": ("data_checks.suites", "data_checks.data_docs"),
 }
 

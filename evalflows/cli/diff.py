@@ -128,10 +128,24 @@ def print_diff(out: Console, diff: ExperimentsDiff, *, wide: bool = False) -> No
     out.print(all_columns(diff.results) if wide else _metrics(diff.results, out.width))
     for sentence in diff.sentences:
         out.print(Text(sentence, style="bold"))
-    for note in notes_of(diff):
-        out.print(Text(note, style="yellow"))
+    _print_notes(out, diff)
     for overview in (diff.baseline, *diff.candidates):
         out.print(overview_line(overview))
+    _print_lists(out, diff)
+
+
+def print_changes(out: Console, diff: ExperimentsDiff) -> None:
+    """Print what else differs, and the examples that changed."""
+    _print_notes(out, diff)
+    _print_lists(out, diff)
+
+
+def _print_notes(out: Console, diff: ExperimentsDiff) -> None:
+    for note in notes_of(diff):
+        out.print(Text(note, style="yellow"))
+
+
+def _print_lists(out: Console, diff: ExperimentsDiff) -> None:
     for changes in diff.lists:
         _print_list(out, diff, changes)
     if not diff.lists:

@@ -4,7 +4,7 @@ import click
 
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import Commands, LateCommand
-from evalflows.engine.rare_collection import search_rarely
+from evalflows.engine.rare_collection import end_quickly, search_rarely
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,6 +22,7 @@ for group, commands in COMMANDS.items():
 
 
 def main() -> None:
+    end_quickly()
     search_rarely()
     cli()
 

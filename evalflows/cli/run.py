@@ -3,15 +3,16 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
 from evalflows.cli.late_commands import FORMAT, INCOMPLETE, json_document, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import Text, console, echo, echo_error, shortened
-from evalflows.cli.running import prepared
+from evalflows.cli.running import load_for_runs, prepared
 from evalflows.cli.show import (
     CHANGES,
+    DECISION_STYLES,
     FRESH,
     STARTED_ANEW,
     VERBOSE,
@@ -24,16 +25,18 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
 )
+from evalflows.prefect_server import home_root
 from evalflows.reports.candidates import candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
-from evalflows.reports.pages_as_text import document, experiments_report, worst_document
+from evalflows.reports.pages_as_text import document, experiments_report, overviews, worst_document
 from evalflows.reports.results import results_of
 from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import all_worst
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, one_line
 from evalflows.store.exports import write_whole
+from evalflows.store.layout import Layout
 from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.lookup import (
     comparison_beside,
@@ -129,14 +132,44 @@ def _write_docs(store: Store, rows: Sequence[ExperimentRow], folder: Path) -> li
 @FRESH
 @WIDE
 @FORMAT
+@click.option(
+    "--watch",
+    "watches",
+    is_flag=True,
+    help="Run again whenever the spec or a file that it uses changes, and print what changed; Ctrl-C ends.",
+)
 @VERBOSE_RUN
-def run(spec: str, changes: tuple[str, ...], fresh: bool, wide: bool, form: str, verbose: bool) -> None:
+def run(spec: str, changes: tuple[str, ...], watches: bool, verbose: bool, **how: Any) -> None:
     """Run the experiment described by a SPEC file (YAML)."""
+    if not watches:
+        _run_file(spec, changes, verbose, **how)
+        return
+    if how["form"] == "json":
+        raise click.UsageError("--watch: wanted the results as a table, without --format json")
+    from evalflows.cli.watch import watch
+
+    if not Path(spec).is_file():
+        raise click.UsageError(f"--watch: got {spec!r}, wanted a file")
+    load_for_runs(verbose)
+    watch(
+        lambda ended_well: _run_file(spec, [*changes, *WATCHED], verbose, only_changes=ended_well, **how),
+        folders=[Path.cwd(), Path(spec).parent],
+        ignored=[Path(Layout.at().root), home_root()],
+    )
+
+
+WATCHED = ("run_key=null",)
+"""Each turn is an experiment of its own; cached model calls are reused."""
+
+
+def _run_file(
+    spec: str, changes: Sequence[str], verbose: bool, *, fresh: bool, wide: bool, form: str, only_changes: bool = False
+) -> None:
     from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
         loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
-        _run(loaded, None, verbose, wide=wide, form=form, path=spec)
+        _run(loaded, None, verbose, wide=wide, form=form, path=spec, only_changes=only_changes)
 
 
 @click.command()
@@ -181,6 +214,7 @@ def _run(
     wide: bool,
     form: str = "table",
     path: str | None = None,
+    only_changes: bool = False,
 ) -> None:
     incomplete = None
     with stdout_for(form), prepared(verbose) as watch:
@@ -194,7 +228,9 @@ def _run(
             if not error.experiments:
                 raise
             experiment_ids, incomplete = error.experiments, error
-    _print_results(experiment_ids, calls_made() - before, wide=wide, form=form, spec=path)
+    made = calls_made() - before
+    if not (only_changes and _print_changes(experiment_ids, made)):
+        _print_results(experiment_ids, made, wide=wide, form=form, spec=path)
     if incomplete is not None:
         raise incomplete
 
@@ -333,6 +369,29 @@ def _print_results(
     print_worst(out, report.worst)
     links = links_here()
     print_next(out, command, links.experiment(ids[0]) if len(ids) == 1 else links.compare(*ids))
+
+
+CHANGES_SHOWN = 3
+"""Examples of each kind of change that are printed after a change of a file."""
+
+
+def _print_changes(experiment_ids: Sequence[str], made: Mapping[str | None, int]) -> bool:
+    """Print what changed against the run before: verdicts, examples, and decisions. Return False, with nothing printed,
+    if some experiment has no run before it, or is incomplete."""
+    from evalflows.cli.diff import print_changes
+    from evalflows.reports.diff import diff_of
+
+    store, out = Store(), console()
+    previous = _previous(store, experiment_ids)
+    if len(previous) < len(experiment_ids):
+        return False
+    for one in previous:
+        out.print(Text(f"{one.experiment_id} {one.sentence}", style="bold"))
+        print_changes(out, diff_of(store, one.previous_experiment_id, [one.experiment_id], limit=CHANGES_SHOWN))
+    for decision in decisions_of(store, experiment_ids):
+        out.print(Text(decision.sentence, style=DECISION_STYLES[decision.conclusion]))
+    print_calls(overviews(store, "is_one_of(experiment_id, $1)", [list(experiment_ids)]), sum(made.values()))
+    return True
 
 
 Form = Literal["html", "md", "json", "junit"]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
@@ -28,7 +29,7 @@ def prepared(verbose: bool) -> Iterator[Watch]:
     """
     begin_early()
     began = datetime.now(UTC)
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
+    _set_log_level(verbose)
     find_modules_here()
     try:
         with (
@@ -41,6 +42,24 @@ def prepared(verbose: bool) -> Iterator[Watch]:
         raise KeyboardInterrupt(_continued(began)) from None
     except StorageError as error:
         raise StorageError(f"{error}; {_continued(began)}") from error
+
+
+def _set_log_level(verbose: bool) -> None:
+    """Tell Prefect what of its log to print, before it is imported."""
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
+
+
+def load_for_runs(verbose: bool) -> None:
+    """Import what a run and its report need, and nothing of the user's."""
+    _set_log_level(verbose)
+    for module in _NEEDED_BY_RUNS:
+        import_module(module)
+
+
+_NEEDED_BY_RUNS = (
+    *("evalflows.api.experiments", "evalflows.flows.run_experiment", "evalflows.analysis.diff", "evalflows.cli.diff"),
+    *("evalflows.cli.gates", "evalflows.llm.connect", "scipy.special", "prefect.utilities.visualization"),
+)
 
 
 def _continued(since: datetime) -> str:

@@ -27,10 +27,12 @@ SPECS = {*STORE, "pydantic"}
 """Of one that also reads specs, among them those of stored experiments."""
 
 PROGRAM = f"""
-import atexit, sys
+import sys
 from evalflows.cli.main import main
-atexit.register(lambda: print("LOADED", *sorted({{*{SLOW}}} & sys.modules.keys()), file=sys.stderr))
-main()
+try:
+    main()
+finally:
+    print("LOADED", *sorted({{*{SLOW}}} & sys.modules.keys()), file=sys.stderr)
 """
 
 NEEDED: dict[str, set[str]] = {

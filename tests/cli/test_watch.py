@@ -1,0 +1,84 @@
+"""`evalflows run --watch`: a run after each change of a file that it uses, by a process of its own."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+
+import pytest
+from command import command
+
+SPEC = """
+name: sums
+dataset: {path: data.jsonl}
+targets: [{kind: python, function: "app:answer"}]
+evaluators: [contains]
+run_key: kept
+"""
+APP = """
+from pathlib import Path
+import texts
+
+def answer(inputs):
+    Path("calls.log").open("a").write("called\\n")
+    return Path("before.txt").read_text() + texts.AFTER + inputs["question"]
+"""
+
+
+@pytest.fixture
+def lines(tmp_path: Path, prefect_environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
+    """The command in a project of some files, and the lines that it prints."""
+    for name, text in {"spec.yaml": SPEC, "app.py": APP, "texts.py": "AFTER = ''", "before.txt": ""}.items():
+        (tmp_path / name).write_text(text)
+    rows = [f'{{"inputs": {{"question": "{n}?"}}, "reference_outputs": {{"answer": "yes {n}?"}}}}\n' for n in range(3)]
+    (tmp_path / "data.jsonl").write_text("".join(rows))
+    own = os.environ | prefect_environment | {"COLUMNS": "80", "EVALFLOWS_STORE": "store"}
+    process = subprocess.Popen(
+        command("run", "spec.yaml", "--watch"),
+        cwd=tmp_path,
+        env=own,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    printed: Queue[str] = Queue()
+    reading = Thread(target=lambda: [printed.put(line) for line in process.stdout or ()])
+    reading.start()
+    yield process, iter(lambda: printed.get(timeout=100), "")
+    process.kill()
+    process.wait()
+    reading.join()
+
+
+def until(text: str, lines: Iterator[str]) -> str:
+    """Return what is printed up to a line with this text."""
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if text in line:
+            break
+    return "".join(seen)
+
+
+@pytest.mark.slow
+def test_each_change_of_a_file_that_is_used_runs_again_and_prints_what_changed(
+    lines: tuple[subprocess.Popen[str], Iterator[str]], tmp_path: Path
+) -> None:
+    process, printed = lines
+    assert "system  mean" in until("watching 5 files; Ctrl-C ends", printed)
+    (tmp_path / "calls.log").write_text("")  # written by the target, so its changes do not count
+    (tmp_path / "before.txt").write_text("yes ")
+    second = until("watching", printed)
+    assert second.startswith("evalflows: before.txt changed\n")
+    assert "contains 0.000 → 1.000" in second
+    assert "contains: was 0, now 1" in second
+    assert "system  mean" not in second  # as in the table of all results
+    (tmp_path / "texts.py").write_text("AFTER = 'no")
+    assert "SyntaxError" in until("watching", printed)
+    (tmp_path / "texts.py").write_text("AFTER = 'no '")
+    assert "contains 1.000 → 0.000" in until("watching", printed)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0

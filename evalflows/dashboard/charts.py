@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from markupsafe import Markup, escape
 
@@ -135,6 +136,7 @@ class Point:
     title: str  # in words
     kind: str = ""  # `better`, `worse` or empty: the colour
     is_break: bool = False  # values from here on are not comparable with earlier ones
+    is_release: bool = False  # the target has changed
     href: str | None = None
     series: int = 0  # which of several lines it is on
 
@@ -148,8 +150,8 @@ def timeline(
     width: int = 640,
     height: int = 200,
 ) -> Markup:
-    """Draw points with intervals, those of a series in order of time; a dashed line stands where versions changed, or
-    for a bound."""
+    """Draw points with intervals, those of a series in order of time; a dashed line stands for a break or a bound, a
+    thin one for a release."""
     ends = [*_ends(points), *bounds]
     low, high = domain(ends)
     if all(end is None or end >= 0 for end in ends):
@@ -169,7 +171,12 @@ def timeline(
         places = [place for place, point in enumerate(points) if point.series == number]
         some, at = [points[place] for place in places], [x[place] for place in places]
         ends_y = {"y1": TOP, "y2": height - BOTTOM}
-        drawn = [element("line", class_="break", x1=place, x2=place, **ends_y) for place in _breaks(some, at)]
+        drawn = [
+            element("line", class_="break" if point.is_break else "release", x1=middle, x2=middle, **ends_y)
+            for (before, place), point in zip(pairwise(at), some[1:], strict=True)
+            if point.is_break or point.is_release
+            for middle in [(before + place) / 2]
+        ]
         drawn += _lines(some, at, y)
         drawn += [part for point, place in zip(some, at, strict=True) for part in _point(point, place, y)]
         parts.append(element("g", *drawn, class_=f"series-{number}"))
@@ -210,11 +217,6 @@ def _times(points: Sequence[Point], start: float, end: float) -> list[float]:
         return [start + (end - start) * (place + 0.5) / len(points) for place in range(len(points))]
     scale = Scale(min(seconds), max(seconds), start + 8, end - 8)
     return [scale(second) for second in seconds]
-
-
-def _breaks(points: Sequence[Point], x: Sequence[float]) -> list[float]:
-    """Return where the lines of breaks stand: between a point and the one before."""
-    return [(x[place - 1] + x[place]) / 2 for place, point in enumerate(points) if point.is_break and place]
 
 
 def _lines(points: Sequence[Point], x: Sequence[float], y: Scale) -> list[Markup]:

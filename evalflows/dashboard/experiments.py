@@ -333,7 +333,8 @@ def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[
             high=one.ci_high if is_metric else None,
             title=f"{'' if is_one else f'{_named(of.line)}, '}{one.started_at:%Y-%m-%d %H:%M}: "
             f"{figure(value(one), metric)}{_said(one)}",
-            is_break=bool(one.changes),
+            is_break=one.is_break,
+            is_release=one.target_changed,
             href=site.links.experiment(one.experiment_id),
             series=number,
         )

@@ -85,10 +85,10 @@ class Links:
         """Return the page of a trace evaluation."""
         return self.page("production", "evaluations", name, **query)
 
-    def traces(self, where: str | None = None) -> str | None:
-        """Return the list of traces, or of those that meet a condition of ours, with its proof."""
+    def traces(self, where: str | None = None, since: str | None = None) -> str | None:
+        """Return the list of traces since a day, or of those that meet a condition of ours, with its proof."""
         proof = None if where is None or self.proofs is None else self.proofs.of(where)
-        return self.page("production", "traces", where=where, proof=proof)
+        return self.page("production", "traces", where=where, since=since, proof=proof)
 
     def trace(self, identity: str) -> str | None:
         return self.page("production", "traces", identity)

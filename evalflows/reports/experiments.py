@@ -8,7 +8,7 @@ experiments that takes seconds, and `small_tables` milliseconds.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalflows.analysis.figures import figure
 from evalflows.reports.results import at, conclusion_text
@@ -32,7 +32,7 @@ class ListFilter:
     dataset: str | None = None
     tags: Sequence[str] = ()  # all of them
     state: str | None = None
-    conclusion: str | None = None  # of the newest gate decision
+    conclusion: str | None = None  # PASS: all its gates say so; otherwise one of them does
     since: datetime | None = None
 
 
@@ -56,6 +56,14 @@ class ListedMetric:
     reason_code: str | None
 
 
+class ListedDecision(NamedTuple):
+    """The newest decision of one gate on a listed experiment."""
+
+    decision_id: str
+    gate: str
+    conclusion: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedExperiment:
     """One experiment of the list."""
@@ -73,9 +81,7 @@ class ListedExperiment:
     calls: int | None
     cost_usd: float | None
     started_at: datetime
-    decision_id: str | None  # the newest gate decision on it
-    gate: str | None
-    conclusion: str | None
+    decisions: Sequence[ListedDecision]  # one of each gate: FAIL first, PASS last
     answered: int
     failed: int
     metrics: Sequence[ListedMetric]  # by name, built-in measures last
@@ -118,7 +124,10 @@ def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: 
     experiments = []
     for row in rows:
         identity, (answered, failed) = row[0], counts[row[0]]
-        one = record_of(ListedExperiment, row, answered=answered, failed=failed, metrics=metrics.get(identity, []))
+        *fields, decisions = row
+        of_gates = [ListedDecision(**decision) for decision in decisions or ()]
+        counted = {"answered": answered, "failed": failed, "metrics": metrics.get(identity, [])}
+        one = record_of(ListedExperiment, fields, decisions=of_gates, **counted)
         more = spooled_if_running(store, one.state, identity, "outputs")
         experiments.append(replace(one, answered=answered + more) if more else one)
     return ExperimentList(experiments=experiments, count=count, choices=found)
@@ -140,19 +149,24 @@ def _choices(ask: Ask) -> Choices:
 
 
 _LIST = """
-with decided as (
-    select candidate_experiment_id as experiment_id, arg_max(decision_id, decided_at) as decision_id,
-           arg_max(gate, decided_at) as gate, arg_max(conclusion, decided_at) as conclusion
-    from staging.decisions group by candidate_experiment_id
+with newest as (
+    select candidate_experiment_id as experiment_id, gate, arg_max(decision_id, decided_at) as decision_id,
+           arg_max(conclusion, decided_at) as conclusion
+    from staging.decisions group by candidate_experiment_id, gate
+), decided as (
+    select experiment_id, list_distinct(list(conclusion)) as conclusions,
+           list({decision_id: decision_id, gate: gate, conclusion: conclusion}
+                order by conclusion = 'PASS', conclusion <> 'FAIL', gate) as decisions
+    from newest group by experiment_id
 )
 select experiment_id, e.name, e.target, e.run_group, e.state, e.reason, e.tags, e.dataset_name,
-       e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at, d.decision_id, d.gate,
-       d.conclusion
+       e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at, d.decisions
 from staging.experiments e left join decided d using (experiment_id)
 where ($1::varchar is null
        or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
   and ($2::varchar is null or e.dataset_name = $2) and list_has_all(e.tags, $3::varchar[])
-  and ($4::varchar is null or e.state = $4) and ($5::varchar is null or d.conclusion = $5)
+  and ($4::varchar is null or e.state = $4)
+  and ($5::varchar is null or case when $5 = 'PASS' then d.conclusions = ['PASS'] else list_contains(d.conclusions, $5) end)
   and ($6::timestamptz is null or e.started_at >= $6)
 order by e.started_at desc, experiment_id desc limit $7 offset $8
 """
@@ -237,9 +251,14 @@ class LinePoint:
 
     @property
     def changes(self) -> list[str]:
-        """What changed since the run before: values from here on are not comparable with earlier ones."""
+        """What changed since the run before."""
         changed = {"evaluator": self.evaluator_changed, "target": self.target_changed, "dataset": self.dataset_changed}
         return [name for name, has_changed in changed.items() if has_changed]
+
+    @property
+    def is_break(self) -> bool:
+        """Whether values from here on are not comparable with earlier ones. Another target is what one compares."""
+        return self.evaluator_changed or self.dataset_changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

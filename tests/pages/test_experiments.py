@@ -59,7 +59,7 @@ def listed(shown: Seen) -> list[str]:
 
 
 def fill() -> Store:
-    """Three runs; the second ran beside a baseline and was decided."""
+    """Three runs; the second ran beside a baseline and was decided twice by one gate, the first by two gates."""
     store = Store()
     experiment(store, 0, 0.5)
     experiment(store, 1, 0.75, tags=["nightly", "a b"], dataset_name="others", cost_usd=1.5)
@@ -77,9 +77,11 @@ def fill() -> Store:
         conclusion="better",
     )
     store.publish("verdicts", "group-01", [verdict])
-    for number, conclusion in enumerate(("FAIL", "PASS")):
-        decision = make_row("decisions", decision_id=f"dec-{number}", gate="release", candidate_experiment_id="exp-01")
-        at = START + timedelta(days=10 + number)
+    decided = [("exp-01", "release", "FAIL"), ("exp-01", "release", "PASS")]
+    decided += [("exp-00", "release", "PASS"), ("exp-00", "strict", "NOT ENOUGH EVIDENCE")]
+    for number, (candidate, gate, conclusion) in enumerate(decided):
+        decision = make_row("decisions", decision_id=f"dec-{number}", gate=gate, candidate_experiment_id=candidate)
+        at = START + timedelta(days=10 - number if gate == "strict" else 10 + number)
         store.publish("decisions", f"dec-{number}", [replace(decision, conclusion=conclusion, decided_at=at)])
     return store
 
@@ -92,6 +94,7 @@ def test_the_newest_come_first_with_means_progress_and_the_newest_decision(fille
     assert (name, state) == ("bot nightly a b", "completed 4/5 answered, 1 failed")
     assert (metrics, gate, cost, latency) == ("right 0.750 4 of 5", "PASS", "1.5000 USD", "0.25 s")
     assert (dataset, started) == ("others", "2026-01-02")
+    assert shown.rows[3][6] == "NOT ENOUGH EVIDENCE strict PASS release", "no gate hides behind another"
     assert shown.rows[1][7] == "unknown", "a cost that is not known is not 0"
     assert "<script>alert" not in made.body
 
@@ -130,6 +133,7 @@ def test_filters(filled: Store) -> None:
         ({"state": "interrupted"}, []),
         ({"conclusion": "PASS"}, ["exp-01"]),
         ({"conclusion": "FAIL"}, []),
+        ({"conclusion": "NOT ENOUGH EVIDENCE"}, ["exp-00"]),
     ]
     for values, wanted in cases:
         _, shown = page(filled, **values)

@@ -43,7 +43,7 @@ def run(store: Store, number: int, mean: float | None, version: str = "e1", **fi
 def fill() -> Store:
     store = Store()
     run(store, 0, 0.5, git_commit="abcdef0123", git_branch="main", cost_usd=1.5)
-    run(store, 1, 0.75)
+    run(store, 1, 0.75, target_version="t0")
     run(store, 2, 0.25, version="e2")
     run(store, 3, None, version="e2")
     run(store, 4, 0.5, version="e2", target_version="t2", snapshot_id="other")
@@ -68,15 +68,16 @@ def test_the_table_has_the_figures_of_the_chart_newest_first(filled: Store) -> N
     assert rows[1][2] == "no value"
     assert rows[1][4] == "0 of 5"
     assert body.count('class="break"') == 3 * 2, "two changes, in three charts"
+    assert body.count('class="release"') == 3, "another target can be compared"
 
 
 def test_what_changed_is_named_and_makes_figures_not_comparable(filled: Store) -> None:
     _, shown = page(filled)
     newest, _, judged_anew, second, first = shown.rows[1:]
     assert judged_anew[3] == "not comparable"
-    assert judged_anew[5] == "evaluator"
+    assert judged_anew[5] == "evaluator target"
     assert newest[5] == "target dataset"
-    assert (second[5], first[5]) == ("-", "-")
+    assert (second[3], second[5], first[5]) == ("+0.250", "target", "-")
     assert ("with the run before", "/compare?baseline=exp-00&candidate=exp-01") in shown.links
     assert "/experiments/exp-04" in {address for _, address in shown.links}
 

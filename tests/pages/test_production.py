@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -125,12 +126,15 @@ def test_a_condition_that_no_page_of_ours_sent_is_shown_and_not_run(store: Store
     assert "has not been run" in str(traces_page(unable, Query.of([("where", "true")])).body)
 
 
-def test_the_link_of_an_incident_proves_its_condition(alarmed: Production) -> None:
+def test_the_link_of_an_incident_proves_its_condition_and_finds_the_traces_of_its_day(alarmed: Production) -> None:
     (incident,) = incidents(alarmed.store)
+    of_window, later = incident.window_start, incident.window_start + timedelta(days=30)
+    produce(alarmed.store, trace("a", "in", "out", began=of_window), trace("b", "in", "out", began=later))
     (address,) = re.findall(r'href="(/production/traces\?[^"]*)"', shown(incident_page, id=incident.incident_id))
     given = dict(parse_qsl(urlsplit(unescape(address)).query))
     assert given["where"].startswith("started_at >= ")
-    assert "has not been run" not in shown(traces_page, **given)
+    html = shown(traces_page, **given)
+    assert [f"/production/traces/{trace_id(one)}" in html for one in "ab"] == [True, False]
     assert "has not been run" in shown(traces_page, **given | {"where": given["where"] + " or true"})
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -54,6 +55,8 @@ HEADERS = {
 
 COOKIE = "evalflows"
 TOKEN = "token"  # the name of a query's parameter
+TEXTS, RAW = "evalflows_texts", "raw"  # the cookie of who wants texts as they are
+YEAR_S = 365 * 24 * 3600
 
 
 class Access:
@@ -232,11 +235,13 @@ def application(store: Store, token: str | None = None, making: Making | None = 
         Route("/", lambda _: RedirectResponse("/experiments")),
         *(Route(path, _Shown(store, page, proofs, making, queries), methods=["GET"]) for path, page in PAGES.items()),
         *(Route(path, Taken(store, take, making).answer, methods=["POST"]) for path, take in GIVEN.items()),
+        Route("/texts", _choose_texts, methods=["GET"]),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),
         Route("/{rest:path}", _Absent(store)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Access, token=token)], lifespan=partial(_ending, queries))
+    middleware = [Middleware(Access, token=token), Middleware(GZipMiddleware)]
+    return Starlette(routes=routes, middleware=middleware, lifespan=partial(_ending, queries))
 
 
 @asynccontextmanager
@@ -260,17 +265,17 @@ class _Shown:
         try:
             answer = await self.making.run(partial(self._answer, request), receive)
         except (BusyError, StoppedError) as error:
-            answer = _problem(self._site(Stop()), str(error), 503)
+            answer = _problem(self._site(request, Stop()), str(error), 503)
         await answer(scope, receive, send)
 
     def _answer(self, request: Request, stop: Stop) -> Response:
-        site = self._site(stop)
+        site = self._site(request, stop)
         query = Query.of(_parameters(request), request.path_params)
         if self.proofs.is_of_form(query.text(PROOF)):
             return RedirectResponse(_proved(request, query, self.proofs), 303)
         try:
             page = self.page(site, query)
-            return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site))
+            return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request)))
         except NotFoundError as error:
             return _problem(site, str(error), 404)
         except InputError as error:
@@ -283,9 +288,26 @@ class _Shown:
             _log.exception("%s", request.url.path)
             return _problem(site, "internal error: the dashboard's standard error has the traceback", 500)
 
-    def _site(self, stop: Stop) -> Site:
+    def _site(self, request: Request, stop: Stop) -> Site:
         links = Links(prefect_ui=prefect_ui(), proofs=self.proofs)
-        return Site(store=self.store, links=links, stop=stop, queries=self.queries)
+        is_raw = request.cookies.get(TEXTS) == RAW
+        return Site(store=self.store, links=links, stop=stop, queries=self.queries, is_raw=is_raw)
+
+
+def _address(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+async def _choose_texts(request: Request) -> Response:
+    """Keep whether texts are shown raw or rendered, and go back to the page."""
+    back = request.query_params.get("to", "/")
+    is_ours = back.startswith("/") and not back.startswith(("//", "/\\"))
+    answer = RedirectResponse(back if is_ours else "/", 303)
+    if request.query_params.get("raw"):
+        answer.set_cookie(TEXTS, RAW, httponly=True, samesite="strict", max_age=YEAR_S)
+    else:
+        answer.delete_cookie(TEXTS)
+    return answer
 
 
 @dataclass(frozen=True, slots=True)

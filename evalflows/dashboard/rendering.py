@@ -21,7 +21,8 @@ from markupsafe import Markup
 
 from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.dashboard.charts import domain, histogram, line_sample, share_bar, sparkline, timeline, whisker
-from evalflows.dashboard.links import Links
+from evalflows.dashboard.links import Links, query_text
+from evalflows.dashboard.texts import markdown, rendered
 from evalflows.reports.diff import WordDiff, word_diff
 from evalflows.reports.results import conclusion_text, when
 from evalflows.reports.side_by_side import Answer, ComparedRow
@@ -46,6 +47,7 @@ class Site:
     stop: Stop = field(default_factory=Stop)  # set when nobody waits for the page any more
     queries: QueryProcesses | None = None  # run the SQL of others; a report of one file has none
     most_rows: int | None = None  # of each list in a report of one file, which has no pager
+    is_raw: bool = False  # whether texts are shown as they are, not rendered
 
     def in_page(self, rows: int) -> int:
         """Return how many rows of a list a page shows, which are `rows` in the dashboard."""
@@ -243,10 +245,16 @@ def render(template: str, site: Site, **values: Any) -> Markup:
     return Markup(_environment().get_template(template).render(site=site, links=site.links, now=site.now, **values))
 
 
-def whole_page(page: Page, site: Site) -> str:
-    """Return a page with the dashboard's frame: its navigation, style and script."""
+def whole_page(page: Page, site: Site, address: str = "/") -> str:
+    """Return a page with the dashboard's frame: its navigation, style and script; `address` is the page's own."""
     return render(
-        "layout.html", site, page=page, sections=SECTIONS, style=versioned("style.css"), script=versioned("script.js")
+        "layout.html",
+        site,
+        page=page,
+        sections=SECTIONS,
+        style=versioned("style.css"),
+        script=versioned("script.js"),
+        texts=f"/texts?{query_text(raw=None if site.is_raw else '1', to=address)}",
     )
 
 
@@ -281,6 +289,18 @@ def versioned(name: str) -> str:
 
 
 @pass_context
+def _content(context: Context, content: str, most: int, more: str | None = None) -> Markup:
+    site: Site = context["site"]
+    return rendered(content, most, is_raw=site.is_raw, has_links=site.links.page() is not None, more=more)
+
+
+@pass_context
+def _markdown(context: Context, text: str, most: int) -> Markup:
+    site: Site = context["site"]
+    return markdown(text, most, is_raw=site.is_raw, has_links=site.links.page() is not None)
+
+
+@pass_context
 def _when(context: Context, moment: datetime, now: datetime) -> str:
     """Return a time as it is read now; in a file, which is read later, with its date."""
     is_file = context["links"].page() is None
@@ -309,6 +329,8 @@ def _environment() -> Environment:
         "when": _when,
         "model": _model,
         "clipped": clipped,
+        "content": _content,
+        "markdown": _markdown,
         "coded": _coded,
         "fields": fields_of,
         "shown_text": shown_text,

@@ -138,6 +138,7 @@ class _Shown:
 
     token: str
     inputs: str | None
+    attachments: str | None
     reference: str | None  # None if it is not to be shown, too
     answers: Sequence[tuple[str, str | None]]  # headings and answers, in the order drawn
     answered: str | None  # the token of the choice, or the number, that the person gave before
@@ -180,6 +181,7 @@ def _shown(site: Site, review: Review, question: Question, settings: ReviewSetti
     return _Shown(
         token=item.token,
         inputs=texts.inputs,
+        attachments=texts.attachments,
         reference=texts.reference_outputs if settings.shows_reference else None,
         answers=_answers(review, item, texts),
         answered=None if before is None else _answered(question, before, review.first_shown(item.token)),

@@ -123,8 +123,8 @@ def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: 
     counts = answer_counts(store, [identity for identity, *_ in rows])
     experiments = []
     for row in rows:
-        identity, (answered, failed) = row[0], counts[row[0]]
         *fields, decisions = row
+        identity, (answered, failed) = row[0], counts[row[0]]
         of_gates = [ListedDecision(**decision) for decision in decisions or ()]
         counted = {"answered": answered, "failed": failed, "metrics": metrics.get(identity, [])}
         one = record_of(ListedExperiment, fields, decisions=of_gates, **counted)
@@ -166,7 +166,8 @@ where ($1::varchar is null
        or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
   and ($2::varchar is null or e.dataset_name = $2) and list_has_all(e.tags, $3::varchar[])
   and ($4::varchar is null or e.state = $4)
-  and ($5::varchar is null or case when $5 = 'PASS' then d.conclusions = ['PASS'] else list_contains(d.conclusions, $5) end)
+  and ($5::varchar is null
+       or case when $5 = 'PASS' then d.conclusions = ['PASS'] else list_contains(d.conclusions, $5) end)
   and ($6::timestamptz is null or e.started_at >= $6)
 order by e.started_at desc, experiment_id desc limit $7 offset $8
 """

@@ -351,12 +351,15 @@ class Post(Protocol):
         ...
 
 
-_SPOOFING = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
-"""Controls of the text's direction, line and paragraph separators, surrogates, which cannot be encoded, and two
-characters that XML forbids."""
+_SPOOFING = "\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
+"""Line and paragraph separators, embeddings, overrides and isolates of direction, surrogates, which cannot be encoded,
+and two characters that XML forbids."""
+
+_MARKS = "\u061c\u200e\u200f"
+"""Invisible marks of direction: ordinary in Arabic and Hebrew texts beside Latin, without a place in names."""
 
 _ACTIVE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_SPOOFING}]")
-_ACTIVE_OR_BREAK = re.compile(rf"[\x00-\x1f\x7f-\x9f{_SPOOFING}]")
+_ACTIVE_OR_BREAK = re.compile(rf"[\x00-\x1f\x7f-\x9f{_MARKS}{_SPOOFING}]")
 _ACTIVE_IN_JSON = re.compile(rf"[\x7f-\x9f{_SPOOFING}]")  # json.dumps escapes the others
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -366,13 +369,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def escaped(text: str) -> str:
     r"""Show control characters as escapes such as `\x1b`: C0 except newline and tab, DEL, C1, bidi, U+2028 and U+2029.
 
-    A terminal obeys such characters: they move the cursor, change colours, or reorder the text around them.
+    A terminal obeys such characters: they move the cursor, change colours, or reorder the text around them. Marks of
+    direction stay.
     """
     return _ACTIVE.sub(_escape, text)
 
 
 def one_line(text: str) -> str:
-    r"""Show newlines and tabs as escapes too, so that a text cannot pretend to be a line of its own."""
+    """Show newlines, tabs and marks of direction as escapes too: a text cannot pretend to be a line of its own."""
     return _ACTIVE_OR_BREAK.sub(_escape, text)
 
 

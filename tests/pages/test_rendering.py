@@ -34,7 +34,7 @@ def test_a_text_is_escaped_wherever_it_is_shown(site: Site) -> None:
     assert SHOWN in from_text(site, "{{ parts.link('/x', text) }}", text=HOSTILE)
     assert SHOWN in whole_page(Page(title=HOSTILE, body=Markup("")), site)
     assert SHOWN in render("problem.html", site, message=HOSTILE)
-    assert "&lt;script&gt;" in from_text(site, "{{ parts.content(text) }}", text='{"a": "<script>", "b": 1}')
+    assert "&lt;script&gt;" in from_text(site, "{{ parts.preview(text) }}", text='{"a": "<script>", "b": 1}')
 
 
 def test_the_words_of_two_texts_are_escaped(site: Site) -> None:
@@ -51,7 +51,7 @@ def test_a_missing_value_is_a_dash_and_a_misspelt_one_an_error(site: Site) -> No
 
 
 def test_a_long_text_is_clipped_and_says_by_how_much(site: Site) -> None:
-    shown = from_text(site, "{{ parts.content(text, most=10) }}", text='{"answer": "' + "x" * 1_000_000 + '"}')
+    shown = from_text(site, "{{ parts.preview(text, most=10) }}", text='{"answer": "' + "x" * 1_000_000 + '"}')
     assert "xxxxxxxxxx<span" in shown
     assert "999,990 more characters" in shown
     assert len(shown) < 1000

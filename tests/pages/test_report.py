@@ -68,8 +68,9 @@ def site(tmp_path: Path) -> Site:
 def check_alone(html: str) -> Html:
     """Check that a file needs nothing else, runs nothing, and that its links lead to places in it, each once."""
     page = Html(html)
-    assert not {tag for tag, _ in page.tags} & {"script", "form", "input", "link", "img", "iframe", "base", "object"}
-    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on") or name in ("style", "src")]
+    assert not {tag for tag, _ in page.tags} & {"script", "form", "input", "link", "iframe", "base", "object"}
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on") or name == "style"]
+    assert all(address.startswith("data:image/") for address in page.values("src"))
     assert not page.values("data-load") and not page.values("action")
     ids = Counter(page.values("id"))
     assert max(ids.values()) == 1
@@ -78,7 +79,8 @@ def check_alone(html: str) -> Html:
     (style,) = page.texts["style"]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = next(attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
-    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    styled = f"style-src 'sha256-{digest}'"
+    assert policy == f"default-src 'none'; img-src data:; {styled}; base-uri 'none'; form-action 'none'"
     return page
 
 

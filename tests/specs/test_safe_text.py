@@ -12,6 +12,7 @@ CONTROLS = "".join(
     for codes in (range(0x20), range(0x7F, 0xA0), [0x61C, 0x200E, 0x200F], range(0x2028, 0x202F), range(0x2066, 0x206A))
     for code in codes
 )
+MARKS = "\u061c\u200e\u200f"
 TEXTS = st.text(st.sampled_from(CONTROLS + "\ud800\udfff") | st.sampled_from("aäé\u0301\\日🙂ע"))
 
 
@@ -25,7 +26,7 @@ def shown(character: str, plain: str = "") -> str:
 @given(TEXTS)
 @example(CONTROLS + "\ud800")
 def test_control_characters_are_shown_as_escapes_and_other_text_is_unchanged(text: str) -> None:
-    assert escaped(text) == "".join(shown(character, "\t\n") for character in text)
+    assert escaped(text) == "".join(shown(character, f"\t\n{MARKS}") for character in text)
     assert one_line(text) == "".join(map(shown, text))
 
 

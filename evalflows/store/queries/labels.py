@@ -535,6 +535,7 @@ class ItemTexts:
     """What a person reads, as JSON; `other_outputs` of a pair's right run."""
 
     inputs: str | None
+    attachments: str | None
     reference_outputs: str | None
     outputs: str | None
     other_outputs: str | None
@@ -582,11 +583,11 @@ def reviewed(store: Store, reference: str, metric: str) -> Reviewed:
 
 def item_texts(store: Store, item: ReviewItem) -> ItemTexts:
     """Return the texts of one item."""
-    ((inputs, reference, outputs),) = ask(store, (_TEXTS, [item.experiment_id, item.run_id]))[0]
+    (texts,) = ask(store, (_TEXTS, [item.experiment_id, item.run_id]))[0]
     other = None
     if item.other_run_id is not None:
-        ((_, _, other),) = ask(store, (_TEXTS, [item.other_experiment_id, item.other_run_id]))[0]
-    return ItemTexts(inputs=inputs, reference_outputs=reference, outputs=outputs, other_outputs=other)
+        ((*_, other),) = ask(store, (_TEXTS, [item.other_experiment_id, item.other_run_id]))[0]
+    return ItemTexts(**dict(zip(ItemTexts.__slots__, (*texts, other), strict=True)))
 
 
 def review_metrics(store: Store, identity: str) -> list[str]:
@@ -664,7 +665,7 @@ where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind 
 """
 
 _TEXTS = """
-select x.inputs::varchar, x.reference_outputs::varchar, o.outputs::varchar
+select x.inputs::varchar, x.attachments::varchar, x.reference_outputs::varchar, o.outputs::varchar
 from outputs o
 join experiments e on e.experiment_id = $1
 left join examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id

@@ -1,9 +1,5 @@
 """Programs written for Langfuse, with other import lines."""
 
-import ast
-import inspect
-import operator
-import re
 import runpy
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -189,56 +185,3 @@ def test_experiments_run_as_in_langfuse(run: Run) -> None:
         assert line in lines
     stored = rows("select metric, count(*) from scores where subject_kind = 'run' group by 1 order by 1")
     assert stored == [("accuracy", 7), ("length_score", 4), ("overall", 4), ("tools", 4)]
-
-
-IMPORTED = re.compile(r"^from evalflows\.compat\.langfuse import (.+)$", re.M)
-SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(PROGRAMS.glob("*.py"))}
-ALIASES = {"langfuse": "Langfuse", "dataset": "DatasetClient", "result": "ExperimentResult"}
-"""Classes of variables of the programs."""
-
-
-def test_every_imported_name_is_langfuses() -> None:
-    for source in SOURCES.values():
-        (line,) = IMPORTED.findall(source)
-        assert {one.strip() for one in line.split(",")} <= {*theirs()}
-
-
-def calls(source: str) -> Iterator[tuple[str, int, list[str]]]:
-    """The calls of Langfuse's functions and methods: the path, the number of positional arguments, and the names."""
-    imported = {name.strip() for line in IMPORTED.findall(source) for name in line.split(",")}
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call):
-            continue
-        names = [keyword.arg for keyword in node.keywords if keyword.arg is not None]
-        if isinstance(node.func, ast.Name) and node.func.id in imported:
-            yield node.func.id, len(node.args), names
-        elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-            owner = ALIASES.get(node.func.value.id)
-            yield from [(f"{owner}.{node.func.attr}", len(node.args), names)] if owner else []
-
-
-def theirs() -> dict[str, Any]:
-    langfuse = pytest.importorskip("langfuse", reason="langfuse comes with the extra `others`")
-    from langfuse._client.datasets import DatasetClient
-    from langfuse.experiment import ExperimentResult
-
-    return {**vars(langfuse), "DatasetClient": DatasetClient, "ExperimentResult": ExperimentResult}
-
-
-NOT_IN_5 = {"production": {"scope"}}
-"""Arguments of earlier versions of Langfuse."""
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_with_the_other_import_line_every_call_fits_langfuses_signature(name: str) -> None:
-    found, gone = list(calls(SOURCES[name])), set[str]()
-    assert {path for path, _, _ in found} >= {"Evaluation"}
-    for path, n_positional, names in found:
-        first, _, method = path.partition(".")
-        function = theirs()[first]
-        signature = inspect.signature(operator.attrgetter(method)(function) if method else function)
-        gone |= {one for one in names if one not in signature.parameters and first == "Langfuse"}
-        given = dict.fromkeys(one for one in names if one not in NOT_IN_5.get(name, ()))
-        bind = signature.bind if names else signature.bind_partial  # the token's fields come from a file
-        bind(*[None] * (n_positional + bool(method)), **given)
-    assert gone == NOT_IN_5.get(name, set())

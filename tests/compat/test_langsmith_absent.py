@@ -52,8 +52,10 @@ def test_calling_an_absent_method_says_what_to_use_instead(client: Any) -> None:
     assert not hasattr(client, "create_run")
 
 
-def test_the_absent_names_are_theirs() -> None:
+def test_the_names_and_the_absent_names_are_theirs() -> None:
     names, methods = theirs()
+    module = importlib.import_module("evalflows.compat.langsmith")
+    assert {*module.__all__} - {*names[""]} <= {"testing"}, "a module that theirs imports when it is asked for"
     gone = {"index_dataset", "similar_examples"}  # of earlier versions
     assert {*METHODS} - gone <= {*methods}
     gone = {"ContextThreadPoolExecutor", "aevaluate_comparative"}

@@ -1,5 +1,6 @@
 """Changes of LangSmith's datasets: updates, removals, splits, versions, and tables that become datasets."""
 
+import io
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -130,13 +131,14 @@ def test_splits_are_listed_and_changed(client: Client) -> None:
 
 
 def test_a_table_becomes_a_dataset(client: Client, tmp_path: Path) -> None:
-    """test_langsmith_guides has one of an open file."""
     path = tmp_path / "table.csv"
     path.write_text('question,context,answer\n"one, or so?",,1\ntwo?,here,2\n')
     of_file = client.upload_csv(str(path), ["question", "context"], ["answer"], description="of a file")
+    opened = client.upload_csv(("signals.csv", io.BytesIO(b"flag,meaning\nA,diver down\n")), ["flag"], ["meaning"])
     frame = pd.DataFrame({"question": ["one", "two"], "n": [1, 2], "share": [0.5, None]})
     of_frame = client.upload_dataframe(frame, "frame", ["question"], ["n", "share"])
     assert (of_file.name, of_file.description, of_file.example_count) == ("table", "of a file", 2)
+    assert (opened.name, opened.example_count) == ("signals", 1)
     first, second = client.list_examples(dataset_id=of_file.id)
     assert (first.inputs, first.outputs) == ({"question": "one, or so?"}, {"answer": "1"}), "an empty cell is left out"
     assert (second.inputs, second.outputs) == ({"question": "two?", "context": "here"}, {"answer": "2"})

@@ -246,8 +246,6 @@ def test_a_target_gets_the_inputs_as_one_dict_whatever_it_calls_them(client: Cli
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_prefect")
 def test_what_happened_in_a_run_is_in_its_child_runs(client: Client) -> None:
-    """Those of a target that is traceable itself: test_langsmith_guides has those below one."""
-
     @traceable(run_type="retriever")
     def fetch(q: str) -> list[str]:
         return [q, q]

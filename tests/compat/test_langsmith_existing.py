@@ -80,6 +80,7 @@ def test_answers_are_evaluated_again_without_a_call_and_what_cannot_be_is_refuse
     )
     assert reused == [(4,)]
     later = asyncio.run(aevaluate_existing(first.experiment_id, summary_evaluators=[share_right]))
+    assert next(iter(evaluate(project, evaluators=[nested])))["evaluation_results"]["results"][0].score is not None
     assert [result.key for result in later.summary_results["results"]] == ["share_right"]
     n_before = Store().query("select count(*) from source.experiments")
     for call, message in (

@@ -48,10 +48,6 @@ def asked(answer: Callable[[Request], Reply], monkeypatch: pytest.MonkeyPatch) -
         yield endpoint
 
 
-def nothing(request: Request) -> Reply:
-    raise AssertionError(f"asked: {request}")
-
-
 def shown(request: Request) -> str:
     return " ".join(str(message.get("content")) for message in request["messages"])
 
@@ -149,23 +145,6 @@ def test_an_agent(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_an_existing_experiment(run: Run) -> None:
-    *answers, first, later, again = run("existing", nothing)
-    assert answers == ["south-west True", "north True", "north False"]
-    assert later.startswith(f"{first}-") and again.startswith(f"{first}-")
-    assert [row[1:] for row in rows(MEANS)] != []
-    assert {row[0]: row[1:] for row in rows(MEANS)}[later] == ("always_half", 0.5, 3, 0)
-    assert {row[1]: row[2:] for row in rows(MEANS) if row[0] == again} == {
-        "agrees": (0.667, 3, 0),
-        "share_right": (0.667, 1, 0),
-    }
-    ran = (
-        "select target, count(*), count(reused_from) from source.outputs join source.experiments using (experiment_id)"
-    )
-    assert rows(f"{ran} group by all") == [("forecast", 9, 6)]
-
-
-@pytest.mark.slow
 def test_evals_with_pytest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_environment: dict[str, str]
 ) -> None:
@@ -198,29 +177,6 @@ def test_evals_with_pytest(
 
 
 @pytest.mark.slow
-def test_summary_evaluators(run: Run) -> None:
-    (printed,) = run("summary", nothing)
-    assert re.fullmatch(r"rules-[0-9a-f]{8} 0\.667 1\.0", printed)
-    assert means() == {"correct": (0.667, 6, 0), "f1_score": (0.667, 1, 0), "pass": (1.0, 1, 0)}
-
-
-@pytest.mark.slow
-def test_intermediate_steps(run: Run) -> None:
-    def answer(request: Request) -> Reply:
-        text = shown(request)
-        if request["model"] == "judge-1":
-            return completion(json.dumps({"score": 0.0 if "lighthouse" in text else 1.0}))
-        if request["model"] == "pilot-1":
-            return completion(next(word for word in ("tide", "rock", "anchor") if word in text))
-        return completion("By the lighthouse." if "Where" in text else "As the book says.")
-
-    run("intermediate", answer)
-    assert means() == {"answer_hallucination": (0.667, 3, 0), "document_relevance": (1.0, 3, 0)}
-    comments = rows("select comment from scores where metric = 'answer_hallucination' and value = 0")
-    assert comments == [("Where may I anchor?",)]
-
-
-@pytest.mark.slow
 def test_attachments(run: Run) -> None:
     def answer(request: Request) -> Reply:
         content = request["messages"][-1]["content"]
@@ -242,22 +198,6 @@ def test_attachments(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_datasets(run: Run) -> None:
-    assert run("datasets", nothing) == [
-        "Seamanship quiz, Signals, Soundings",
-        "",
-        "4 3",
-        "['easy', 'hard']",
-        "What is the worst knot? | What is a fathom? | What is a cable?",
-        "4 3 What is the largest knot? -> What is the worst knot?",
-    ]
-    assert [example.outputs for example in Client().list_examples(dataset_name="Soundings")] == [
-        {"anchor": False},
-        {"anchor": True},
-    ]
-
-
-@pytest.mark.slow
 def test_repetitions_and_several_scores(run: Run) -> None:
     guesses = iter(["2", "3.5", "1", "7", "8", "9"])
     endpoints: list[str] = []
@@ -273,30 +213,3 @@ def test_repetitions_and_several_scores(run: Run) -> None:
     assert {*found} == {"absolute_error", "too_far", "close", "range"} and found["absolute_error"][1:] == (6, 0)
     labels = Counter(label for (label,) in rows("select label from scores where metric = 'range'"))
     assert sum(labels.values()) == 6 and {*labels} <= {"near", "far"}
-
-
-GUIDE_PROGRAMS = sorted(GUIDES.glob("*.py"))
-IMPORTED = re.compile(r"^from (evalflows\.compat\.langsmith[\w.]*) import \(?([\w, ]+)\)?", re.M)
-
-
-def test_only_the_import_lines_of_the_programs_are_ours() -> None:
-    paths = sorted(PROGRAMS.rglob("*.py"))
-    assert len(paths) >= 18
-    for path in paths:
-        source = path.read_text(encoding="utf-8")
-        ours = re.findall(r"^(?:from|import) +(evalflows[\w.]*)", source, flags=re.M)
-        assert all(module.startswith("evalflows.compat.lang") for module in ours), path
-        rest = re.sub(r"^from evalflows.*$", "", source, flags=re.M)
-        assert not re.search(r"\b(compat|evalflows|evaluators\.)\b", rest), path
-
-
-@pytest.mark.slow
-def test_with_the_other_import_lines_their_names_are_langsmiths() -> None:
-    python = os.environ.get("LANGSMITH_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import langsmith, openai"], capture_output=True).returncode:
-        pytest.skip("LangSmith's package is not installed, and need not be")
-    found = {line for path in GUIDE_PROGRAMS for line in IMPORTED.findall(path.read_text(encoding="utf-8"))}
-    assert len(found) >= 9
-    lines = [f"from {module.replace('evalflows.compat.', '')} import {names}" for module, names in sorted(found)]
-    done = subprocess.run([python, "-W", "ignore", "-c", "\n".join(lines)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

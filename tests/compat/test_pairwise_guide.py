@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -94,47 +93,3 @@ def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: 
     assert settings == [9, True, False, 9, "completed"]
     written = (path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert not any(b"sk-of-a-test" in content for content in written)
-
-
-WITH_THEIRS = """
-import datetime, inspect, json, runpy, sys, uuid
-import langsmith
-from langsmith.evaluation import evaluate_comparative
-from langsmith.evaluation.evaluator import comparison_evaluator
-from langsmith.schemas import Example, Run
-
-question, answers = sys.argv[1], sys.argv[2:]
-
-def run(answer):
-    about = {"id": uuid.uuid4(), "trace_id": uuid.uuid4(), "name": "run", "run_type": "chain", "inputs": {}}
-    return Run(**about, outputs={"answer": answer}, start_time=datetime.datetime.now(datetime.timezone.utc))
-
-def in_place_of_a_server(target, /, **given):
-    inspect.signature(theirs).bind(target, **given)
-    inspect.signature(evaluate_comparative).bind(target, **given)
-    runs, example = [run(answer) for answer in answers], Example(id=uuid.uuid4(), inputs={"question": question})
-    result = comparison_evaluator(given["evaluators"][0]).compare_runs(runs, example)
-    print(json.dumps([result.key, [result.scores[one.id] for one in runs]]))
-
-theirs, langsmith.evaluate = langsmith.evaluate, in_place_of_a_server
-sys.argv[1:] = ["one", "other"]
-runpy.run_path("ranked.py", run_name="__main__")
-"""
-
-
-@pytest.mark.soak
-def test_with_the_other_import_lines_it_runs_on_langsmiths_package(tmp_path: Path) -> None:
-    """Its evaluator too: theirs takes what it asks for and what it returns. Only their server is not there."""
-    python = os.environ.get("LANGSMITH_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import langsmith, openai"], capture_output=True).returncode:
-        pytest.skip("LangSmith's package is not installed, and need not be")
-    source = (PROGRAMS / "ranked.py").read_text(encoding="utf-8")
-    theirs, changed = re.subn(r"^from evalflows\.compat\.langsmith import", "from langsmith import", source, flags=re.M)
-    assert changed == 1
-    (tmp_path / "ranked.py").write_text(theirs, encoding="utf-8")
-    said: Counter[str] = Counter()
-    with serving(Endpoint(answer=answer)) as endpoint:
-        for first, second in (("It is a bowline", "Perhaps"), ("Perhaps", "It is a bowline"), ("Perhaps", "Perhaps")):
-            said[run(tmp_path, endpoint, {}, python, "-c", WITH_THEIRS, QUESTIONS[0], first, second).strip()] += 1
-        assert endpoint.calls == 3
-    assert said == {f'["ranked_preference", {scores}]': 1 for scores in ("[1, 0]", "[0, 1]", "[0, 0]")}

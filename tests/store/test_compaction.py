@@ -130,7 +130,6 @@ def test_a_query_is_given_up_in_one_line_if_files_never_rest(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_newest_row_is_found_in_open_and_sealed_days(any_store: Store, observation: Observation) -> None:
     newest = "select max(recorded_at) from source.observations"
     for number, day in enumerate(["2026-01-01", "2026-01-02", "2025-12-31"]):

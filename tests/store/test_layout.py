@@ -40,16 +40,6 @@ def test_a_url_is_an_object_store_and_anything_else_a_folder(root: str, is_local
     assert layout.open_folder("outputs", "exp-1").startswith(f"{root.rstrip('/')}/outputs/open/")
 
 
-@pytest.mark.parametrize("name", ["it's", "a größe", "{b,c} 50% #1", "year=2026"])
-def test_a_folder_may_be_called_anything(tmp_path: Path, make: Make, name: str) -> None:
-    store = Store(tmp_path / name)
-    store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
-    with connect(tmp_path / name) as catalog:
-        assert catalog.execute("select run_id, experiment_id from outputs").fetchall() == [("a", "exp-1")]
-    store.seal("exp-1", ["outputs"])
-    assert [row.run_id for row in store.read("outputs", "exp-1")] == ["a"]
-
-
 @pytest.mark.parametrize("name", ["runs [1]", "a*b", "what?"])
 def test_a_folder_that_reads_as_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"wanted a path without \* \? \["):

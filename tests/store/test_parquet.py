@@ -93,14 +93,6 @@ def test_sealing_leaves_one_file_with_each_key_once(any_store: Store, output: Ma
     assert runs(any_store) == seen(any_store) == ["a", "b", "c"]
 
 
-def test_sealing_twice_changes_nothing(any_store: Store, output: Make) -> None:
-    any_store.append("outputs", OWNER, "p", [output("a")])
-    any_store.seal(OWNER, ["outputs", "judgements"])
-    any_store.seal(OWNER, ["outputs", "judgements"])
-    assert runs(any_store) == seen(any_store) == ["a"]
-    assert not any_store.is_sealed("judgements", OWNER)  # there was nothing to seal
-
-
 def test_a_reopened_owner_takes_more_rows_and_is_sealed_again(any_store: Store, output: Make) -> None:
     any_store.append("outputs", OWNER, "p", [output("a"), output("b", status="failed", recorded_at=LATE)])
     any_store.seal(OWNER, ["outputs"])

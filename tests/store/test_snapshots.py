@@ -226,6 +226,3 @@ def test_whatever_a_row_holds_it_is_taken_or_refused_in_one_line(given_rows: lis
         assert "\n" not in str(error)
     else:
         assert snapshot_id(found).startswith("snap-")
-
-
-# From a file

@@ -24,35 +24,16 @@ def test_unknown_splits_are_refused_with_the_known_ones_listed(store: Store, spl
     assert said == f"dataset: splits: got {splits}, wanted some of ['dev', 'test']"
 
 
-@pytest.mark.parametrize("size", [1, 7, 29, 30, 31, 1000])
-def test_a_sample_has_the_requested_size_in_dataset_order(store: Store, size: int) -> None:
-    found = load(store, rows=numbered(30), sample=size)
-    assert len(found) == min(size, 30)
-    positions = [example.position for example in found]
-    assert positions == sorted(set(positions))
-
-
-def test_samples_are_reproducible_by_seed(store: Store) -> None:
+def test_samples_are_drawn_by_seed_and_id_and_keep_the_order_of_the_dataset(store: Store) -> None:
     rows = numbered(40)
-    drawn = [ids(load(store, rows=rows, sample=10, seed=seed)) for seed in (0, 0, 1, -1)]
-    assert drawn[0] == drawn[1] == ids(load(store, rows=rows, sample=10))
-    assert len({tuple(one) for one in drawn}) == 3
-
-
-def test_the_sampled_ids_are_pinned(store: Store) -> None:
-    """If they changed, samples could not be compared with earlier measurements."""
+    drawn = [ids(load(store, rows=rows, sample=size)) for size in (5, 10, 39, 40, 1000)]
+    assert [len(one) for one in drawn] == [5, 10, 39, 40, 40]
+    assert all(one == [row["id"] for row in rows if row["id"] in one] for one in drawn)
+    assert {*drawn[0]} < {*drawn[1]} < {*drawn[2]}, "a larger sample contains the smaller one"
+    assert {*ids(load(store, rows=rows[::-1], sample=10))} == {*drawn[1]}
+    assert len({tuple(ids(load(store, rows=rows, sample=10, seed=seed))) for seed in (0, 1, -1)}) == 3
+    # Pinned: if they changed, samples could not be compared with earlier measurements.
     assert ids(load(store, rows=numbered(10), sample=3, seed=1)) == ["e2", "e8", "e9"]
-
-
-def test_the_sample_does_not_depend_on_row_order(store: Store) -> None:
-    rows = numbered(40)
-    assert {*ids(load(store, rows=rows[::-1], sample=10))} == {*ids(load(store, rows=rows, sample=10))}
-
-
-def test_a_larger_sample_contains_the_smaller_one(store: Store) -> None:
-    rows = numbered(40)
-    drawn = [{*ids(load(store, rows=rows, sample=size))} for size in (5, 10, 39)]
-    assert drawn[0] < drawn[1] < drawn[2]
 
 
 def test_growing_a_dataset_replaces_few_sampled_examples(store: Store) -> None:

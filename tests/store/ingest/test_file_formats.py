@@ -109,27 +109,12 @@ def packed_noise() -> bytes:
     return gzip.compress(b"".join(b'{"a": %d}\n' % (number * 7919 % 10007) for number in range(3000)))
 
 
-@pytest.mark.parametrize("kept", [5, 20, -1, -8, -100])
-@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "parquet"])
+@pytest.mark.parametrize("kept", [5, -1, -100])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_a_truncated_gzip_file_is_refused(tmp_path: Path, suffix: str, kept: int) -> None:
     path = tmp_path / f"rows.{suffix}.gz"
     path.write_bytes(packed_noise()[:kept])
     assert problem(path).startswith("FILE: cannot be read: ")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"q,a\nWhy?,So.\n",
-        b"q,a\r\nWhy?,So.\r\n",
-        b"q,a\rWhy?,So.\r",
-        BOM + b"q,a\r\nWhy?,So.",
-        BOM + b'"q","a"\n"Why?","So."\n',
-        b"q,a\n\n\nWhy?,So.\n\n",
-    ],
-)
-def test_csv_may_have_a_byte_order_mark_and_any_line_ending(tmp_path: Path, content: bytes) -> None:
-    assert rows(write(tmp_path, "rows.csv", content)) == [{"q": "Why?", "a": "So."}]
 
 
 @given(st.lists(st.tuples(*[st.text(st.characters(codec="utf-8", exclude_characters="\0"))] * 2), min_size=1))
@@ -236,6 +221,7 @@ def test_a_cell_with_invalid_json_is_refused_with_its_line(tmp_path: Path, cell:
     ("name", "content", "wanted"),
     [
         ("a.csv", b"sep=;\r\nq;a\r\nWhy?;So.\r\n", [{"q": "Why?", "a": "So."}]),
+        ("a.csv", b"q,a\rWhy?,So.\r", [{"q": "Why?", "a": "So."}]),
         ("a.csv", b'q, a\nWhy?, "So, so"\n', [{"q": "Why?", "a": "So, so"}]),
         ("a.csv", b" q ,a ,,\nWhy?,So.,,\n", [{"q": "Why?", "a": "So."}]),
         ("a.csv", b",q,a\n0,Why?,So.\n7,Who?,\n", [{"q": "Why?", "a": "So."}, {"q": "Who?", "a": None}]),
@@ -303,25 +289,9 @@ def test_errors_of_jsonl_name_the_line(tmp_path: Path, line: bytes, said: str) -
         assert "not UTF-8" in problem(path)
 
 
-def test_an_invalid_byte_of_jsonl_is_reported_with_its_own_place(tmp_path: Path) -> None:
-    line = b'{"a": "' + b"x" * 90 + b'"}\n'  # 100 bytes
-    said = problem(write(tmp_path, "rows.jsonl", line * 200 + b'{"a": "caf\xe9"}\n'))
-    assert "FILE:201: not UTF-8" in said or "at byte 20010" in said
-
-
-def test_jsonl_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
-    path = write(tmp_path, "rows.jsonl", BOM + b'{"a": 1}\r\n\r\n{"a": 2}\r\n')
-    assert [*read_rows(path)] == [(1, {"a": 1}), (3, {"a": 2})]
-
-
 @pytest.mark.parametrize("content", [b"[]", b" \n [ ] \n", b"", b"\n", b"  "])
 def test_an_empty_list_and_an_empty_file_have_no_rows(tmp_path: Path, content: bytes) -> None:
     assert rows(write(tmp_path, "rows.json", content)) == []
-
-
-@pytest.mark.parametrize("content", [b'{"a": 1}\n{"a": 2}\n', b'{"a": 1}\r\n\r\n{"a": 2}', BOM + b'{"a": 1}\n{"a": 2}'])
-def test_a_json_file_may_contain_jsonl(tmp_path: Path, content: bytes) -> None:
-    assert rows(write(tmp_path, "rows.json", content)) == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize(
@@ -372,6 +342,7 @@ def column(folder: Path, values: pa.Array) -> list[Any]:
         (pa.array(["a", "b", None, "a"]).dictionary_encode(), ["a", "b", None, "a"]),
         (pa.nulls(2), [None, None]),
         (pa.array([Decimal("1.50"), None]), [1.5, None]),
+        (pa.array([Decimal(2**60), Decimal(2**60 + 1)], pa.decimal128(38, 0)), [2**60, 2**60 + 1]),
         (pa.array([dt.date(2026, 1, 2)]), ["2026-01-02"]),
         (pa.array([dt.datetime(2026, 1, 2, 3, 4, 5)]), ["2026-01-02T03:04:05"]),
         (pa.array([dt.datetime(2026, 1, 2, tzinfo=dt.UTC)]), ["2026-01-02T00:00:00+00:00"]),
@@ -389,11 +360,6 @@ def test_parquet_values_are_read_as_json_values(tmp_path: Path, values: pa.Array
     found = column(tmp_path, values)
     assert found == wanted
     assert json.loads(json.dumps(found, allow_nan=False)) == wanted
-
-
-def test_integral_decimals_become_integers(tmp_path: Path) -> None:
-    values = pa.array([Decimal(2**60), Decimal(2**60 + 1)], pa.decimal128(38, 0))
-    assert column(tmp_path, values) == [2**60, 2**60 + 1]
 
 
 @pytest.mark.parametrize("values", [pa.array([None, b"x"]), pa.array([None, [b"x"]]), pa.array([None, {"x": b"x"}])])

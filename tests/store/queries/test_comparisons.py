@@ -1,17 +1,15 @@
 """How far a comparison is, what it cost, and that each pair has its row for every metric in the end."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from compared import Compared
 
 from evalflows.specs.errors import MEASURES
 from evalflows.store.queries.progress import (
     complete_judgements,
     item_metrics,
-    judgement_id,
     none_judged,
     open_work,
     paid,
@@ -135,37 +133,3 @@ def test_a_failure_becomes_one_row_for_each_metric_given_elsewhere_and_is_paid_o
     assert found["other", "q0", "left"].winner == "tie" and ("judge", "q1", "left") not in found
     complete_judgements(store, "cmp-1")
     assert rows(store) == found, "once more changes nothing"
-
-
-def test_a_metric_that_was_left_out_of_one_pair_does_not_apply_there(store: Store) -> None:
-    one = of(store)
-    for metric in ("tone", "style"):
-        one.judge("q0", "left", metric=metric, evaluator="judge")
-    one.judge("q1", "left", metric="tone", evaluator="judge", left_score=0.9, agreement=0.5)
-    one.write(sealed=False)
-    complete_judgements(store, "cmp-1")
-    left_out = rows(store)["style", "q1", "left"]
-    assert (left_out.status, left_out.winner, left_out.left_score, left_out.agreement) == (
-        "not_applicable",
-        None,
-        None,
-        None,
-    )
-    assert (left_out.comment, left_out.calls, left_out.cost_usd) == ("judge gave no style for this pair", 0, 0.0)
-
-
-def test_a_pair_that_failed_first_and_was_judged_later_has_no_row_of_the_failure(store: Store) -> None:
-    """A resumed comparison: the failure bears the evaluator's name, the judgement the metric's."""
-    one = of(store)
-    one.judge("q0", "left", metric="tone", evaluator="judge", recorded_at=START + timedelta(hours=1))
-    one.judge("q0", "failed", metric="judge", recorded_at=START)
-    one.write(sealed=False)
-    complete_judgements(store, "cmp-1")
-    assert {key: row.status for key, row in rows(store).items()} == {("tone", "q0", "left"): "scored"}
-
-
-@pytest.mark.parametrize("other", range(6))
-def test_the_key_of_a_judgement_is_made_of_all_of_it(other: int) -> None:
-    parts = ["cmp-1", "tone", "run-1", "run-2", "left", "v1"]
-    changed = [f"{part}x" if place == other else part for place, part in enumerate(parts)]
-    assert judgement_id(*parts) == judgement_id(*parts) != judgement_id(*changed)

@@ -31,8 +31,8 @@ from evalflows.specs.errors import MEASURES, base_metric, metric_of
 from evalflows.specs.experiment import TRIAL, ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.stats.clusters import clustering_of
-from evalflows.stats.means import share_estimate
-from evalflows.stats.ratings import pair_share
+from evalflows.stats.means import ShareEstimate, share_estimate
+from evalflows.stats.ratings import PairShare, pair_share
 from evalflows.store.queries.lookup import Approval, approvals
 from evalflows.store.queries.values import MetricValues, RepetitionValues, has_two_values, repetition_values
 from evalflows.store.records import DecisionConclusion, ExperimentRow, Reason
@@ -622,14 +622,7 @@ def _counted(decisions: Sequence[PastDecision]) -> Counted:
             {*(decision.candidate_experiment_id for decision in counted)}
             | {*(decision.baseline_experiment_id for decision in counted)}
         ),
-        fail=Share(
-            count=fail_share.n_yes,
-            n=fail_share.n_pairs,
-            share=fail_share.share,
-            low=fail_share.low,
-            high=fail_share.high,
-            method=fail_share.method,
-        ),
+        fail=_share_of(fail_share, fail_share.n_yes, fail_share.n_pairs),
     )
 
 
@@ -683,14 +676,11 @@ def _share(arrays: Iterable[npt.NDArray[np.bool_]]) -> Share:
     """The share of true values over all replicates. Its interval covers the simulation, but not the choice of pairs."""
     yes = np.concatenate(list(arrays)).astype(float)
     estimate = share_estimate(yes)
-    return Share(
-        count=int(yes.sum()),
-        n=estimate.n,
-        share=estimate.share,
-        low=estimate.low,
-        high=estimate.high,
-        method=estimate.method,
-    )
+    return _share_of(estimate, int(yes.sum()), estimate.n)
+
+
+def _share_of(estimate: PairShare | ShareEstimate, count: int, n: int) -> Share:
+    return Share(count=count, n=n, share=estimate.share, low=estimate.low, high=estimate.high, method=estimate.method)
 
 
 def _notes(gate: GateSpec) -> list[str]:

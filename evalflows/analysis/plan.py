@@ -65,14 +65,14 @@ class VarianceEstimate:
 
     source: Source
     basis: str  # the experiments or assumption behind it, in words
-    unit: Unit
+    unit: Unit = "example"
     variance: float  # with the repetitions of those experiments
-    between: float | None  # between examples; None if it cannot be separated from the noise of repetitions
-    within: float | None  # added by one repetition of both sides
-    repetitions: int | None  # of the experiments behind it
-    n_pairs: int | None
-    n_clusters: int | None
-    design_effect: float | None  # by which clusters multiply the variance of a mean
+    between: float | None = None  # between examples; None if it cannot be separated from the noise of repetitions
+    within: float | None = None  # added by one repetition of both sides
+    repetitions: int | None = None  # of the experiments behind it
+    n_pairs: int | None = None
+    n_clusters: int | None = None
+    design_effect: float | None = None  # by which clusters multiply the variance of a mean
     is_yes_no: bool
 
     @property
@@ -265,13 +265,13 @@ def _from_one_experiment(history: HistoryQuery, metric: str, experiment: Measure
     if not variance:
         return None
     basis = f"{experiment.name} alone, assuming independent answers of the other target, {means.size} examples"
-    return _without_split(
-        "one_side",
-        variance,
-        basis + _other_dataset_note(history, experiment),
-        experiment.is_yes_no,
-        int(means.size),
-        experiment.repetitions,
+    return VarianceEstimate(
+        source="one_side",
+        basis=basis + _other_dataset_note(history, experiment),
+        variance=variance,
+        repetitions=experiment.repetitions,
+        n_pairs=int(means.size),
+        is_yes_no=experiment.is_yes_no,
     )
 
 
@@ -283,33 +283,22 @@ def _cautious_guess(metric: MetricProperties, seen: VarianceEstimate | None) -> 
     """
     if seen is not None and seen.is_yes_no and seen.n_pairs:
         basis = f"a cautious guess: all differences were the same in {seen.basis}, but 3 in {seen.n_pairs} may differ"
-        upper_bound = min(3 / seen.n_pairs, cautious_sd(0.5, 0.5) ** 2)
-        return _without_split("guess", upper_bound, basis, True, seen.n_pairs, seen.repetitions)
+        return VarianceEstimate(
+            source="guess",
+            basis=basis,
+            variance=min(3 / seen.n_pairs, cautious_sd(0.5, 0.5) ** 2),
+            repetitions=seen.repetitions,
+            n_pairs=seen.n_pairs,
+            is_yes_no=True,
+        )
     why = "no experiment in the store has it" if seen is None else f"all differences were the same in {seen.basis}"
     if metric.bounds is None:
         return f"unknown, since {why}; run it on {RELIABLE_UNITS} examples first"
     width = metric.bounds[1] - metric.bounds[0]
     value_text = "right or wrong" if metric.is_yes_no else "the best or the worst possible"
     basis = f"a cautious guess, since {why}: each answer {value_text} with probability 1/2"
-    return _without_split("guess", (width * cautious_sd(0.5, 0.5)) ** 2, basis, metric.is_yes_no, None, None)
-
-
-def _without_split(
-    source: Source, variance: float, basis: str, is_yes_no: bool, n_pairs: int | None, repetitions: int | None
-) -> VarianceEstimate:
-    return VarianceEstimate(
-        source=source,
-        basis=basis,
-        unit="example",
-        variance=variance,
-        between=None,
-        within=None,
-        repetitions=repetitions,
-        n_pairs=n_pairs,
-        n_clusters=None,
-        design_effect=None,
-        is_yes_no=is_yes_no,
-    )
+    variance = (width * cautious_sd(0.5, 0.5)) ** 2
+    return VarianceEstimate(source="guess", basis=basis, variance=variance, is_yes_no=metric.is_yes_no)
 
 
 def _experiment_row(store: Store, measured: MeasuredBefore) -> ExperimentRow:
@@ -533,7 +522,8 @@ def planned_metric(
     sliced = sliced_metric(name)
     if sliced.path is not None:
         examples = [example for example in examples if slice_value(example, sliced.path) == sliced.value]
-        current = replace(current, n_examples=len(examples), n_clusters=_n_clusters(current, examples))
+        n_clusters = None if current.n_clusters is None else _n_clusters(examples)
+        current = replace(current, n_examples=len(examples), n_clusters=n_clusters)
     evaluator = _evaluator(history.prepared, sliced.metric)
     current = replace(current, judged_share=_judged_share(evaluator, examples))
     estimate = estimate_variance(history, _properties(history.prepared.spec, sliced.metric, evaluator))
@@ -556,9 +546,8 @@ def planned_metric(
     )
 
 
-def _n_clusters(current: CurrentDesign, examples: Sequence[ExampleRow]) -> int | None:
-    if current.n_clusters is None:
-        return None
+def _n_clusters(examples: Sequence[ExampleRow]) -> int:
+    """The number of clusters; an example without one is a cluster of its own."""
     return len({example.cluster or ("alone", example.example_id) for example in examples})
 
 
@@ -629,19 +618,30 @@ def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequenc
     _check_request(spec, effect, power)
     prepared, loaded = _prepared(spec, store)
     names = metrics_to_plan(prepared, metrics)
-    inputs, design = (
-        PlanInputs(store, prepared, loaded.selected),
-        _current_design(prepared.spec, loaded.selected, power),
+    examples = loaded.selected
+    inputs = PlanInputs(store, prepared, examples)
+    design = CurrentDesign(
+        n_examples=len(examples),
+        n_clusters=_n_clusters(examples) if any(example.cluster is not None for example in examples) else None,
+        repetitions=prepared.spec.repetitions,
+        confidence_level=prepared.spec.confidence_level,
+        power=power,
     )
     lines = (*calls_of_targets(inputs), *calls_of_judges(inputs))
-    history = _history_query(store, prepared, loaded, is_clustered=design.n_clusters is not None)
+    history = HistoryQuery(
+        store=store,
+        prepared=prepared,
+        dataset_name=loaded.name,
+        snapshot_id=loaded.examples[0].snapshot_id,
+        is_clustered=design.n_clusters is not None,
+    )
     return Plan(
         spec=spec,
         effect=effect,
         design=design,
         calls=lines,
         total=total_of(lines),
-        metrics=tuple(planned_metric(history, name, effect, design, loaded.selected, lines) for name in names),
+        metrics=tuple(planned_metric(history, name, effect, design, examples, lines) for name in names),
     )
 
 
@@ -669,28 +669,6 @@ def _keyless(connection: ConnectionSpec) -> ConnectionSpec:
     if not isinstance(connection, EndpointConnection):
         return connection
     return connection.model_copy(update={"api_key_env": None, "api_key_block": None})
-
-
-def _current_design(spec: ExperimentSpec, examples: Sequence[ExampleRow], power: float) -> CurrentDesign:
-    is_clustered = any(example.cluster is not None for example in examples)
-    clusters = {example.cluster or ("alone", example.example_id) for example in examples}
-    return CurrentDesign(
-        n_examples=len(examples),
-        n_clusters=len(clusters) if is_clustered else None,
-        repetitions=spec.repetitions,
-        confidence_level=spec.confidence_level,
-        power=power,
-    )
-
-
-def _history_query(store: Store, prepared: PreparedExperiment, loaded: Loaded, *, is_clustered: bool) -> HistoryQuery:
-    return HistoryQuery(
-        store=store,
-        prepared=prepared,
-        dataset_name=loaded.name,
-        snapshot_id=loaded.examples[0].snapshot_id,
-        is_clustered=is_clustered,
-    )
 
 
 SIGNIFICANT_DIGITS = 3

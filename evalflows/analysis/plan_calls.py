@@ -3,7 +3,7 @@ dry run that makes none of them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -28,7 +28,7 @@ from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, LocalConnection
-from evalflows.specs.target import ChatTarget, PythonTarget, TargetSpec
+from evalflows.specs.target import ChatTarget, PythonTarget
 from evalflows.store.queries.lookup import (
     Asked,
     PastCalls,
@@ -117,9 +117,9 @@ def chat_requests(
             view = example_view(example)
             fields = {"inputs": view.inputs, "metadata": view.metadata}
             for repetition in range(repetitions):
-                await _dry_run(lambda given: target.call(given), fields | {"repetition": repetition})
+                await _dry_run(target.call, fields | {"repetition": repetition})
 
-    _run_in_thread(dry_run_all)
+    _run_in_thread(dry_run_all())
     return recorder.requests
 
 
@@ -142,7 +142,7 @@ def judge_requests(
             reached = await _dry_run(bound.call, available)
             by_example.append(recorder.requests if reached else None)
 
-    _run_in_thread(dry_run_all)
+    _run_in_thread(dry_run_all())
     return by_example
 
 
@@ -165,14 +165,10 @@ async def _dry_run(call: Callable[[Mapping[str, Any]], Any], available: Mapping[
     return True
 
 
-def _run_in_thread(work: Callable[[], Awaitable[None]]) -> None:
+def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
     """Run in a new thread: the caller may already have a running event loop."""
-
-    async def run() -> None:
-        await work()
-
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(run())).result()
+        thread.submit(asyncio.run, work).result()
 
 
 def _tokens(kind: Kind, request: Mapping[str, Any]) -> tuple[int, int]:
@@ -207,13 +203,13 @@ class PlannedCalls:
 
     caller: str
     kind: CallKind
-    connection: str | None
-    model: str | None
+    connection: str | None = None
+    model: str | None = None
     per_run: float | None  # calls per example and repetition, over all targets; None if unknown
-    fixed: int  # calls that do not depend on the number of examples
+    fixed: int = 0  # calls that do not depend on the number of examples
     calls: int | None  # for the spec as it is; None if unknown
-    at_most: bool  # whether `calls` is a maximum: equal requests are paid once, and some answers are not judged
-    in_ledger: int | None  # calls that the ledger has already; None if not looked up
+    at_most: bool = False  # whether `calls` is a maximum: equal requests are paid once, some answers are not judged
+    in_ledger: int | None = None  # calls that the ledger has already; None if not looked up
     size: CallSize
     note: str | None = None
 
@@ -318,7 +314,6 @@ def _of_chat(inputs: PlanInputs, target: ChatTarget, seen_keys: set[str]) -> Pla
         connection=target.connection,
         model=model,
         per_run=1.0,
-        fixed=0,
         calls=inputs.runs,
         at_most=not is_looked_up,
         in_ledger=_n_in_ledger(inputs, requests, seen_keys) if is_looked_up else None,
@@ -337,8 +332,7 @@ def _n_in_ledger(inputs: PlanInputs, requests: Sequence[RecordedRequest], seen_k
     return repeated + in_ledger(inputs.store, new)
 
 
-def _of_python(inputs: PlanInputs, target: TargetSpec) -> PlannedCalls:
-    assert isinstance(target, PythonTarget)
+def _of_python(inputs: PlanInputs, target: PythonTarget) -> PlannedCalls:
     version = target_version(target, inputs.spec.connections)
     history, past = asked_by_target(inputs.store, version), calls_of_target(inputs.store, version)
     per_run = history.calls_each if history else None
@@ -346,13 +340,8 @@ def _of_python(inputs: PlanInputs, target: TargetSpec) -> PlannedCalls:
     return PlannedCalls(
         caller=target.name,
         kind="target",
-        connection=None,
-        model=None,
         per_run=per_run,
-        fixed=0,
         calls=None if per_run is None else ceil(round(per_run * inputs.runs, 6)),
-        at_most=False,
-        in_ledger=None,
         size=_size_as_before(past, past.usd if past else None, "of this target") if past else _UNKNOWN_SIZE,
         note=unknown
         if history is None
@@ -514,14 +503,12 @@ def _with_own_client(name: str, history: Asked | None, past: PastCalls | None) -
     """A judge that calls a model with its own client; None if the store has no calls of it."""
     if history is None or not history.calls_each or past is None:
         return None
-    basis = f"{past.calls} earlier calls of this judge"
-    size = CallSize(tokens_in=past.tokens_in, tokens_out=past.tokens_out, usd=past.usd, basis=basis)
     return _Judge(
         name=name,
         connection="",
         model="",
         calls_per_judgement=history.calls_each,
-        size=size,
+        size=_size_as_before(past, past.usd, "of this judge"),
         note=_note(history),
     )
 
@@ -570,7 +557,6 @@ def _line(
         fixed=fixed,
         calls=fixed + ceil(round(per_run * inputs.runs, 6)),
         at_most=True,
-        in_ledger=None,
         size=judge.size,
         note=note,
     )

@@ -412,11 +412,7 @@ def all_datasets(store: Store) -> list[Dataset]:
     """Return every named dataset, newest first."""
     names = ("name", "description", "created_at", "modified_at", "example_count")
     return [
-        Dataset(
-            id=dataset_id(row[0]) or "",
-            metadata=from_json(row[5]),
-            **dict(zip(names, row[:5], strict=True)),
-        )
+        Dataset(id=dataset_id(row[0]) or "", metadata=from_json(row[5]), **dict(zip(names, row[:5], strict=True)))
         for row in store.query(_DATASETS)
     ]
 
@@ -461,8 +457,7 @@ def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
     old = _current(store, dataset)
     merged = merge_examples(old, new, where)
     if len(merged) > len(old):
-        description, metadata = dataset.description, dataset.metadata
-        freeze(store, merged, name=dataset.name, source=SOURCE, description=description, metadata=metadata)
+        _freeze(store, dataset, merged)
     return [example.example_id for example in new]
 
 
@@ -488,20 +483,6 @@ def as_row(example: object, *, may_read_files: bool = False) -> Fields:
             raise InputError(f"example: split: got {splits!r}, wanted at most one")
         row["split"] = next(iter(splits), None)
     return row
-
-
-def as_rows(
-    examples: Iterable[object] | None,
-    columns: Mapping[str, Sequence[Any] | None],
-    *,
-    may_read_files: bool = False,
-) -> list[Fields]:
-    """Convert examples, or parallel lists of their fields, to rows. Raises InputError for lists of unequal length."""
-    lists = {name: values for name, values in columns.items() if values is not None}
-    rows = _rows_of("create_examples: ", "examples", examples, "inputs", NEW_COLUMNS, lists)
-    if examples is not None and lists:
-        raise InputError(f"create_examples: got both examples and {min(lists)}, wanted one of them")
-    return [as_row(row, may_read_files=may_read_files) for row in rows]
 
 
 def _rows_of(
@@ -613,32 +594,9 @@ def put(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> None:
     new = {str(row["id"]): row for row in rows}
     old = [as_fields(row) for row in _current(store, dataset)]
     known = {row["id"] for row in old}
-    _freeze(store, dataset, [new.get(row["id"], row) for row in old] + [new[key] for key in new if key not in known])
-
-
-def remove(store: Store, dataset: Dataset, examples: Iterable[Identity]) -> None:
-    """Remove examples from a dataset's current version. Raises InputError if it does not have one of them."""
-    removed = {str(example) for example in examples}
-    old = [as_fields(row) for row in _current(store, dataset)]
-    if unknown := removed - {row["id"] for row in old}:
-        raise InputError(f"example {min(unknown)!r}: not in the dataset {dataset.name!r}")
-    _freeze(store, dataset, [row for row in old if row["id"] not in removed])
-
-
-def update(store: Store, dataset: Dataset, updates: Sequence[Fields], *, may_read_files: bool = False) -> list[str]:
-    """Change examples of a dataset, each by the fields of an update that are not None. Return their ids.
-
-    Raises InputError, and changes none, if the dataset lacks one of them or an update is invalid.
-    """
-    old = {row.example_id: as_fields(row) for row in _current(store, dataset)}
-    rows = []
-    for number, changes in enumerate(updates, start=1):
-        identity = str(changes.get("id"))
-        if identity not in old:
-            raise InputError(f"update {number}: example {identity!r}: not in the dataset {dataset.name!r}")
-        rows.append(_updated(old[identity], changes, may_read_files))
-    put(store, dataset, rows)
-    return [row["id"] for row in rows]
+    _freeze_rows(
+        store, dataset, [*(new.get(row["id"], row) for row in old), *(new[key] for key in new if key not in known)]
+    )
 
 
 def as_update(changes: object) -> Fields:
@@ -696,16 +654,14 @@ def _current(store: Store, dataset: Dataset) -> Sequence[ExampleRow]:
     return load_snapshot(store, current_snapshot(store, dataset.name) or "")
 
 
-def _freeze(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> None:
-    examples = to_examples(enumerate(rows, start=1), f"example of dataset {dataset.name!r}") if rows else []
-    freeze(
-        store,
-        examples,
-        name=dataset.name,
-        source=SOURCE,
-        description=dataset.description,
-        metadata=dataset.metadata,
-    )
+def _freeze_rows(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> None:
+    where = f"example of dataset {dataset.name!r}"
+    _freeze(store, dataset, to_examples(enumerate(rows, start=1), where) if rows else [])
+
+
+def _freeze(store: Store, dataset: Dataset, examples: Sequence[ExampleRow]) -> None:
+    description, metadata = dataset.description, dataset.metadata
+    freeze(store, examples, name=dataset.name, source=SOURCE, description=description, metadata=metadata)
 
 
 _NO_RUNS = "create examples from inputs and outputs, not from runs"
@@ -823,7 +779,11 @@ class DatasetMethods:
         example is invalid or has the id of an existing example with other content.
         """
         dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
-        rows = as_rows(examples, kwargs, may_read_files=dangerously_allow_filesystem)
+        lists = {name: values for name, values in kwargs.items() if values is not None}
+        given = _rows_of("create_examples: ", "examples", examples, "inputs", NEW_COLUMNS, lists)
+        if examples is not None and lists:
+            raise InputError(f"create_examples: got both examples and {min(lists)}, wanted one of them")
+        rows = [as_row(row, may_read_files=dangerously_allow_filesystem) for row in given]
         identities = add(Store(), dataset, rows)
         return {"example_ids": identities, "count": len(identities)}
 
@@ -932,7 +892,15 @@ class ExampleMethods:
         given = _rows_of("update_examples: ", "updates", updates, "example_ids", EXAMPLE_COLUMNS, lists)
         store, changes = Store(), [as_update(update) for update in given]
         dataset = _dataset_of(store, dataset_name, dataset_id, changes)
-        ids = update(store, dataset, changes, may_read_files=dangerously_allow_filesystem)
+        old = {row.example_id: as_fields(row) for row in _current(store, dataset)}
+        rows = []
+        for number, changed in enumerate(changes, start=1):
+            identity = str(changed.get("id"))
+            if identity not in old:
+                raise InputError(f"update {number}: example {identity!r}: not in the dataset {dataset.name!r}")
+            rows.append(_updated(old[identity], changed, dangerously_allow_filesystem))
+        put(store, dataset, rows)
+        ids = [row["id"] for row in rows]
         return {"message": f"{len(ids)} examples updated", "count": len(ids), "example_ids": ids}
 
     def delete_example(self, example_id: Identity) -> None:
@@ -943,11 +911,13 @@ class ExampleMethods:
     def delete_examples(self, example_ids: Sequence[Identity], *, hard_delete: bool = False) -> None:
         """Leave examples out of the dataset's next version. Raises InputError as `delete_example`."""
         store = Store()
-        by_name: dict[str, list[Identity]] = {}
+        of_dataset: dict[str, set[str]] = {}
         for example in example_ids:
-            by_name.setdefault(only_holding(store, example).name, []).append(example)
-        for name, examples in by_name.items():
-            remove(store, find_dataset(store, name, None), examples)
+            of_dataset.setdefault(only_holding(store, example).name, set()).add(str(example))
+        for name, removed in of_dataset.items():
+            dataset = find_dataset(store, name, None)
+            rows = [as_fields(row) for row in _current(store, dataset) if row.example_id not in removed]
+            _freeze_rows(store, dataset, rows)
 
     def list_dataset_splits(
         self,
@@ -1190,49 +1160,6 @@ def _feedback(row: tuple[Any, ...]) -> Feedback:
     )
 
 
-def label_run(
-    store: Store,
-    run_id: Identity,
-    key: str,
-    *,
-    score: float | None,
-    value: str | float | None,
-    comment: str | None,
-    metadata: Mapping[str, Any] | None,
-) -> Feedback:
-    """Store a person's feedback on a run as a row of `labels`. Raises InputError if the run does not exist."""
-    run = run_key(run_id)
-    outputs = store.query("select experiment_id, example_id from source.outputs where run_id = ?", [run])
-    if not outputs:
-        raise InputError(f"create_feedback: run {str(run_id)!r}: not in the store")
-    label, number = (value, score) if isinstance(value, str) else (None, value if score is None else score)
-    kind: DataType = "BOOLEAN" if isinstance(number, bool) else "NUMERIC" if number is not None else "CATEGORICAL"
-    batch = new_id("batch")
-    row = LabelRow(
-        label_id=derived_id(batch, run, key),
-        batch_id=batch,
-        subject_kind="run",
-        subject_id=run,
-        experiment_id=outputs[0][0],
-        example_id=outputs[0][1],
-        metric=key,
-        value=None if number is None else float(number),
-        label=label,
-        data_type=None if number is None and label is None else kind,
-        comment=comment,
-        source=SOURCE,
-        metadata=None if metadata is None else to_json(dict(metadata)),
-    )
-    store.publish("labels", batch, later_labels(store, [row]))
-    return next(feedback for feedback in feedback_of(store, [run], key) if feedback.id == row.label_id)
-
-
-def project_of(store: Store, reference: Identity, *, include_stats: bool) -> TracerSession:
-    """Return an experiment, optionally with its statistics. Raises InputError if it does not exist."""
-    (identity,) = find_experiments(store, str(reference), just_one=True)
-    return _project(store, identity, include_stats=include_stats)
-
-
 def all_projects(store: Store, *, include_stats: bool = False) -> Iterator[TracerSession]:
     """Yield all experiments, newest first."""
     newest_first = "select experiment_id from source.experiments order by started_at desc, experiment_id desc"
@@ -1375,11 +1302,33 @@ class RunMethods:
         comment: str | None = None,
         source_info: Mapping[str, Any] | None = None,
     ) -> Feedback:
-        """Store a person's feedback on a run. Raises InputError if the run does not exist."""
-        run = run_id if run_id is not None else trace_id
-        if run is None:
+        """Store a person's feedback on a run as a row of `labels`. Raises InputError if the run does not exist."""
+        given = run_id if run_id is not None else trace_id
+        if given is None:
             raise InputError("create_feedback: run_id: got None, wanted the id of a run")
-        return label_run(Store(), run, key, score=score, value=value, comment=comment, metadata=source_info)
+        store, run, batch = Store(), run_key(given), new_id("batch")
+        outputs = store.query("select experiment_id, example_id from source.outputs where run_id = ?", [run])
+        if not outputs:
+            raise InputError(f"create_feedback: run {str(given)!r}: not in the store")
+        label, number = (value, score) if isinstance(value, str) else (None, value if score is None else score)
+        kind: DataType = "BOOLEAN" if isinstance(number, bool) else "NUMERIC" if number is not None else "CATEGORICAL"
+        row = LabelRow(
+            label_id=derived_id(batch, run, key),
+            batch_id=batch,
+            subject_kind="run",
+            subject_id=run,
+            experiment_id=outputs[0][0],
+            example_id=outputs[0][1],
+            metric=key,
+            value=None if number is None else float(number),
+            label=label,
+            data_type=None if number is None and label is None else kind,
+            comment=comment,
+            source=SOURCE,
+            metadata=None if source_info is None else to_json(dict(source_info)),
+        )
+        store.publish("labels", batch, later_labels(store, [row]))
+        return next(feedback for feedback in feedback_of(store, [run], key) if feedback.id == row.label_id)
 
     def read_project(
         self, *, project_id: Identity | None = None, project_name: str | None = None, include_stats: bool = False
@@ -1388,7 +1337,8 @@ class RunMethods:
         references = _flattened(project_id, project_name)
         if len(references) != 1:
             raise InputError("read_project: wanted exactly one of project_name and project_id")
-        return project_of(Store(), references[0], include_stats=include_stats)
+        (identity,) = find_experiments(Store(), str(references[0]), just_one=True)
+        return _project(Store(), identity, include_stats=include_stats)
 
     def has_project(self, project_name: str, *, project_id: str | None = None) -> bool:
         """Whether there is an experiment of this name."""

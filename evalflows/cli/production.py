@@ -322,7 +322,7 @@ def traces() -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["auto", "otlp", "langfuse", "langsmith", "rows"]),
+    type=click.Choice(["auto", "otlp", "spans", "langfuse", "langsmith", "rows"]),
     default="auto",
     show_default=True,
     help="auto: recognised by the first record.",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-VERSION = 3
+VERSION = 4
 """Raised when a name is added or moved."""
 
 NOT_CAPTURED = "__REDACTED__"
@@ -33,8 +33,51 @@ class OfResource:
     attribute: str
 
 
-Alias = str | Within | OfResource
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """What an observation is that has an attribute, whatever the attribute's value."""
+
+    attribute: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Messages with an attribute per field, such as `gen_ai.prompt.0.role`; `inner` stands before the field."""
+
+    prefix: str
+    inner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OfEvents:
+    """Messages in events: their names, and the first field of each that is there. The events are those of the
+    observation, or an attribute's."""
+
+    names: tuple[str, ...]
+    fields: tuple[str, ...]
+    attribute: str | None = None
+
+
+Alias = str | Within | OfResource | Implied | Numbered | OfEvents
 """An attribute's name, or where else a value lies."""
+
+DETAILS = "gen_ai.client.inference.operation.details"
+"""The event with the content of a model call."""
+PROMPT, COMPLETION, CHOICE = "gen_ai.content.prompt", "gen_ai.content.completion", "gen_ai.choice"
+EVENT_ROLES: Mapping[str, str] = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+"""Events that are a message each, and the role of a message that names none."""
+BODIES = ("body", "gen_ai.event.content", "event_body")
+"""Attributes under which an event's body may be: of a log record, and of the span events of some packages."""
+OLDER_LISTS = ("events", "all_messages_events")
+"""Attributes of earlier pydantic-ai that are lists of events."""
+_ASKED = ("content", "tool_calls", "gen_ai.prompt", *BODIES)
+_ANSWERED = ("message", "tool_calls", "content", "gen_ai.completion", *BODIES)
 
 FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
     "trace_name": {
@@ -51,6 +94,11 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "traceloop.span.kind",
             "llm.request.type",
             "langsmith.span.kind",
+            "ai.operationId",
+            Within("mlflow.spanType", ()),
+            Within("braintrust.span_attributes", ("type",)),
+            Implied("gcp.vertex.agent.tool_call_args", "tool"),
+            Implied("gen_ai.request.model", "generation"),
         ),
         "langfuse": ("type",),
         "langsmith": ("run_type",),
@@ -66,6 +114,23 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "gen_ai.tool.call.arguments",
             "tool_arguments",
             "gen_ai.prompt",
+            "ai.prompt.messages",
+            "ai.prompt",
+            "ai.toolCall.args",
+            "ai.value",
+            "gcp.vertex.agent.tool_call_args",
+            "gcp.vertex.agent.llm_request",
+            "braintrust.input",
+            "request_data",
+            "llm.input_messages",
+            Within("braintrust.input_json", ()),
+            Within("mlflow.spanInputs", ()),
+            Numbered("llm.input_messages", "message."),
+            Numbered("gen_ai.prompt"),
+            OfEvents((DETAILS,), ("gen_ai.input.messages",)),
+            OfEvents((*EVENT_ROLES, PROMPT), _ASKED),
+            *(OfEvents((*EVENT_ROLES,), _ASKED, attribute) for attribute in OLDER_LISTS),
+            "pydantic_ai.all_messages",
         ),
         "langfuse": ("input",),
         "langsmith": ("inputs",),
@@ -82,6 +147,22 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "gen_ai.tool.call.result",
             "tool_response",
             "gen_ai.completion",
+            "ai.response.toolCalls",
+            "ai.response.object",
+            "ai.response.text",
+            "ai.toolCall.result",
+            "gcp.vertex.agent.tool_response",
+            "gcp.vertex.agent.llm_response",
+            "braintrust.output",
+            "response_data",
+            "llm.output_messages",
+            Within("braintrust.output_json", ()),
+            Within("mlflow.spanOutputs", ()),
+            Numbered("llm.output_messages", "message."),
+            Numbered("gen_ai.completion"),
+            OfEvents((DETAILS,), ("gen_ai.output.messages",)),
+            OfEvents((CHOICE, COMPLETION), _ANSWERED),
+            *(OfEvents((CHOICE,), _ANSWERED, attribute) for attribute in OLDER_LISTS),
         ),
         "langfuse": ("output",),
         "langsmith": ("outputs",),
@@ -94,6 +175,10 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "llm.model_name",
             "embedding.model_name",
             "langfuse.observation.model.name",
+            "ai.response.model",
+            "ai.model.id",
+            Within("mlflow.llm.model", ()),
+            Within("braintrust.metadata", ("model",)),
         ),
         "langfuse": ("model", "providedModelName", "provided_model_name"),
         "langsmith": (
@@ -110,6 +195,7 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "gen_ai.system",
             "llm.provider",
             "llm.system",
+            "ai.model.provider",
         ),
         "langfuse": (),
         "langsmith": (Within("extra", ("metadata", "ls_provider")),),
@@ -123,6 +209,11 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             Within("langfuse.observation.usage_details", ("input",)),
             Within("langfuse.observation.usage_details", ("prompt_tokens",)),
             Within("langsmith.metadata.usage_metadata", ("input_tokens",)),
+            "ai.usage.inputTokens",
+            "ai.usage.promptTokens",
+            Within("mlflow.chat.tokenUsage", ("input_tokens",)),
+            Within("braintrust.metrics", ("prompt_tokens",)),
+            Within("response_data", ("usage", "prompt_tokens")),
         ),
         "langfuse": (
             Within("usageDetails", ("input",)),
@@ -146,6 +237,11 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             Within("langfuse.observation.usage_details", ("output",)),
             Within("langfuse.observation.usage_details", ("completion_tokens",)),
             Within("langsmith.metadata.usage_metadata", ("output_tokens",)),
+            "ai.usage.outputTokens",
+            "ai.usage.completionTokens",
+            Within("mlflow.chat.tokenUsage", ("output_tokens",)),
+            Within("braintrust.metrics", ("completion_tokens",)),
+            Within("response_data", ("usage", "completion_tokens")),
         ),
         "langfuse": (
             Within("usageDetails", ("output",)),
@@ -181,6 +277,11 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "langsmith.metadata.session_id",
             "langsmith.metadata.thread_id",
             "langsmith.metadata.conversation_id",
+            "ai.telemetry.metadata.sessionId",
+            "gcp.vertex.agent.session_id",
+            Within("mlflow.trace.session", ()),
+            "mlflow.trace.session",
+            Within("braintrust.metadata", ("session_id",)),
         ),
         "langfuse": ("sessionId", "session_id"),
         "langsmith": (
@@ -197,13 +298,23 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
             "enduser.id",
             "traceloop.association.properties.user_id",
             "langsmith.metadata.user_id",
+            "ai.telemetry.metadata.userId",
+            Within("mlflow.trace.user", ()),
+            "mlflow.trace.user",
+            Within("braintrust.metadata", ("user_id",)),
         ),
         "langfuse": ("userId", "user_id"),
         "langsmith": (Within("extra", ("metadata", "user_id")),),
         "rows": ("user_id",),
     },
     "tags": {
-        "otlp": ("langfuse.trace.tags", "tag.tags", "langsmith.span.tags"),
+        "otlp": (
+            "langfuse.trace.tags",
+            "tag.tags",
+            "langsmith.span.tags",
+            "braintrust.tags",
+            "ai.telemetry.metadata.tags",
+        ),
         "langfuse": ("tags",),
         "langsmith": ("tags",),
         "rows": ("tags",),
@@ -227,12 +338,17 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
     },
     "service": {"otlp": (OfResource("service.name"),), "langfuse": (), "langsmith": (), "rows": ("service",)},
     "tool_name": {
-        "otlp": ("gen_ai.tool.name", "tool.name", "traceloop.entity.name"),
+        "otlp": ("gen_ai.tool.name", "tool.name", "traceloop.entity.name", "ai.toolCall.name"),
         "langfuse": (),
         "langsmith": (),
         "rows": (),
     },
-    "tool_call_id": {"otlp": ("gen_ai.tool.call.id", "tool.id"), "langfuse": (), "langsmith": (), "rows": ()},
+    "tool_call_id": {
+        "otlp": ("gen_ai.tool.call.id", "tool.id", "ai.toolCall.id"),
+        "langfuse": (),
+        "langsmith": (),
+        "rows": (),
+    },
 }
 """For each field of an observation, where its value lies by source; the first that is there counts."""
 
@@ -250,24 +366,42 @@ TYPES: Mapping[str, str] = {
     "generate_content": "generation",
     "generation": "generation",
     "llm": "generation",
+    "chat_model": "generation",
+    "chat.completions": "generation",
+    "text.completions": "generation",
+    "ai.generatetext.dogenerate": "generation",
+    "ai.streamtext.dostream": "generation",
+    "ai.generateobject.dogenerate": "generation",
+    "ai.streamobject.dostream": "generation",
     "tool": "tool",
     "execute_tool": "tool",
+    "ai.toolcall": "tool",
     "agent": "agent",
     "invoke_agent": "agent",
     "create_agent": "agent",
+    "ai.generatetext": "agent",
+    "ai.streamtext": "agent",
+    "ai.generateobject": "agent",
+    "ai.streamobject": "agent",
     "chain": "chain",
     "prompt": "chain",
     "workflow": "chain",
     "invoke_workflow": "chain",
     "task": "chain",
+    "agent_step": "chain",
+    "ai.embed": "chain",
+    "ai.embedmany": "chain",
     "retriever": "retriever",
     "retrieval": "retriever",
     "rerank": "retriever",
     "reranker": "retriever",
     "embedding": "embedding",
     "embeddings": "embedding",
+    "ai.embed.doembed": "embedding",
+    "ai.embedmany.doembed": "embedding",
     "evaluator": "evaluator",
     "evaluate": "evaluator",
+    "score": "evaluator",
     "guardrail": "guardrail",
     "event": "event",
     "span": "span",
@@ -283,6 +417,8 @@ OWN_METADATA: Mapping[Source, tuple[str, ...]] = {
         "langfuse.observation.metadata.",
         "langsmith.metadata.",
         "traceloop.association.properties.",
+        "ai.telemetry.metadata.",
+        "braintrust.metadata",
         "metadata",
     ),
     "langfuse": ("metadata",),

@@ -19,6 +19,9 @@ from evalflows.specs.attribute_aliases import (
     NOT_CAPTURED,
     TYPES,
     Alias,
+    Implied,
+    Numbered,
+    OfEvents,
     OfResource,
     Within,
 )
@@ -28,7 +31,7 @@ from evalflows.store.schemas import TABLES
 
 
 def attribute_macros() -> Iterator[str]:
-    """Yield the SQL that creates the macros `attribute_<field>(source, attributes, contents, resource)`.
+    """Yield the SQL that creates the macros `attribute_<field>(source, attributes, contents, resource, events)`.
 
     Each gives the value as text, or null.
     """
@@ -36,6 +39,10 @@ def attribute_macros() -> Iterator[str]:
         "create or replace macro text_within(text, path) as "
         "case when json_valid(text) then json_extract_string(text::json, path) end"
     )
+    yield f"create or replace macro fields_below(attributes, prefix) as {_FIELDS_BELOW}"
+    yield f"create or replace macro numbered_messages(attributes, contents, prefix, inner_) as {_NUMBERED_MESSAGES}"
+    yield f"create or replace macro events_within(text) as {_EVENTS_WITHIN}"
+    yield f"create or replace macro event_messages(events, names, fields) as {_EVENT_MESSAGES}"
     for field, by_source in FIELDS.items():
         cases = " ".join(
             f"when {quoted(source)} then {_first_of(aliases, field in LONG)}"
@@ -43,9 +50,10 @@ def attribute_macros() -> Iterator[str]:
             if aliases
         )
         yield (
-            f"create or replace macro attribute_{field}(source, attributes, contents, resource) as "
+            f"create or replace macro attribute_{field}(source, attributes, contents, resource, events) as "
             f"case source {cases} end"
         )
+    yield f"create or replace macro captured(text, source, attributes) as {_CAPTURED}"
     yield (
         "create or replace macro list_of_tags(text) as case when text is null then null "
         "when json_valid(text) then coalesce(try_cast(text::json as varchar[]), [text]) "
@@ -60,14 +68,14 @@ def attribute_macros() -> Iterator[str]:
         f"case when json_extract_string(attributes, {_path(IMPLAUSIBLE + name)}) is not null then {quoted(name)} end"
         for name in ("started_at", "ended_at")
     )
+    numbers_of = {name: f"attribute_{name}(source, attributes, contents, resource, events)" for name in MOST}
     numbers = ", ".join(
-        f"case when plausible({quoted(name)}, try_cast(attribute_{name}(source, attributes, contents, resource) "
-        f"as double)) is null and attribute_{name}(source, attributes, contents, resource) is not null "
+        f"case when plausible({quoted(name)}, try_cast({value} as double)) is null and {value} is not null "
         f"then {quoted(name)} end"
-        for name in MOST
+        for name, value in numbers_of.items()
     )
     yield (
-        "create or replace macro implausible(source, attributes, contents, resource) as "
+        "create or replace macro implausible(source, attributes, contents, resource, events) as "
         f"list_sort(list_distinct([{times}, {numbers}]))"
     )
     kinds = ", ".join(f"{quoted(name)}: {quoted(kind)}" for name, kind in TYPES.items())
@@ -94,12 +102,64 @@ def _any_value(values: str, is_long: bool) -> str:
     return f"list_any_value({captured})"
 
 
-def _elsewhere(alias: Within | OfResource) -> str:
-    if isinstance(alias, OfResource):
-        return f"json_extract_string(resource, {_path(alias.attribute)})"
+def _events(attribute: str | None) -> str:
+    """Return SQL for the events of an observation, or for those that are one of its attributes, in the same form."""
+    if attribute is None:
+        return "events"
+    short, long = (f"json_extract_string({column}, {_path(attribute)})" for column in ("attributes", "contents"))
+    return f"events_within(coalesce({short}, {long}))"
+
+
+def _elsewhere(alias: Within | OfResource | Implied | Numbered | OfEvents) -> str:
+    match alias:
+        case OfResource():
+            return f"json_extract_string(resource, {_path(alias.attribute)})"
+        case Implied():
+            present = f"json_extract_string(attributes, {_path(alias.attribute)}) is not null"
+            return f"case when {present} then {quoted(alias.value)} end"
+        case Numbered():
+            return f"numbered_messages(attributes, contents, {quoted(alias.prefix)}, {quoted(alias.inner)})"
+        case OfEvents():
+            names, fields = ", ".join(map(quoted, alias.names)), ", ".join(_path(name) for name in alias.fields)
+            return f"event_messages({_events(alias.attribute)}, [{names}], [{fields}])"
     text = f"json_extract_string(attributes, {_path(alias.attribute)})"
     longer = f"json_extract_string(contents, {_path(alias.attribute)})"
     return f"text_within(coalesce({text}, {longer}), {_path(*alias.keys)})"
+
+
+_FIELDS_BELOW = """map_from_entries(list_transform(
+    list_filter(json_keys(attributes), lambda key: starts_with(key, prefix) and not contains(key, '"')),
+    lambda key: {'key': substr(key, length(prefix) + 1),
+                 'value': json_extract_string(attributes, '$."' || key || '"')}))"""
+
+# Lists of one element name what is used twice. A message counts if any of its text, or of its calls, was captured.
+_NUMBERED_MESSAGES = f"""
+case when contains(attributes, prefix || '.0.') or contains(contents, prefix || '.0.') then list_transform(
+    [fields_below(json_merge_patch(attributes::json, coalesce(contents, '{{}}')::json), prefix || '.')],
+    lambda fields: case when len(list_filter(map_entries(fields), lambda field: field.value <> {quoted(NOT_CAPTURED)}
+            and regexp_matches(field.key, '(content|text|arguments)$'))) > 0 then
+        to_json(list_transform(
+            list_sort(list_distinct(list_transform(map_keys(fields),
+                lambda key: try_cast(split_part(key, '.', 1) as int)))),
+            lambda number: fields_below(to_json(fields), number || '.' || inner_)))::varchar end)[1] end"""
+
+# Some instrumentations keep the roles and the kinds of parts of messages, or an empty object, of what they leave out.
+_CAPTURED = r"""
+case when starts_with(text, '[') and contains(text, '"parts"')
+          and not regexp_matches(text, '"(content|text|arguments|response|result)"\s*:\s*[^n\s]') then null
+     when text = '{}' and (source = 'langsmith' or contains(attributes, 'langsmith.span.kind')) then null
+     else text end"""
+
+_EVENTS_WITHIN = """
+case when contains(text, '"event.name"') and json_valid(text) then to_json(list_transform(from_json(text, '["json"]'),
+    lambda event: {'name': json_extract_string(event, '$."event.name"'), 'attributes': event}))::varchar end"""
+
+_EVENT_MESSAGES = """
+case when list_has_any(json_extract_string(events, '$[*].name'), names) then nullif(to_json(list_filter(list_transform(
+    from_json(events, '[{"name": "varchar", "attributes": "json"}]'),
+    lambda event: {'event': event.name, 'content': case when list_contains(names, event.name) then
+                   list_any_value(json_extract_string(event.attributes, fields)) end}),
+    lambda message: message.content is not null))::varchar, '[]') end"""
 
 
 def _path(*keys: str) -> str:

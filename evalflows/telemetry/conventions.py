@@ -13,13 +13,21 @@ from typing import Any
 import orjson
 
 from evalflows.specs.attribute_aliases import (
+    BODIES,
+    CHOICE,
+    COMPLETION,
+    DETAILS,
+    EVENT_ROLES,
     FIELDS,
     LONG,
     MOST,
     NOT_CAPTURED,
+    OLDER_LISTS,
     OWN_METADATA,
+    PROMPT,
     TYPES,
     Alias,
+    Implied,
     OfResource,
     Within,
 )
@@ -27,8 +35,36 @@ from evalflows.specs.errors import Message
 from evalflows.store.records import Json
 from evalflows.store.trace_records import ObservationRow
 
+KINDS_OF_PARTS = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "reasoning": "reasoning",
+    "thinking": "reasoning",
+    "tool_call": "tool_call",
+    "tool-call": "tool_call",
+    "tool_use": "tool_call",
+    "tool_call_response": "tool_call_response",
+    "tool-result": "tool_call_response",
+    "tool_result": "tool_call_response",
+}
+"""What parts of messages are, by the names of OpenTelemetry, OpenAI, Anthropic and the Vercel AI SDK; others are kept
+as they came."""
+FIELDS_OF_PARTS = {
+    "function_call": "tool_call",
+    "functionCall": "tool_call",
+    "toolUse": "tool_call",
+    "function_response": "tool_call_response",
+    "functionResponse": "tool_call_response",
+    "toolResult": "tool_call_response",
+}
+TEXTS = ("content", "text", "thinking", "refusal")
+IDS = ("id", "toolCallId", "tool_use_id", "toolUseId", "call_id")
+NAMES = ("name", "toolName", "tool_name")
+ARGUMENTS = ("arguments", "args", "input")
+RESULTS = ("response", "result", "output", "content")
 TEXT = ("text", "refusal")
-REASONING = ("reasoning", "thinking")
 
 
 def messages_of_parts(role: str, parts: Sequence[Any]) -> list[Message]:
@@ -36,10 +72,37 @@ def messages_of_parts(role: str, parts: Sequence[Any]) -> list[Message]:
 
     Content is None where it was not captured: an instrumentation may name the parts and leave out what is in them.
     """
-    parts = [part for part in parts if isinstance(part, Mapping)]
-    responses = [_response(part) for part in parts if part.get("type") == "tool_call_response"]
-    others = [part for part in parts if part.get("type") != "tool_call_response"]
+    read = [part for part in map(_part, parts) if part is not None]
+    responses = [_response(part) for part in read if part.get("type") == "tool_call_response"]
+    others = [part for part in read if part.get("type") != "tool_call_response"]
     return [*([_message(role, others)] if others or not responses else []), *responses]
+
+
+def _part(part: Any) -> dict[str, Any] | None:
+    """Return a part by the names of OpenTelemetry's conventions; None if it is neither text nor an object."""
+    if isinstance(part, str):
+        return {"type": "text", "content": part}
+    if not isinstance(part, Mapping):
+        return None
+    if "type" not in part:
+        return _untyped(part)
+    kind = KINDS_OF_PARTS.get(str(part["type"]), part["type"])
+    is_text = kind in (*TEXT, "reasoning")
+    return {"type": kind, "content": _either(part, TEXTS)} if is_text else {**part, "type": kind}
+
+
+def _untyped(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part of Google's or Amazon's models, whose field says what it is."""
+    for name, kind in FIELDS_OF_PARTS.items():
+        if isinstance(inner := part.get(name), Mapping):
+            return {**inner, "type": kind}
+    if isinstance(part.get("text"), str):
+        return {"type": "reasoning" if part.get("thought") else "text", "content": part["text"]}
+    return dict(part)
+
+
+def _either(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 def tool_call(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
@@ -50,16 +113,16 @@ def tool_call(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 def _message(role: str, parts: Sequence[Mapping[str, Any]]) -> Message:
     message: Message = {"role": role, "content": _content([part for part in parts if not _is_aside(part)])}
-    reasoning = [part["content"] for part in parts if part.get("type") in REASONING and part.get("content")]
+    reasoning = [part["content"] for part in parts if part.get("type") == "reasoning" and part.get("content")]
     if reasoning:
         message["reasoning_content"] = "\n".join(map(str, reasoning))
     if calls := [part for part in parts if part.get("type") == "tool_call"]:
-        message["tool_calls"] = [tool_call(part.get("id"), part.get("name"), part.get("arguments")) for part in calls]
+        message["tool_calls"] = [_call(part) for part in calls]
     return message
 
 
 def _is_aside(part: Mapping[str, Any]) -> bool:
-    return part.get("type") in (*REASONING, "tool_call")
+    return part.get("type") in ("reasoning", "tool_call")
 
 
 def _content(parts: Sequence[Mapping[str, Any]]) -> Any:
@@ -74,9 +137,11 @@ def _content(parts: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _response(part: Mapping[str, Any]) -> Message:
-    found = next((part[name] for name in ("response", "result", "content") if part.get(name) is not None), None)
+    found = _either(part, RESULTS)
+    if isinstance(found, Mapping) and found.keys() == {"type", "value"}:  # of the Vercel AI SDK
+        found = found["value"]
     text = found if isinstance(found, str) or found is None else json.dumps(found, ensure_ascii=False)
-    return {"role": "tool", "content": text, "tool_call_id": part.get("id")}
+    return {"role": "tool", "content": text, "tool_call_id": _either(part, IDS)}
 
 
 OPENAI_ROLES = {
@@ -128,13 +193,56 @@ def _messages_in(value: Mapping[str, Any]) -> list[Message]:
     if value.get("type") in ("function_call", "function_call_output"):
         return [_of_response_item(value)]
     if _is_message(value):
+        return _of_message(value)
+    contained = (messages_of(_contained(value, name)) for name in CONTAINERS)
+    found = next(filter(None, contained), None) or _texts_in(value)
+    return [*_instructions_in(value), *found] if found else []
+
+
+def _contained(value: Mapping[str, Any], name: str) -> Any:
+    inner = value.get(name)
+    if name == "content" and isinstance(inner, Mapping):  # the answer of Google's models
+        return {"role": "assistant", **inner}
+    return inner
+
+
+CONTAINERS = ("messages", "contents", "choices", "generations", "message", "content", "input", "output", "response")
+"""Fields of requests and responses in which messages lie, such as those of chat completions, LangChain, Google's models
+and the Responses API."""
+INSTRUCTIONS = ("system", "system_instruction", "instructions")
+"""Fields of requests that are the system's message, beside the others."""
+
+
+def _instructions_in(value: Mapping[str, Any]) -> list[Message]:
+    config = value.get("config")
+    found = _either(value, INSTRUCTIONS) or (_either(config, INSTRUCTIONS) if isinstance(config, Mapping) else None)
+    return [{"role": "system", "content": found}] if isinstance(found, str) else []
+
+
+def _texts_in(value: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a request with a single text as prompt, and of answers that are text alone."""
+    if isinstance(value.get("prompt"), str):
+        return [{"role": "user", "content": value["prompt"]}]
+    for name in ("choices", "generations"):
+        items = value.get(name)
+        while isinstance(items, list) and items and isinstance(items[0], list):
+            items = items[0]
+        texts = [item.get("text") for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+        if texts and all(isinstance(text, str) for text in texts):
+            return [{"role": "assistant", "content": text} for text in texts]
+    return []
+
+
+def _of_message(value: Mapping[str, Any]) -> list[Message]:
+    """Return a message whose content may have tool calls, their results, and reasoning among its parts."""
+    content = value.get("content")
+    parts = [part for part in map(_part, content) if part is not None] if isinstance(content, list) else []
+    if not any(_is_aside(part) or part.get("type") == "tool_call_response" for part in parts):
         return [_openai_message(value)]
-    return next((found for name in CONTAINERS if (found := messages_of(value.get(name)))), [])
-
-
-CONTAINERS = ("messages", "choices", "generations", "message", "input", "output", "response")
-"""Fields of requests and responses in which messages lie, such as those of chat completions, LangChain and the
-Responses API."""
+    said, *responses = messages_of_parts(_role(value), parts)
+    if said["role"] == "tool":
+        return [said, *responses]
+    return [said | _openai_message({**value, "content": said["content"]}), *responses]
 
 
 def _is_message(value: Mapping[str, Any]) -> bool:
@@ -186,9 +294,8 @@ def _calls(value: Mapping[str, Any]) -> list[Any]:
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool call in OpenAI's form, in which the arguments are JSON text."""
     function = call.get("function")
-    function = function if isinstance(function, Mapping) else call  # LangChain's {id, name, args}
-    arguments = function.get("arguments", function.get("args"))
-    return tool_call(call.get("id") or call.get("call_id"), function.get("name"), arguments)
+    function = function if isinstance(function, Mapping) else call  # such as LangChain's {id, name, args}
+    return tool_call(_either(call, IDS), _either(function, NAMES), _either(function, ARGUMENTS))
 
 
 def _of_response_item(item: Mapping[str, Any]) -> Message:
@@ -234,8 +341,11 @@ class Fields:
     def _elsewhere(self, alias: Alias) -> Any:
         if isinstance(alias, OfResource):
             return self.resource.get(alias.attribute)
-        assert isinstance(alias, Within)
-        found = parsed(self.short.get(alias.attribute, self.contents.get(alias.attribute)))
+        if isinstance(alias, Implied):
+            return None if self.short.get(alias.attribute) is None else alias.value
+        if not isinstance(alias, Within):
+            return None  # messages, which `conversation_of` reads
+        found = _of_json(self.short.get(alias.attribute, self.contents.get(alias.attribute)))
         for key in alias.keys:
             found = found.get(key) if isinstance(found, Mapping) else None
         return found
@@ -296,6 +406,14 @@ def to_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def _of_json(value: Any) -> Any:
+    """Return the value of JSON text, and what is no text as it is; None if the text is not JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+
+
 def _plain(value: Any) -> Any:
     """Return the value of JSON text, which some packages make of every value, including text."""
     try:
@@ -306,17 +424,6 @@ def _plain(value: Any) -> Any:
 
 Event = tuple[str, Mapping[str, Any]]
 """Its name, and its attributes or body."""
-
-EVENT_ROLES = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-}
-CHOICE = "gen_ai.choice"
-PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
-BODIES = ("body", "gen_ai.event.content", "event_body")
-"""Attributes under which an event's body may be: of a log record, and of the span events of some packages."""
 
 
 def messages_of_events(events: Sequence[Event]) -> tuple[list[Message], list[Message]]:
@@ -330,9 +437,9 @@ def messages_of_events(events: Sequence[Event]) -> tuple[list[Message], list[Mes
         elif name == CHOICE:
             answer += _message_of_event(_choice(body), "assistant")
         elif name == PROMPT:
-            request += messages_of(fields.get("gen_ai.prompt"))
+            request += _of_value(_either(fields, ("gen_ai.prompt", *BODIES)), "user")
         elif name == COMPLETION:
-            answer += messages_of(fields.get("gen_ai.completion"))
+            answer += _of_value(_either(fields, ("gen_ai.completion", *BODIES)), "assistant")
     return request, answer
 
 
@@ -355,7 +462,10 @@ def _body(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _message_of_event(body: Mapping[str, Any], role: str) -> list[Message]:
     identity = body.get("tool_call_id") or body.get("id")
-    fields = {"role": body.get("role") or role, "content": body.get("content"), "tool_calls": body.get("tool_calls")}
+    content = body.get("content")
+    parts = parsed(content)
+    content = parts if isinstance(parts, list) and all(isinstance(part, Mapping) for part in parts) else content
+    fields = {"role": body.get("role") or role, "content": content, "tool_calls": body.get("tool_calls")}
     return messages_of(fields | ({"tool_call_id": identity} if role == "tool" and identity else {}))
 
 
@@ -379,14 +489,23 @@ def openllmetry(attributes: Mapping[str, Any], prefix: str, role: str) -> list[M
 
 
 def numbered(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the attributes below a prefix as a list of nested objects, in the order of their numbers."""
+    """Return the attributes below a prefix as a list of nested objects, in the order of their numbers.
+
+    An export of Phoenix has such a list as one attribute.
+    """
+    if isinstance(whole := attributes.get(prefix), list):
+        return [_nested(item) if isinstance(item, Mapping) else item for item in whole]
+    below = {name[len(prefix) + 1 :]: value for name, value in attributes.items() if name.startswith(f"{prefix}.")}
+    found = _nested(below)
+    return found if isinstance(found, list) else []
+
+
+def _nested(attributes: Mapping[str, Any]) -> Any:
     tree: dict[str, Any] = {}
     for name, value in attributes.items():
-        if name.startswith(prefix) and name[len(prefix) : len(prefix) + 1] == ".":
-            *path, last = name[len(prefix) + 1 :].split(".")
-            _place(tree, path)[last] = value
-    found = _listed(tree)
-    return found if isinstance(found, list) else []
+        *path, last = name.split(".")
+        _place(tree, path)[last] = value
+    return _listed(tree)
 
 
 def _place(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
@@ -413,7 +532,7 @@ def _fields(item: Any, name: str) -> dict[str, Any]:
 
 def _of_openinference(item: dict[str, Any]) -> dict[str, Any]:
     message = {"role": item.get("role") or "user", "content": item.get("content")}
-    parts = [_part(_fields(part, "message_content")) for part in item.get("contents") or ()]
+    parts = [_image(_fields(part, "message_content")) for part in item.get("contents") or ()]
     if parts and message["content"] is None:
         message["content"] = parts
     if calls := [_fields(call, "tool_call") for call in item.get("tool_calls") or ()]:
@@ -421,19 +540,15 @@ def _of_openinference(item: dict[str, Any]) -> dict[str, Any]:
     return message | {name: item[name] for name in ("tool_call_id", "name") if item.get(name)}
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
+def _image(part: dict[str, Any]) -> dict[str, Any]:
     image = part.get("image")
     if isinstance(image, Mapping):
         return {"type": "image_url", "image_url": dict(image.get("image") or image)}
     return part
 
 
-DETAILS = "gen_ai.client.inference.operation.details"
-"""The event with the content of a model call."""
 INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
 OF_AGENT = "pydantic_ai.all_messages"
-OLDER_LISTS = ("events", "all_messages_events")
-"""Attributes of earlier pydantic-ai that are lists of events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,11 +600,21 @@ def _found(attributes: Mapping[str, Any], events: Sequence[Event]) -> Iterator[C
     yield Conversation(
         openllmetry(attributes, "gen_ai.prompt", "user"), openllmetry(attributes, "gen_ai.completion", "assistant")
     )
+    yield _of_vercel(attributes)
 
 
 def _of_genai(attributes: Mapping[str, Any]) -> Conversation:
     request, answer = messages_of(attributes.get(INPUT)), messages_of(attributes.get(OUTPUT))
-    return Conversation([*_instructions(attributes), *request] if request else [], answer)
+    return Conversation(_instructed(attributes, request), answer)
+
+
+def _of_vercel(attributes: Mapping[str, Any]) -> Conversation:
+    """Return the conversation of the Vercel AI SDK; its answer has an attribute for the text and one for the calls."""
+    asked = _either(attributes, ("ai.prompt.messages", "ai.prompt"))
+    text = _either(attributes, ("ai.response.text", "ai.response.object"))
+    calls = attributes.get("ai.response.toolCalls")
+    said = {"role": "assistant", "content": text or None if calls else text, "tool_calls": parsed(calls)}
+    return Conversation(messages_of(asked), [] if text is calls is None else messages_of(said))
 
 
 def _instructions(attributes: Mapping[str, Any]) -> list[Message]:
@@ -503,7 +628,13 @@ def _of_agent(attributes: Mapping[str, Any]) -> Conversation:
     """Return an agent's conversation: its request ends with the last message of the user."""
     messages = messages_of(attributes.get(OF_AGENT))
     request, answer = _split((messages, []))
-    return Conversation([*_instructions(attributes), *request] if request else [], answer)
+    return Conversation(_instructed(attributes, request), answer)
+
+
+def _instructed(attributes: Mapping[str, Any], request: list[Message]) -> list[Message]:
+    """Return a request with the instructions that are an attribute of their own, unless it has them."""
+    said = [message for message in _instructions(attributes) if message not in request]
+    return [*said, *request] if request else []
 
 
 def _split(sides: tuple[list[Message], list[Message]]) -> tuple[list[Message], list[Message]]:

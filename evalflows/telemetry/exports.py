@@ -1,5 +1,5 @@
-"""Files of traces: what a Collector, Langfuse or LangSmith exported, and plain rows, read record by record and
-added to the store: what is known is left alone.
+"""Files of traces: what a Collector, a console, Langfuse, LangSmith or Phoenix exported, and plain rows, read record by
+record and added to the store: what is known is left alone.
 
 Their fields are named in one of two ways (`traceId`, `trace_id`) and are kept as they came. A trace is stored as an
 observation of its own, the root of those that have no parent.
@@ -10,12 +10,11 @@ What cannot be read costs only itself: of a truncated file, all records before t
 import codecs
 import io
 import json
-import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import chain
 from typing import Any, BinaryIO, Final, Literal
 
@@ -26,84 +25,16 @@ from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.files import located
 from evalflows.specs.traces import TraceColumns
 from evalflows.store.file_formats import opened, read_rows, suffix
-from evalflows.store.observations import EPOCH, day_of, seal_past_days, split_attributes, write_observations
+from evalflows.store.observations import day_of, seal_past_days, split_attributes, write_observations
 from evalflows.store.queries.traces import unknown_labels, unknown_observations, unknown_scores
 from evalflows.store.records import derived_id, now
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, SpanStatus
 from evalflows.telemetry.conventions import parsed as parsed_json
 from evalflows.telemetry.feedback import Feedback, Subject, Telemetry, add_feedback, of_observation, of_trace
-from evalflows.telemetry.otlp import LOGS, OTHERS, SPANS, merged, rows_of_fields
-
-_UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (math.inf, 1e9))
-"""Below which a number counts how many parts of a second since 1970."""
-
-
-def trace_id_of(source: str, identity: Any) -> str:
-    """Return an id of 32 hex digits: the id itself if it has this form, also as a UUID, else one derived from it."""
-    text = str(identity).strip()
-    plain = (
-        text.replace("-", "").lower()
-        if re.fullmatch(r"[\da-fA-F]{8}(-[\da-fA-F]{4}){3}-[\da-fA-F]{12}", text)
-        else text
-    )
-    return _hexadecimal(plain, 32) or derived_id(source, "trace", text)
-
-
-def span_id_of(source: str, identity: Any) -> str:
-    """Return an id of 16 hex digits: the id itself if it has this form, else one derived from it."""
-    text = str(identity).strip()
-    return _hexadecimal(text, 16) or derived_id(source, "span", text)[:16]
-
-
-def _hexadecimal(text: str, digits: int) -> str | None:
-    is_id = re.fullmatch(rf"[\da-fA-F]{{{digits}}}", text) and text.strip("0")
-    return text.lower() if is_id else None
-
-
-def moment_of(value: Any, name: str) -> datetime | None:
-    """Return a time of ISO 8601, in UTC unless it says otherwise, or in s, ms, µs or ns since 1970; None for none.
-
-    Raise InputError if it is no time.
-    """
-    if value is None or value == "":
-        return None
-    try:
-        return _of_number(float(value)) if _is_number(value) else _of_text(value)
-    except (ValueError, TypeError, OverflowError):
-        raise InputError(f"{name}: got {short(value)}, wanted a time such as 2026-01-31T12:00:00Z") from None
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, str):
-        return bool(re.fullmatch(r"\s*\d{9,}(\.\d+)?\s*", value))
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _of_number(number: float) -> datetime:
-    if not math.isfinite(number):
-        raise ValueError
-    unit = next(unit for below, unit in _UNITS if abs(number) < below)
-    return EPOCH + timedelta(microseconds=round(number / unit * 1e6))
-
-
-def _of_text(value: Any) -> datetime:
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
-    if not isinstance(value, datetime):
-        raise TypeError
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def ended_at_of(started_at: datetime, ended_at: datetime | None, seconds: Any) -> datetime | None:
-    """Return when something ended: as it says, or else by how long it took; None if neither is known."""
-    if ended_at is not None or seconds is None or isinstance(seconds, bool):
-        return ended_at
-    try:
-        return started_at + timedelta(seconds=float(seconds))
-    except (ValueError, TypeError, OverflowError):
-        return None
-
+from evalflows.telemetry.ids_and_times import ended_at_of, moment_of, span_id_of, trace_id_of
+from evalflows.telemetry.otlp import IN_SNAKE_CASE, LOGS, OTHERS, SPANS, merged, rows_of_fields
+from evalflows.telemetry.plain_spans import is_span, telemetry_of_span
 
 LANGFUSE: Final = "langfuse"
 PARTS = ("observations", "scores")
@@ -586,31 +517,48 @@ def _of_document(file: BinaryIO, lines: Iterator[tuple[int, bytes | None]], path
     try:
         yield from _unfolded(_value(text), "the document")
     except (ValueError, RecursionError) as error:
-        if not any(isinstance(_parsed(line), dict) for line in text.splitlines()[2:]):
+        if any(isinstance(_parsed(line), dict) for line in text.splitlines()[2:]):
+            yield from _of_lines(_lines(io.BytesIO(text)))
+        elif isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            yield from _objects(text, path)
+        else:
             raise InputError(f"{path}: not JSON: {_reason(error)}") from error
-        yield from _of_lines(_lines(io.BytesIO(text)))
 
 
 def _elements(text: bytes, path: str) -> Iterator[Record]:
     """Yield the elements of a list, one at a time; of a truncated list, those before the cut."""
+    content = _decoded(text, path)
+    return _sequence(content, content.index("[") + 1, "element", "]")
+
+
+def _objects(text: bytes, path: str) -> Iterator[Record]:
+    """Yield objects over several lines that follow each other, as a console prints them; those before a cut."""
+    return _sequence(_decoded(text, path), 0, "object", "")
+
+
+def _decoded(text: bytes, path: str) -> str:
     try:
-        content = text.decode("utf-8-sig")
+        return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _sequence(content: str, position: int, name: str, end: str) -> Iterator[Record]:
+    """Yield the values from a position to the end, which is a bracket or, as an empty text, that of the content."""
     decoder = json.JSONDecoder(parse_constant=lambda constant: None)  # NaN, which JSON lacks, is missing
-    position, number = content.index("[") + 1, 0
+    number = 0
     while True:
         position = _past(content, position, ", \t\r\n")
-        if content[position : position + 1] == "]":
+        if content[position : position + 1] == end:
             return
         number += 1
         try:
             value, position = decoder.raw_decode(content, position)
         except (json.JSONDecodeError, RecursionError) as error:
             text_of = getattr(error, "msg", "nested too deeply")
-            yield Record(f"element {number}", problem=f"not JSON: {text_of}; nothing after it can be read")
+            yield Record(f"{name} {number}", problem=f"not JSON: {text_of}; nothing after it can be read")
             return
-        yield Record(f"element {number}", value)
+        yield Record(f"{name} {number}", value)
 
 
 def _past(content: str, position: int, skipped: str) -> int:
@@ -714,7 +662,7 @@ def _status(fields: Mapping[str, Any]) -> SpanStatus:
     return given  # type: ignore[no-any-return]
 
 
-Format = Literal["otlp", "langfuse", "langsmith", "rows"]
+Format = Literal["otlp", "spans", "langfuse", "langsmith", "rows"]
 Reader = Callable[[Any], Telemetry]
 
 
@@ -723,6 +671,8 @@ def reader_of(form: Format, columns: TraceColumns | None) -> Reader:
     match form:
         case "otlp":
             return rows_of_fields
+        case "spans":
+            return telemetry_of_span
         case "langfuse":
             return telemetry_of
         case "langsmith":
@@ -735,8 +685,10 @@ def recognised(record: Any, columns: TraceColumns | None) -> Format:
     if columns is not None:
         return "rows"
     fields = record if isinstance(record, dict) else {}
-    if any(name in fields for name in (SPANS, LOGS, *OTHERS)):
+    if any(name in fields for name in (SPANS, LOGS, *OTHERS, *IN_SNAKE_CASE)):
         return "otlp"
+    if is_span(fields):
+        return "spans"
     if is_langsmith(fields):
         return "langsmith"
     if is_langfuse(fields):

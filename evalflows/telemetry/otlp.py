@@ -66,6 +66,7 @@ KINDS = (None, "internal", "server", "client", "producer", "consumer")
 STATUSES: tuple[SpanStatus, ...] = ("unset", "ok", "error")
 LATEST_NS = 2**63 - 1
 """The year 2262; what claims to be later is set back to it."""
+THIS_CENTURY_NS = 946_684_800 * 10**9
 GENAI = "gen_ai."
 """How the names of events about model calls begin; other log records are ignored."""
 BODY = "body"
@@ -97,7 +98,47 @@ def request_of(fields: dict[str, Any]) -> Any:
     from opentelemetry.proto_json.collector.trace.v1.trace_service import ExportTraceServiceRequest
 
     message = ExportLogsServiceRequest if "resourceLogs" in fields else ExportTraceServiceRequest
-    return message.from_dict(fields)
+    try:
+        return message.from_dict(fields)
+    except (ValueError, TypeError, AttributeError):
+        return message.from_dict(respelled(fields))
+
+
+IDS = ("traceId", "spanId", "parentSpanId")
+ENUMS = {
+    "SPAN_KIND_": ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"),
+    "STATUS_CODE_": ("UNSET", "OK", "ERROR"),
+}
+"""How protobuf names the values of `kind` and `code`, in the order of their numbers."""
+
+
+def respelled(value: Any, name: str = "") -> Any:
+    """Return a request that protobuf's own JSON, or a console, wrote, in OTLP's JSON.
+
+    They name fields in snake_case and values of enums by text; ids are base64 text or begin with `0x`.
+    """
+    if isinstance(value, dict):
+        names = {key: re.sub(r"_([a-z])", lambda found: found[1].upper(), key) for key in value}
+        return {names[key]: respelled(item, names[key]) for key, item in value.items()}
+    if isinstance(value, list):
+        return [respelled(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    if name in IDS:
+        return hexadecimal(value)
+    if name == "severityNumber":
+        return 0  # is read nowhere
+    for prefix, values in ENUMS.items():
+        if name in ("kind", "code") and value.removeprefix(prefix) in values:
+            return values.index(value.removeprefix(prefix))
+    return value
+
+
+def hexadecimal(identity: str) -> str:
+    """Return an id of 16 or 8 bytes as hexadecimal digits if it is base64 or begins with `0x`, else as it is."""
+    if re.fullmatch(r"[A-Za-z\d+/]{22}==|[A-Za-z\d+/]{11}=", identity):
+        return base64.b64decode(identity).hex()
+    return identity.removeprefix("0x")
 
 
 def rows_of_traces(request: Any) -> Telemetry:
@@ -236,10 +277,14 @@ def _at(record: Any) -> datetime:
 
 
 def _moment(nanoseconds: int) -> datetime | None:
-    """Return a time in ns since 1970; None for 0, which says that it was not recorded."""
+    """Return a time in ns since 1970; None for 0, which says that it was not recorded.
+
+    Some programs send s, ms or µs instead. As ns, a time of this century in another unit would be in 1970.
+    """
     if not nanoseconds:
         return None
-    return EPOCH + timedelta(microseconds=min(max(nanoseconds, 0), LATEST_NS) // 1000)
+    per_ns = next((unit for unit in (10**9, 10**6, 10**3) if THIS_CENTURY_NS <= nanoseconds * unit <= LATEST_NS), 1)
+    return EPOCH + timedelta(microseconds=min(max(nanoseconds, 0) * per_ns, LATEST_NS) // 1000)
 
 
 def _events(events: Any) -> Json | None:
@@ -271,6 +316,7 @@ def _text(nanoseconds: int) -> str | None:
 SPANS, LOGS = "resourceSpans", "resourceLogs"
 OTHERS = ("resourceMetrics", "resourceProfiles")
 """Requests that are about no trace."""
+IN_SNAKE_CASE = ("resource_spans", "resource_logs", "resource_metrics", "resource_profiles")
 _HEXADECIMAL = re.compile(r"([\da-fA-F]{2})*")
 _LEVELS = {SPANS: ("scopeSpans", "spans"), LOGS: ("scopeLogs", "logRecords")}
 
@@ -291,6 +337,8 @@ def rows_of_fields(fields: Any) -> Telemetry:
     """Return the rows of a request whose JSON is parsed, as `rows_of_json`."""
     if not isinstance(fields, dict):
         raise InputError(f"not OTLP: got {type(fields).__name__}, wanted an object with {SPANS} or {LOGS}")
+    if any(name in fields for name in IN_SNAKE_CASE):
+        fields = respelled(fields)
     kinds = [kind for kind in (SPANS, LOGS) if kind in fields]
     if not kinds and not any(kind in fields for kind in OTHERS):
         got = ", ".join(list(fields)[:5]) or "an empty object"
@@ -333,8 +381,9 @@ def _alone(fields: dict[str, Any], item: Any, kind: str) -> Telemetry:
 
 def _otlp_json_id_problem(item: dict[str, Any]) -> str | None:
     """Return why an id cannot be read; those that can are checked with the others."""
-    for field, name in (("traceId", "trace id"), ("spanId", "span id"), ("parentSpanId", "parent id")):
-        if (value := item.get(field)) is not None and not (isinstance(value, str) and _HEXADECIMAL.fullmatch(value)):
+    for field, name in zip(IDS, ("trace id", "span id", "parent id"), strict=True):
+        value = item.get(field)
+        if value is not None and not (isinstance(value, str) and _HEXADECIMAL.fullmatch(hexadecimal(value))):
             return f"got {short(value)} as {name}, wanted hexadecimal digits"
     return None
 

@@ -291,7 +291,8 @@ def join_tool_calls(observations: Sequence[ObservationView]) -> None:
 
 def _joined(call: ToolCall, free: list[ToolCall]) -> ToolCall:
     """Return the asked call that is the same, with what this one adds, and take it out of those that are free."""
-    place = next((place for place, other in enumerate(free) if _is_same(call, other)), None)
+    has_its_id = any(call.id == other.id for other in free)  # ids of two conventions differ
+    place = next((place for place, other in enumerate(free) if _is_same(call, other, has_its_id)), None)
     if place is None:
         return call
     found = free.pop(place)
@@ -303,8 +304,8 @@ def _joined(call: ToolCall, free: list[ToolCall]) -> ToolCall:
     return found
 
 
-def _is_same(call: ToolCall, asked: ToolCall) -> bool:
-    if call.id is not None and asked.id is not None:
+def _is_same(call: ToolCall, asked: ToolCall, by_id: bool) -> bool:
+    if by_id and call.id is not None and asked.id is not None:
         return call.id == asked.id
     unknown = call.arguments is None or asked.arguments is None
     return call.name == asked.name and (unknown or call.arguments == asked.arguments)
@@ -503,10 +504,10 @@ def _events(row: ObservationRow, logs: Sequence[ObservationRow]) -> list[Event]:
 
 
 def _conversation(fields: Fields, kind: str, events: Sequence[Event]) -> Conversation:
-    if kind not in TALKING:
-        return Conversation()
-    values = (fields.value("input"), fields.value("output")) if kind == "generation" else (None, None)
-    return conversation_of(fields.attributes, events, values)
+    values = fields.value("input"), fields.value("output")
+    if kind in TALKING or (kind in STEPS and values == (None, None)):
+        return conversation_of(fields.attributes, events, values if kind == "generation" else (None, None))
+    return Conversation()
 
 
 def _side(fields: Fields, field: str, kind: str, messages: Sequence[dict[str, Any]]) -> Any:

@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 from otlp_requests import SPAN, START, TRACE, in_json, logs, record, span, traces
 
 from evalflows.specs.errors import InputError
 from evalflows.telemetry.feedback import Telemetry
-from evalflows.telemetry.otlp import parse_json, rows_of_logs, rows_of_traces
+from evalflows.telemetry.otlp import parse_json, rows_of_fields, rows_of_json, rows_of_logs, rows_of_traces
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,6 +33,24 @@ def test_json_and_protobuf_give_the_same_rows() -> None:
     assert same(rows_of_traces(parse_json(in_json(request))), rows_of_traces(request))
     request_of_logs = logs(record("gen_ai.choice", body={"message": {"content": "hi"}}))
     assert same(rows_of_logs(parse_json(in_json(request_of_logs))), rows_of_logs(request_of_logs))
+
+
+def test_requests_in_protobufs_own_json_give_the_same_rows() -> None:
+    """Its ids are base64, its enums names; an exporter may write snake_case, and ids with 0x."""
+    request = traces(span(parent_id="00f067aa0ba902b7", attributes={"a_b": {"c_d": 1}}, code=2))
+    for in_snake_case in (True, False):
+        fields = MessageToDict(request, preserving_proto_field_name=in_snake_case)
+        assert same(rows_of_fields(fields), rows_of_traces(request))
+    text = in_json(request).replace(TRACE.encode(), b"0x" + TRACE.encode())
+    assert same(rows_of_json(text), rows_of_traces(request))
+    request_of_logs = logs(record("gen_ai.choice", body={"message": "hi"}))
+    assert same(rows_of_fields(MessageToDict(request_of_logs)), rows_of_logs(request_of_logs))
+
+
+@pytest.mark.parametrize("per_s", [1, 10**3, 10**6])
+def test_times_in_other_units_are_of_this_century(per_s: int) -> None:
+    (row,) = rows_of_traces(traces(span(start=START * per_s // 10**9, end=START * per_s // 10**9 + per_s))).observations
+    assert (row.started_at, row.ended_at) == (AT, AT + timedelta(seconds=1))
 
 
 def same(one: Telemetry, other: Telemetry) -> bool:

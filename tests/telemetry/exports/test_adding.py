@@ -107,7 +107,7 @@ INVALID_SPANS = [
     ({"traceId": None}, "span 'bad': got no trace id, wanted 16 bytes"),
     ({"traceId": "ab" * 8}, "span 'bad': got a trace id of 8 bytes, wanted 16 bytes"),
     ({"traceId": "abc"}, "span 'bad': got 'abc' as trace id, wanted hexadecimal digits"),
-    ({"spanId": "t60cKTjEP/g="}, "span 'bad': got 't60cKTjEP/g=' as span id, wanted hexadecimal digits"),
+    ({"spanId": "t60cKTjEP/g"}, "span 'bad': got 't60cKTjEP/g' as span id, wanted hexadecimal digits"),
     ({"spanId": 5}, "span 'bad': got 5 as span id, wanted hexadecimal digits"),
     ({"startTimeUnixNano": "soon"}, "span 'bad': Invalid int64 value for field 'start_time_unix_nano': soon"),
 ]

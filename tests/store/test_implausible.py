@@ -57,7 +57,7 @@ def test_implausible_tokens_are_in_no_sum_and_plausible_ones_are(store: Store) -
     ("start", "end", "implausible"),
     [
         (2**63 - 1, 2**63 - 1, ["ended_at", "started_at"]),
-        (10**15, 10**15, ["ended_at", "started_at"]),
+        (10**13, 10**13, ["ended_at", "started_at"]),
         (None, 2**63 - 1, ["ended_at"]),
         (datetime(2001, 1, 1, tzinfo=UTC).timestamp() * SECOND, None, ["ended_at"]),
     ],

@@ -310,7 +310,8 @@ class PairedMetric:
             said.append(f"{self.n_apart} of {n_pairs} pairs left out because they were not made side by side: {why}")
         if self.n_warm_up > 1:
             n_pairs += self.n_warm_up
-            said.append(f"{self.n_warm_up} of {n_pairs} pairs left out because their answers opened connections")
+            why = "their answers opened connections (a lower max_concurrency leaves out fewer)"
+            said.append(f"{self.n_warm_up} of {n_pairs} pairs left out because {why}")
         return replace(difference, warning="; ".join(said) or None)
 
     def side_by_side(self, rounds: SharedRounds) -> "PairedMetric":

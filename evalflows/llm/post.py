@@ -37,13 +37,13 @@ def poster(spec: HttpTarget) -> Post:
     headers, secrets = headers_of(spec.headers, where, spec.url), secrets_of(spec.headers)
     for secret in secrets:
         remember_key(secret)
-    client, limiter = _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
+    client, limiter, door = _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
 
     who = f"target {spec.name!r} ({spec.url})"
 
     async def attempt(body: Any) -> Posted:
         async with limiter.turn():
-            started, opening = time.perf_counter(), _Opening()
+            started, opening = time.perf_counter(), _Opening(door)
             if recorder := current():
                 recorder.check_can_keep() if recorder.request is None else recorder.begin(recorder.request)
             try:
@@ -88,31 +88,53 @@ def _redacted(secrets: list[str], error: CallError) -> CallError:
 @cache
 def _shared(
     url: str, max_in_flight: int, timeout_s: float, max_response_mb: float
-) -> tuple[httpx2.AsyncClient, Limiter]:
+) -> "tuple[httpx2.AsyncClient, Limiter, _Door]":
     limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no state may pass from one example to another
     client = CappedClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
     client.max_bytes = int(max_response_mb * MEGABYTE)
-    return client, Limiter(max_in_flight, first=max_in_flight)
+    return client, Limiter(max_in_flight, first=max_in_flight), _Door()
 
 
-class _Opening:
-    """How long a request waits for its connection to be opened, which is no part of its latency.
+OPENING_APART_S = 0.005
+"""Seconds between two connections that are opened to one application."""
 
-    Connections opened at once can wait a second for an endpoint with a short queue (5 in Python's http.server).
+
+class _Door:
+    """Lets the connections to one application be opened one after another.
+
+    Opened at once, some would wait for a second at one with a short queue (5 in Python's http.server), and so would
+    the requests that they carry.
     """
 
     def __init__(self) -> None:
-        self.seconds, self._since = 0.0, 0.0
+        self._next = 0.0
+
+    async def pass_through(self) -> None:
+        """Wait until the connection before was opened OPENING_APART_S ago."""
+        now = time.perf_counter()
+        at, self._next = self._next, max(now, self._next) + OPENING_APART_S
+        if at > now:
+            await asyncio.sleep(at - now)
+
+
+class _Opening:
+    """How long a request waits for its connection to be opened, which is no part of its latency."""
+
+    def __init__(self, door: _Door) -> None:
+        self.seconds, self._since, self._door = 0.0, 0.0, door
 
     async def __call__(self, event: str, info: object) -> None:
         """Follow a request by the events that the client's library emits (its extension `trace`)."""
         step, _, state = event.rpartition(".")
-        if step in ("connection.connect_tcp", "connection.connect_unix_socket", "connection.start_tls"):
-            if state == "started":
-                self._since = time.perf_counter()
-            else:
-                self.seconds += time.perf_counter() - self._since
+        if step not in ("connection.connect_tcp", "connection.connect_unix_socket", "connection.start_tls"):
+            return
+        if state == "started":
+            self._since = time.perf_counter()
+            if step != "connection.start_tls":
+                await self._door.pass_through()
+        else:
+            self.seconds += time.perf_counter() - self._since
 
 
 async def _post(

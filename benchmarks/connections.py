@@ -1,0 +1,145 @@
+"""Latency over connections: two identical HTTP servers should get a verdict in at most 5 % of runs, and one that is
+20 % slower should be found.
+
+Run from the repository's root: `python -m benchmarks.connections [RUNS] [EXAMPLES]`. The servers are Python's
+http.server with its queue of 5 waiting connections, each in a process of its own; an answer takes 70 to 130 ms, of
+which almost all is sleep. Each run asks two new servers, so that all connections are opened again. Answering, pairing
+and testing are those of a run; only what comes before and after is left out. A verdict is counted before adjustment:
+p at most .05, and the interval without 0.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from evalflows.analysis.differences import MetricReader, verdicts_on
+from evalflows.engine.answer import answer_rounds, pending_runs
+from evalflows.engine.chunks import waves_of
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.stats.proportions import wilson_interval
+from evalflows.store.records import VerdictRow
+from evalflows.store.store import Store
+from evalflows.tasks.execute import start_experiments
+from evalflows.tasks.snapshot import check_and_freeze
+
+SECONDS, SLOWER, WANTED = 0.1, 1.2, 0.07
+ANSWER = b'{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}'
+HTTP = {"kind": "http", "answer": "choices.0.message.content"}
+CHAT = {"kind": "chat", "connection": "own"}
+
+
+def serve(seconds: float, protocol: str) -> None:
+    """Start a new server for each line of stdin, in place of the one before, and print its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = protocol
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            time.sleep(seconds * random.uniform(0.7, 1.3))
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(ANSWER)))
+            self.end_headers()
+            self.wfile.write(ANSWER)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server: ThreadingHTTPServer | None = None
+    for _ in sys.stdin:
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        print(server.server_port, flush=True)
+
+
+@contextmanager
+def servers(seconds: float, protocol: str) -> Iterator[Any]:
+    """Yield a function that starts a new server and returns its port."""
+    command = [sys.executable, "-m", "benchmarks.connections", "serve", str(seconds), protocol]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def new_port() -> int:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        yield new_port
+        process.communicate()  # it exits when its stdin closes
+
+
+def latency_verdict(target: dict[str, Any], ports: tuple[int, int], n: int) -> VerdictRow:
+    """Ask both servers all examples, and return the verdict on their latency."""
+    addresses = [f"http://127.0.0.1:{port}/v1" for port in ports]
+    names = ("first", "second")
+    if target["kind"] == "http":
+        targets = [{**target, "name": name, "url": url} for name, url in zip(names, addresses, strict=True)]
+    else:
+        targets = [{**target, "name": name, "connection": name} for name in names]
+    connections = [{"kind": "endpoint", "base_url": url, "model": "m"} for url in addresses]
+    spec = check_and_freeze(
+        ExperimentSpec.model_validate(
+            {
+                "name": "connections",
+                "dataset": {"rows": [{"inputs": {"question": str(number)}} for number in range(n)]},
+                "targets": targets,
+                "connections": dict(zip(names, connections, strict=True)),
+                "use_cache": False,
+            }
+        )
+    )
+    rows = start_experiments.fn(spec)
+    for wave in waves_of(spec, rows):
+        for rounds in wave:
+            answer_rounds(rounds, pending_runs(rounds))
+    return next(row for row in verdicts_on(MetricReader(Store()), rows, spec) if row.metric == "latency")
+
+
+def is_found(verdict: VerdictRow) -> bool:
+    is_significant = verdict.p_value is not None and verdict.p_value <= 0.05
+    return is_significant and verdict.ci_low is not None and not verdict.ci_low <= 0 <= (verdict.ci_high or 0)
+
+
+def rate(name: str, target: dict[str, Any], protocol: str, slower: float, runs: int, n: int) -> None:
+    """Print the share of runs with a verdict on latency, and its interval."""
+    found, pairs = 0, set()
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(servers(SECONDS * factor, protocol)) for factor in (1.0, slower))
+        for done in range(1, runs + 1):
+            verdict = latency_verdict(target, (first(), second()), n)
+            found += is_found(verdict)
+            pairs.add(verdict.n_pairs)
+            if done % 20 == 0 or done == runs:
+                low, high = wilson_interval(found, done, confidence_level=0.95)
+                share = f"{found / done:.3f} [{low:.3f}, {high:.3f}]"
+                print(
+                    f"{name}: a verdict in {found} of {done}: {share}; {min(pairs)} to {max(pairs)} pairs", flush=True
+                )
+
+
+def main() -> None:
+    runs, n = (int(text) for text in (sys.argv[1:] + ["200", "60"][len(sys.argv) - 1 :])[:2])
+    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as folder:
+        os.environ |= {"EVALFLOWS_STORE": f"{folder}/store", "EVALFLOWS_SPOOL": f"{folder}/spool"}
+        rate("identical, a connection for each request", HTTP, "HTTP/1.0", 1.0, runs, n)
+        rate("identical, connections kept", HTTP, "HTTP/1.1", 1.0, runs, n)
+        rate("identical, chat", CHAT, "HTTP/1.1", 1.0, runs, n)
+        rate("20 % slower, connections kept", HTTP, "HTTP/1.1", SLOWER, runs, n)
+    print(f"target: identical ones at most {WANTED}")
+
+
+if __name__ == "__main__":
+    serve(float(sys.argv[2]), sys.argv[3]) if sys.argv[1:2] == ["serve"] else main()

@@ -459,6 +459,7 @@ async def criteria(
     complete: Complete,
     *,
     criteria: Any = _DEFAULT,
+    key: str | None = None,
     questions: Mapping[str, str] = CRITERIA,  # a parameter, so that a different wording is a new version of the judge
     labelled: bool | Literal["auto"] = "auto",
     prompt: str = CRITERIA_PROMPT,
@@ -482,7 +483,7 @@ async def criteria(
     `labelled`: whether the judge sees the reference; if so, None without one. "auto" means yes if `correctness` is
     requested by name, and otherwise shows the reference if a custom `prompt` asks for it. A custom prompt uses
     {criteria} and {outputs}, and optionally {inputs}, {reference_outputs} and {metadata}, or {input}, {output} and
-    {expected_output}; a text that is missing or not shown reads (none).
+    {expected_output}; a text that is missing or not shown reads (none). `key` is that of `rubric`.
 
     `repeats`, `combine` and `temperature` are those of `rubric`. With the mean, a score is the share of yes, 0 to 1,
     and the evaluator's own score the share of repeats in which all criteria were met. With median or majority, each
@@ -500,11 +501,11 @@ async def criteria(
     schema = verdict_schema("criteria", answers, checked_choice("reasoning", reasoning, Reasoning))
     reference = reference_outputs if reference_shown else None
     lines = "\n".join(f"- {criterion.name}: {criterion.question}" for criterion in requested)
-    texts = prompt_texts_in_both_spellings(inputs, outputs, reference, metadata) | {"criteria": lines}
+    texts = prompt_texts_in_both_spellings(inputs, outputs, reference, metadata, key) | {"criteria": lines}
     check_prompt(
         prompt, texts, needed=[["outputs", "output"], ["criteria"], *([_REFERENCE] if reference_needed else [])]
     )
-    if reference_needed and reference_value(reference, None) is None:
+    if reference_needed and reference_value(reference, key) is None:
         return None
     verdicts = await repeated(complete, fill(prompt, texts), schema, repeats, parameters)
     hashed = prompt_hash(prompt, lines, schema)

@@ -6,7 +6,7 @@ The experiments of one run share a budget, a ledger, and the workers that answer
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -177,6 +177,7 @@ class _Group:
     budget: Budget | None = None
     ledger: Ledger | None = None
     answering: Workers | None = None
+    noted: set[str] = field(default_factory=set)
 
 
 _groups: dict[str, _Group] = {}  # by run group
@@ -233,6 +234,7 @@ def _made(experiment_id: str) -> Experiment:
         budget=factory.budget,
         ledger=factory.ledger,
         made_at=now(),
+        noted=group.noted,
         is_quick=is_quick and not spec.task_runner.is_elsewhere,
         processes=workers.current() if workers.pays(prepared, row.n_examples) else None,
     )

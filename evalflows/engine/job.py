@@ -61,6 +61,8 @@ class Job(ABC, Generic[Subject]):
     """By part, what became of chunks that were judged before their turn, as their answers were looked up."""
     given: dict[str, str] = field(default_factory=dict)
     """By metric, the evaluator that gives it."""
+    noted: set[str] = field(default_factory=set)
+    """Notes on what judges are shown that were printed."""
 
     @property
     @abstractmethod

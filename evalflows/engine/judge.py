@@ -27,6 +27,7 @@ from evalflows.engine.results import (
     result_of_score,
 )
 from evalflows.engine.running import RunnableEvaluator
+from evalflows.engine.shown import SHOWN, notes_on
 from evalflows.engine.workers import call_within, run_sync
 from evalflows.evaluators.binding import read_returned
 from evalflows.evaluators.composite import Part, combined
@@ -35,7 +36,7 @@ from evalflows.llm import loop
 from evalflows.llm.faults import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, recording
 from evalflows.llm.rate_limits import COUNTED
-from evalflows.specs.errors import MEASURES, RETRIED_LATER, CallError, StorageError
+from evalflows.specs.errors import MEASURES, RETRIED_LATER, CallError, StorageError, print_note
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
@@ -152,7 +153,8 @@ def _rate(spec: CompositeSpec, scores: Iterable[JudgementRow]) -> float | None:
 def _measures(output: OutputRow) -> dict[str, Part]:
     """Return the measures of a run, as in the view `measures`."""
     tokens = None if output.tokens_in is None or output.tokens_out is None else output.tokens_in + output.tokens_out
-    values = {"latency": output.latency_s, "cost": output.cost_usd, "tokens": tokens, "length": output.length}
+    cost = None if output.calls_cached else output.cost_usd  # of a call from the ledger it is unknown
+    values = {"latency": output.latency_s, "cost": cost, "tokens": tokens, "length": output.length}
     return {metric: _measure(output, value) for metric, value in values.items()}
 
 
@@ -484,6 +486,7 @@ class Judging(Generic[Subject]):
         Within a budget they are judged in blocks, each by all evaluators: if it runs out, those before have all their
         judgements, and those after have none.
         """
+        self._note_what_judges_see(subjects)
         try:
             first, spent = 0, self._job.budget.share_spent if self._pays else None
             size = len(subjects) if spent is None else min(SMALLEST_BLOCK, len(subjects))
@@ -495,6 +498,17 @@ class Judging(Generic[Subject]):
                     size = block_size(size, spent - before, 1 - spent)
         finally:
             self._store_quick()
+
+    def _note_what_judges_see(self, subjects: Sequence[Subject]) -> None:
+        """Print what is odd about what the models will be shown of the first subject, unless it was printed before."""
+        job = self._job
+        judges = [judge for evaluator in job.evaluators for judge in evaluator.all if judge.complete is not None]
+        first = next((subject for subject in subjects if not job.settled(judges[0], subject)), None) if judges else None
+        if first is not None:
+            for note in notes_on(judges, job.arguments(SHOWN, first, ())):
+                if note not in job.noted:
+                    job.noted.add(note)
+                    print_note(note)
 
     @property
     def _pays(self) -> bool:

@@ -338,3 +338,38 @@ def test_functions_may_stand_in_a_mapping() -> None:
     tiers = {"use": "cascade", "name": "tiered", "tiers": [{"use": brief, "decides": [True]}, "exact_match"]}
     result = evaluate(lambda question: question.upper(), ROWS, [spec, tiers])
     assert result.scores("brief") == result.scores("tiered") == [1.0] * 6
+
+
+def test_what_judges_see_whole_and_contexts_are_said_once_before_the_first_is_asked(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Of two targets, whose answers have two fields of which some judges are shown one."""
+    said: list[str] = []
+
+    values = {"string": "", "boolean": True, "array": [], "integer": 5}
+
+    def verdict(request: Any) -> Any:
+        said.append(capfd.readouterr().err)
+        fields = request["response_format"]["json_schema"]["schema"]["properties"]
+        return completion(json.dumps({name: values[field["type"]] for name, field in fields.items()}))
+
+    answer = {"answer": "Rome", "contexts": ["Rome is old.", "It is in Italy."]}
+    examples = [row | {"inputs": {"question": "?", "context": "Rome"}, "metadata": {"said": answer}} for row in ROWS]
+    targets = [{"kind": "recorded", "name": name, "column": "said"} for name in ("old", "new")]
+    args: list[dict[str, Any]] = [{}, {"key": "answer"}, {"rubric": "Is it?"}, {"context": "outputs.contexts"}, {}]
+    uses = ["correctness", "correctness", "rubric", "faithfulness", "criteria"]
+    judges = [
+        {"use": use, "name": f"{use}{number}", **MOCK, "args": given}
+        for number, (use, given) in enumerate(zip(uses, args, strict=True))
+    ]
+    with serving(Endpoint(answer=verdict)) as endpoint:
+        judged(*judges, dataset={"rows": examples}, targets=targets, chunk_retries=0, **connected(endpoint))
+    notes = [line.removeprefix("evalflows: ") for line in said[0].splitlines() if "correctness" in line]
+    why = "and may judge by it in place of the reference; set `key`, use a `prompt` without {inputs}, or keep contexts"
+    assert notes == [
+        "the answers have several fields (answer, contexts), all shown as JSON to correctness0, rubric2, criteria4; to "
+        "show one, set args: {key: answer}",
+        f"correctness0: the judge sees inputs.context and outputs.contexts, {why} in the metadata",
+        f"correctness1: the judge sees inputs.context, {why} in the metadata",
+    ]
+    assert not any("several fields" in text for text in said[1:]), "once, not for each target"

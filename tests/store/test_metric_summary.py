@@ -3,6 +3,7 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,9 @@ def summed(tmp_path_factory: pytest.TempPathFactory, make: Make, store_at: Calla
         score("subjects", 1, value=0.0, turn=1)
         score("subjects", 2, value=0.0, subject_kind="session")
         filler.scores("exp-1", *scores)
+        paid = [filler.output("exp-1", f"q{i}", 0, cost_usd=0.02, calls=1, calls_cached=0) for i in range(2)]
+        reused = [filler.output("exp-1", f"q{i}", 0, cost_usd=0.0, calls=0, calls_cached=1) for i in range(2, 6)]
+        store.append("outputs", "exp-1", "p", [*paid, *reused])
         yield store
 
 
@@ -72,6 +76,15 @@ def test_labels_beside_numbers_do_not_count_as_scored(summed: Store) -> None:
 def test_a_cost_with_an_unknown_part_is_unknown(summed: Store) -> None:
     assert summary(summed, "known cost", "cost_usd, calls") == [(0.75, 4)]
     assert summary(summed, "unknown cost", "cost_usd, calls") == [(None, 4)]
+
+
+def test_the_cost_of_an_answer_does_not_shrink_as_the_ledger_fills(summed: Store) -> None:
+    assert summary(summed, "cost", "mean, scored, not_applicable, missing") == [(0.02, 2, 4, 0)]
+    costs = ask(summed, ("select value, status, count(*) from measures where metric = 'cost' group by all", []))[0]
+    assert {*costs} == {(0.02, "scored", 2), (None, "not_applicable", 4)}
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "bi.md").read_text("utf-8")
+    statement = next(text for text in page.split("```") if "cost_per_answer" in text and text.startswith("sql"))
+    assert ask(summed, (f"select cost_per_answer, priced from ({statement[3:]})", []))[0] == [(0.02, 2)]
 
 
 def test_versions_are_apart_and_only_whole_runs_are_averaged(summed: Store) -> None:

@@ -10,8 +10,10 @@ with of_metrics as (
            unnest([
                {'metric': 'latency', 'known': count(latency_s), 'scored': count(latency_s) filter (status = 'ok'),
                 'mean': avg(latency_s) filter (status = 'ok'), 'sd': stddev_samp(latency_s) filter (status = 'ok')},
-               {'metric': 'cost', 'known': count(cost_usd), 'scored': count(cost_usd) filter (status = 'ok'),
-                'mean': avg(cost_usd) filter (status = 'ok'), 'sd': stddev_samp(cost_usd) filter (status = 'ok')},
+               {'metric': 'cost', 'known': count(cost_asked_usd),
+                'scored': count(cost_asked_usd) filter (status = 'ok'),
+                'mean': avg(cost_asked_usd) filter (status = 'ok'),
+                'sd': stddev_samp(cost_asked_usd) filter (status = 'ok')},
                {'metric': 'tokens', 'known': count(tokens_in + tokens_out),
                 'scored': count(tokens_in + tokens_out) filter (status = 'ok'),
                 'mean': avg(tokens_in + tokens_out) filter (status = 'ok'),
@@ -19,7 +21,7 @@ with of_metrics as (
                {'metric': 'length', 'known': count(length), 'scored': count(length) filter (status = 'ok'),
                 'mean': avg(length) filter (status = 'ok'), 'sd': stddev_samp(length) filter (status = 'ok')}
            ]) as m
-    from staging.outputs
+    from (select *, case when coalesce(calls_cached, 0) = 0 then cost_usd end as cost_asked_usd from staging.outputs)
     group by experiment_id
 ), summed as (
     select experiment_id, metric, evaluator_version,

@@ -39,7 +39,10 @@ def estimate(
     """
     if low is None or high is None:
         return figure(value, metric, signed=signed), ""
-    digits = digits_of(low, high, _most(metric, low, high), marks)
+    most = _most(metric, low, high)
+    if metric == "cost" and high - low > NOISE:  # enough for the ends of a small cost to differ
+        most = min(most + 2, max(most, _most(metric, (high - low) / 2) - 1))
+    digits = digits_of(low, high, most, marks)
     ends = [figure(end, metric, signed=signed, digits=digits) for end in (low, high)]
     return figure(value, metric, signed=signed, digits=digits), f"[{', '.join(ends)}]"
 
@@ -62,18 +65,21 @@ def percent_estimate(share: float | None, low: float | None, high: float | None)
 def digits_of(low: float, high: float, most: int, marks: Sequence[float] = ()) -> int:
     """Return the digits after the point with which half the interval's width has two significant digits.
 
-    At most `most`, and more than two significant digits if rounding moved an end onto a mark: the text would then hide
-    on which side of it the end lies.
+    At most `most`, but up to MORE_AT_A_MARK others if rounding moved one end onto a mark: the text would then hide on
+    which side of it the end lies.
     """
     half = abs(high - low) / 2
     digits = most if half == 0 else min(most, max(0, 1 - int(f"{half:.1e}".partition("e")[2])))
-    while digits < most and any(_is_hidden(end, mark, digits) for end in (low, high) for mark in marks):
-        digits += 1
-    return digits
+
+    def hidden(digits: int) -> int:
+        return sum(any(_is_hidden(end, mark, digits) for mark in marks) for end in (low, high))
+
+    more = MORE_AT_A_MARK if hidden(most) == 1 else 0
+    return next((enough for enough in range(digits, most + more + 1) if not hidden(enough)), digits)
 
 
 def _is_hidden(end: float, mark: float, digits: int) -> bool:
-    return end != mark and round(end, digits) == round(mark, digits)
+    return abs(end - mark) > NOISE and round(end, digits) == round(mark, digits)
 
 
 def _most(metric: str, *values: float) -> int:
@@ -86,3 +92,6 @@ def _most(metric: str, *values: float) -> int:
 
 NOISE = 1e-12
 """What is smaller comes from rounding in the computation."""
+
+MORE_AT_A_MARK = 3
+"""Digits, beyond the most of a metric, that show on which side of a mark an end lies."""

@@ -16,6 +16,7 @@ from evalflows.analysis.figures import estimate, figure, percent
         (51.66, 51.44, 51.87, "length", ("51.7", "[51.4, 51.9]")),  # at most one
         (0.00123, 0.0010, 0.0014, "cost", ("0.00123", "[0.00100, 0.00140]")),
         (8.1e-6, 7.9e-6, 8.3e-6, "cost", ("0.0000081", "[0.0000079, 0.0000083]")),
+        (8.12e-6, 8.1e-6, 8.14e-6, "cost", ("0.00000812", "[0.00000810, 0.00000814]")),
         (8e-8, None, None, "cost", ("0.000000080", "")),
         (1.0, 1.0, 1.0, "contains", ("1.000", "[1.000, 1.000]")),
         (0.5, None, None, "contains", ("0.500", "")),
@@ -33,6 +34,9 @@ def test_rounding_moves_no_end_onto_what_it_is_held_against() -> None:
     assert estimate(0.13, 0.003, 0.257, "contains", signed=True, marks=(0,)) == ("+0.130", "[+0.003, +0.257]")
     assert estimate(0.07, -0.0487, 0.19, "contains", signed=True, marks=(0, 0.05, -0.05))[1] == "[-0.049, +0.190]"
     assert estimate(0.1, 0.0, 0.2, "contains", signed=True, marks=(0,))[1] == "[+0.00, +0.20]", "an end that lies there"
+    assert estimate(0.02, 0.0004, 0.04, "contains", signed=True, marks=(0,)) == ("+0.0200", "[+0.0004, +0.0400]")
+    assert estimate(0.02, 1e-9, 0.04, "contains", signed=True, marks=(0,)) == ("+0.020", "[+0.000, +0.040]")
+    assert estimate(1e-5, -2e-5, 4e-5, "latency", signed=True, marks=(0,)) == ("+0.000", "[+0.000, +0.000]")
     assert percent(0.6, 0.504, 0.7) == "60.0% [50.4%, 70.0%]"
     assert percent(0.7, 0.6, 0.8) == "70% [60%, 80%]"
 

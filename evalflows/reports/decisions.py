@@ -129,7 +129,7 @@ def conclusions_on(store: Store, experiments: Sequence[str]) -> dict[str, dict[s
 
 def decisions_named(store: Store, identities: Sequence[str]) -> list[Decision]:
     """Return the decisions with these ids, in their order."""
-    decisions = _decisions(store, "is_one_of(decision_id, $1)", [list(identities)])
+    decisions = _decisions(store, "is_one_of(decision_id, $1)", [list(identities)]) if identities else []
     by_id = {decision.decision_id: decision for decision in decisions}
     return [by_id[identity] for identity in identities]
 

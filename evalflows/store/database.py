@@ -20,7 +20,7 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -33,6 +33,7 @@ import duckdb
 from fsspec import AbstractFileSystem
 
 from evalflows.specs.errors import InputError
+from evalflows.store.copies import FIND_COPIES, TableCopies
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, quoted
 from evalflows.store.packs import Damages
@@ -255,26 +256,43 @@ class Shared:
 
     def __init__(self) -> None:
         self._databases: dict[tuple[int, str, int, bool], duckdb.DuckDBPyConnection] = {}
+        self._copies: dict[tuple[int, str, int, bool], TableCopies] = {}  # beside some of them
         self._lock = threading.RLock()  # making a database may find damaged files
         self._memory = AS_DUCKDB
 
     def cursor(
-        self, layout: Layout, damages: Damages, is_packed: bool, make: Callable[[], duckdb.DuckDBPyConnection]
+        self,
+        layout: Layout,
+        damages: Damages,
+        is_packed: bool,
+        make: Callable[[], duckdb.DuckDBPyConnection],
+        states: Mapping[str, object] | None = None,
+        tables: Collection[str] = (),
     ) -> duckdb.DuckDBPyConnection:
         """Return a new connection to the database of a root.
 
-        `make` creates it if needed, if damage was found, and when the store has its first packed files.
+        `make` creates it if needed, if damage was found, and when the store has its first packed files. With `states`
+        of local files, `tables` that are small are copies in memory of just these.
         """
         with self._lock:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
             if key not in self._databases:
                 if len(self._databases) >= MAX_DATABASES:
-                    self._databases.pop(next(iter(self._databases)))
+                    oldest = next(iter(self._databases))
+                    self._copies.pop(oldest, None)
+                    self._databases.pop(oldest)
                 self._databases[key] = make()
-            cursor = self._databases[key].cursor()
+            views = self._databases[key]
+            if states is not None and key not in self._copies:
+                self._copies[key] = TableCopies(views, has_damage=bool(damages.of()))
+            cursor, copies = views.cursor(), self._copies.get(key)
         cursor.execute("set timezone = 'UTC'")
         cursor.execute(f"set memory_limit = '{self._memory}'")
-        cursor.execute(FIND_STAGING)
+        if states is not None and copies is not None:
+            copies.follow(states, tables)
+            cursor.execute(FIND_COPIES)
+        else:
+            cursor.execute(FIND_STAGING)
         return cursor
 
     @contextmanager
@@ -293,6 +311,7 @@ class Shared:
 
     def close(self) -> None:
         with self._lock:
+            self._copies.clear()
             self._databases.clear()
 
 

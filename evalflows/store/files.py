@@ -202,23 +202,23 @@ class Tries:
     """The tries of a query that is repeated while files change: pauses between them that grow, and an end."""
 
     def __init__(self, root: str) -> None:
-        self._root, self._count, self._began = root, 0, time.monotonic()
+        self._root, self.count, self._began = root, 0, time.monotonic()
 
     def pause(self, before: Mapping[str, object], states: Callable[[], Mapping[str, object]]) -> None:
         """Wait for the next try, after one that began with the files `before`.
 
         Raise StorageError, which names a file that has changed, after TRIES and TRIES_S.
         """
-        self._count += 1
-        if self._count >= TRIES and time.monotonic() - self._began >= TRIES_S:
+        self.count += 1
+        if self.count >= TRIES and time.monotonic() - self._began >= TRIES_S:
             was, now = _lasting(before), _lasting(states())
             changed = sorted(path for path in {*was, *now} if was.get(path) != now.get(path))
             path = changed[0] if changed else self._root
             raise StorageError(
-                f"{path}: changed during each of {self._count} tries to read the store, "
+                f"{path}: changed during each of {self.count} tries to read the store, "
                 "wanted no change for as long as a query takes; try again later"
             )
-        time.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._count - 1)))
+        time.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self.count - 1)))
 
 
 class Copies:

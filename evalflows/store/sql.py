@@ -278,11 +278,11 @@ def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
 @contextmanager
 def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """The store's own DuckDB, with those of the user's own marts that the queries read."""
-    with store.cursor() as catalog:
+    with store.cursor(frozenset().union(*map(tables_of, queries))) as catalog:
         wanted = frozenset().union(*map(views_of, queries))
         with _creating:
             create_own_marts(catalog, wanted)
-        if wanted & {"experiments", "comparison_sets"}:
+        if wanted & {"experiments", "comparison_sets", "watermarks"}:
             note_leases(store, catalog)
         yield catalog
 

@@ -65,6 +65,7 @@ class _Steady(NamedTuple):
 
     states: dict[str, object]
     tables: Collection[str] | None
+    may_copy: bool = False  # whether queries may read copies that follow these states
 
     def has(self, tables: Collection[str] | None) -> bool:
         return self.tables is None or (tables is not None and {*tables} <= {*self.tables})
@@ -191,10 +192,16 @@ class Store:
                 if not self.mend(since=version):
                     raise
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection to this process's database, with the catalog's views once they were used."""
+    def cursor(self, tables: Collection[str] = ()) -> duckdb.DuckDBPyConnection:
+        """Return a connection to this process's database, with the catalog's views.
+
+        Within `steady`, these tables are copies in memory if they are small; the others are files.
+        """
         folder, packed = readable(self.layout, self._fs), is_packed(self.layout, self._fs)
-        return shared.cursor(folder, self._damages, packed, partial(self.connect, with_packed=packed))
+        make, known = partial(self.connect, with_packed=packed), self._steady.get()
+        if not tables or known is None or not known.may_copy or not known.has(tables):
+            return shared.cursor(folder, self._damages, packed, make)
+        return shared.cursor(folder, self._damages, packed, make, known.states, tables)
 
     def mend(self, since: int | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.
@@ -248,21 +255,25 @@ class Store:
         The files of owners among the parameters are verified before: raise StorageError for a damaged one.
         """
 
+        tables = own_tables_of(sql)
+
         def read() -> list[tuple[Any, ...]]:
             self.verify(texts_in(parameters), set(re.findall(r"\bsource\.(\w+)", sql)))
-            with self.cursor() as connection:
+            with self.cursor(tables) as connection:
                 return connection.execute(sql, parameters).fetchall()
 
-        return self.steady(read, own_tables_of(sql))
+        return self.steady(read, tables)
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
         """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""
 
+        tables = own_tables_of(sql)
+
         def read() -> dict[str, Any]:
-            with self.cursor() as connection:
+            with self.cursor(tables) as connection:
                 return connection.execute(sql, parameters).fetchnumpy()
 
-        return self.steady(read, own_tables_of(sql))
+        return self.steady(read, tables)
 
     def steady(self, read: Callable[[], Result], tables: Collection[str] | None = None) -> Result:
         """Return the result of `read`, repeated if files changed meanwhile, so that no owner is missed or half read.
@@ -282,7 +293,8 @@ class Store:
             before, version = self._states(tables, follow=True), self._damages.version
             self._damages.forget_changed(partial(state_of, self.layout, self._fs))
             copies = Copies(self.layout, self._fs, before)
-            token = self._steady.set(_Steady(before, tables))
+            may_copy = self.layout.is_local and tries.count == 0  # files that change all the time are not followed
+            token = self._steady.set(_Steady(before, tables, may_copy))
             try:
                 result = read()
             except duckdb.Error as error:

@@ -20,9 +20,9 @@ from full_store import (
 )
 
 from evalflows.store.schemas import TABLES
-from evalflows.store.sql import connect, select
+from evalflows.store.sql import ask, connect, select
 from evalflows.store.store import Store
-from evalflows.store.views import grain, view_files
+from evalflows.store.views import grain, is_mart, view_files
 
 SET = {"observations": {"source": "otlp", "attributes": '{"session.id": "a session"}'}}
 """What views need of the rows of a table."""
@@ -69,6 +69,13 @@ def fill(store: Store, make: Make) -> None:
     fill_comparison(store, make)
     fill_decisions(store, make)
     fill_labels(store, make)
+
+
+def test_queries_of_ours_read_the_same_rows_from_copies_in_memory(full: duckdb.DuckDBPyConnection) -> None:
+    ((root,),) = full.execute("select source.root()").fetchall()
+    for path in view_files():
+        query = f"select * from {'main' if is_mart(path) else 'staging'}.{path.stem} as t order by t::varchar"
+        assert ask(Store(root), (query, []))[0] == full.execute(query).fetchall(), path.stem
 
 
 @pytest.mark.slow

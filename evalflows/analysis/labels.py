@@ -100,7 +100,7 @@ def agreement_figures(joined: JudgeAndLabels, confidence_level: float) -> dict[s
         "n_labellers": int(joined.labels.labeller.fillna("").nunique()),
         "rests_on_fair": joined.is_random_sample,
         "drawn_unevenly": sampling_weights(joined.people) is not None and joined.people.chance.nunique() > 1,
-        "people_alpha": _agreement_among_people(joined, confidence_level),
+        "people_alpha": alpha_among_people(joined.labels, joined.judged.together, joined.kind, confidence_level),
         **_label_agreement(joined, confidence_level),
     }
     if joined.kind != "labels":
@@ -140,10 +140,6 @@ def both_labels(people: pd.DataFrame, kind: Kind) -> tuple[list[Any], list[Any]]
 
 _LABEL_ORDER: dict[Kind, list[Any]] = {"yes_no": [1.0, 0.0], "pairs": ["left", "tie", "right"], "labels": []}
 """The labels that a confusion table always has, in its order."""
-
-
-def _agreement_among_people(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any] | None:
-    return alpha_among_people(joined.labels, joined.judged.together, joined.kind, confidence_level)
 
 
 def alpha_among_people(

@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -470,17 +470,6 @@ def alarm_text(
     return f"{_slice(row)}{said(rule, row)}{varied}{margin_said}{evidence}; {counts(row)}"
 
 
-def recovered_text(row: WatchedWindowRow) -> str:
-    return (
-        f"{_slice(row)}{_name(row)} recovered: {_value(row)} {window_text(row.window_start, row.size)}; {counts(row)}"
-    )
-
-
-def closed_text(row_metric: str, part: str, why: str) -> str:
-    """Return what the end of an incident without a recovery says."""
-    return f"{'' if part == ALL else f'{part}: '}{row_metric} closed: {why}"
-
-
 def counts(row: WatchedWindowRow) -> str:
     return f"n {row.n}" + (f", {row.missing} missing" if row.missing and row.kind != "failure_share" else "")
 
@@ -575,7 +564,8 @@ def recovered(incident: Incident, look: WatchedWindowRow) -> AlertRow:
         incident_id=incident.incident_id,
         name=incident.name,
         event="recovered",
-        text=recovered_text(look),
+        text=f"{_slice(look)}{_name(look)} recovered: {_value(look)} {window_text(look.window_start, look.size)}; "
+        f"{counts(look)}",
         **(_taken(look, _OF_LOOK) | {"reference": incident.reference, "since": incident.since, "evidence": None}),
     )
 
@@ -606,7 +596,7 @@ def closed(
         incident_id=incident.incident_id,
         event="closed",
         window_end=until,
-        text=closed_text(incident.metric, incident.slice, why),
+        text=f"{'' if incident.slice == ALL else f'{incident.slice}: '}{incident.metric} closed: {why}",
         reason_code=code,
         acknowledged_by=by,
         **_taken(incident, _OF_INCIDENT),
@@ -717,7 +707,7 @@ class Watching:
             return max(passed, self.until - LOOKED_BACK)
         oldest = (self.until - LOOKED_BACK).replace(hour=0, minute=0, second=0, microsecond=0)
         first = first_day(self.store, self.evaluation_id)
-        return oldest if first is None else max(oldest, _midnight(first))
+        return oldest if first is None else max(oldest, datetime.combine(first, time(tzinfo=UTC)))
 
     def _watch(
         self,
@@ -859,7 +849,3 @@ def _days_watched(since: datetime, until: datetime) -> Iterator[date]:
     while day <= until.date():
         yield day
         day += timedelta(days=1)
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.fromisoformat(f"{day.isoformat()}T00:00:00+00:00")

@@ -26,7 +26,6 @@ from evalflows.store.records import (
     ExperimentRow,
     Json,
     Reason,
-    ReasonCode,
     derived_id,
     to_json,
 )
@@ -68,12 +67,8 @@ def validation_check(
         observed=to_json(asdict(rates) | {"rate_forged": rate_forged, "n_forged": len(scores.forged)}),
         expected=to_json({"least_difference": MIN_RATE_DIFFERENCE, "controls": controls}),
         message=_message(rates, scores),
-        reason_code=None if passed else validation_code(passed),
+        reason_code={True: None, None: "judge_not_validated", False: "judge_failed_validation"}[passed],
     )
-
-
-def validation_code(passed: bool | None) -> ReasonCode:
-    return "judge_not_validated" if passed is None else "judge_failed_validation"
 
 
 def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:

@@ -145,12 +145,11 @@ def _numbers(judged: JudgedValues | None, asked: Asked) -> Question:
         if low >= high:
             raise InputError(f"low, high: got {low:g} and {high:g}, wanted the lower one first")
         if is_whole and low == int(low) and high == int(high) and high - low < MOST_BUTTONS:
-            choices = [_number_choice(number) for number in range(int(low), int(high) + 1)]
+            choices = [
+                Choice(key=str(number) if 0 <= number <= 9 else None, token=str(number), name=str(number))
+                for number in range(int(low), int(high) + 1)
+            ]
     return Question(kind="numbers", choices=choices, low=low, high=high)
-
-
-def _number_choice(number: int) -> Choice:
-    return Choice(key=str(number) if 0 <= number <= 9 else None, token=str(number), name=str(number))
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -71,14 +71,19 @@ def composite_runs(store: Store, rows: Sequence[ExperimentRow], composite: Compo
     """
     by_system = [_scores_by_example(store.read("judgements", row.experiment_id), composite.name) for row in rows]
     shared = sorted(set.intersection(*(set(by_example) for by_example in by_system)))
-    reason = _why_no_weights(composite) or (None if shared else f"no example has {composite.name} in every system")
+    reason = None if shared else f"no example has {composite.name} in every system"
+    if composite.function is not None:
+        reason = f"{composite.function} computes it, without weights"
     return CompositeRuns(
         composite=composite,
         systems=tuple(row.target for row in rows),
         runs=None if reason else _run_parts(by_system, shared, composite),
         n_examples=len(shared),
         n_left_out=len(set.union(*(set(by_example) for by_example in by_system))) - len(shared),
-        n_unmet=tuple(_n_unmet(by_example, shared) for by_example in by_system),
+        n_unmet=tuple(
+            sum(_has_unmet_requirement(score) for example in shared for score in by_example[example])
+            for by_example in by_system
+        ),
         reason=reason,
     )
 
@@ -105,12 +110,6 @@ def criteria(store: Store, rows: Sequence[ExperimentRow], spec: ExperimentSpec, 
     )
     higher = tuple(spec.metrics.get(name, MetricSpec()).is_higher_better(name) for name in chosen)
     return Criteria(metrics=tuple(chosen), higher_is_better=higher, means=means, resampled=resampled)
-
-
-def _why_no_weights(composite: CompositeSpec) -> str | None:
-    if composite.function is not None:
-        return f"{composite.function} computes it, without weights"
-    return None
 
 
 def _scores_by_example(scores: Sequence[JudgementRow], name: str) -> ScoresByExample:
@@ -143,10 +142,6 @@ def _parts(score: JudgementRow, metrics: Sequence[str]) -> list[float]:
         return [0.0] * len(metrics)
     known = from_json(score.metadata)["parts"]
     return [np.nan if known.get(metric) is None else known[metric] for metric in metrics]
-
-
-def _n_unmet(by_example: ScoresByExample, shared: Sequence[str]) -> int:
-    return sum(_has_unmet_requirement(score) for example in shared for score in by_example[example])
 
 
 def _has_unmet_requirement(score: JudgementRow) -> bool:

@@ -394,19 +394,6 @@ def as_prompt(prompt: object) -> Any:
     raise InputError(f"prompt: got {short(prompt)}, wanted a text with {{prediction}} and so on, or a prompt template")
 
 
-def check_variables(prompt: Any, wanted: set[str]) -> None:
-    """Raise ValueError unless a prompt has exactly these variables."""
-    variables = {*prompt.input_variables}
-    if variables != wanted:
-        got = ", ".join(sorted(variables)) or "none"
-        raise ValueError(f"prompt: got the variables {got}, wanted {', '.join(sorted(wanted))}")
-
-
-def with_criteria(prompt: Any, criteria: str) -> Any:
-    """Return the prompt with its criteria filled in, if it supports partial filling."""
-    return prompt.partial(criteria=criteria) if hasattr(prompt, "partial") else prompt
-
-
 def filled(prompt: Any, values: Mapping[str, str]) -> str | list[Any]:
     """Fill the remaining variables; return the text, or the messages of a chat prompt."""
     variables = {name: values[name] for name in prompt.input_variables}
@@ -566,18 +553,6 @@ def _result(judgement: Judgement) -> dict[str, Any]:
     return {"reasoning": judgement.comment, "value": spelled, "score": whole}
 
 
-def load_string_evaluator(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    """Return an evaluator of one text by LangChain's name for it.
-
-    Raises InputError for settings that it does not have and for an unusable model, ValueError for invalid criteria.
-    """
-    build, known = KINDS[kind]
-    if unknown := {name for name, value in settings.items() if value is not None} - known:
-        wanted = f"only {', '.join(sorted(known))}" if known else "no settings"
-        raise InputError(f"load_evaluator: {kind}: got {min(unknown)!r}, wanted {wanted}")
-    return build(kind, llm, settings)
-
-
 def _qa(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
     complete = completing(model_of(llm, settings.get("llm_kwargs")))
 
@@ -611,11 +586,11 @@ def _score(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
     labelled, chosen = kind.startswith("labeled"), settings.get("criteria") or _DEFAULT_CRITERION
     refuse_principles(chosen)
     complete, divisor = completing(model_of(llm, settings.get("llm_kwargs"))), settings.get("normalize_by")
-    lines = "\n".join(_lines(chosen))
+    by_criteria = lines(resolve_pairwise_criteria(chosen))
 
     async def judge(**sides: Any) -> Any:
         own = sides if labelled else sides | {"reference_outputs": None}
-        scores = await rubric(metadata=None, complete=complete, rubric=lines, scale=_SCALE, **own)
+        scores = await rubric(metadata=None, complete=complete, rubric=by_criteria, scale=_SCALE, **own)
         first = normalise(scores, "score_string")[0]
         value = first.value if divisor is None or first.value is None else first.value / divisor
         return {"score": value, "comment": first.comment}
@@ -696,16 +671,12 @@ def completing(model: ByComplete | ByInvoke) -> Complete:
             answer = await model.aask(messages, schema)
             return Completion(text=answer.text, parsed=answer.fields, model="", call_id="")
         body = with_response_format({"messages": [{"role": "user", "content": messages}]}, schema, "text")
-        answer = await model.aask(_as_text(body["messages"]), None)
+        answer = await model.aask("\n\n".join(str(message["content"]) for message in body["messages"]), None)
         return Completion(
             text=answer.text, parsed=read_answer({"content": answer.text}, schema, "text", None), model="", call_id=""
         )
 
     return complete
-
-
-def _as_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    return "\n\n".join(str(message["content"]) for message in messages)
 
 
 def _name_of(chosen: Any) -> str:
@@ -719,15 +690,6 @@ def _name_of(chosen: Any) -> str:
 
 def _as_ours(chosen: Any) -> Any:
     return str(chosen) if isinstance(chosen, str) else chosen
-
-
-def _lines(chosen: Any) -> list[str]:
-    try:
-        return [
-            f"- {name}: {text}" if text else f"- {name}" for name, text in resolve_pairwise_criteria(chosen).items()
-        ]
-    except ValueError as error:
-        raise ValueError(f"{error}, got {short(chosen)}") from error
 
 
 WORTH: Mapping[str, float] = {"A": 1, "B": 0, "C": 0.5}
@@ -828,13 +790,18 @@ class PairwiseStringEvalChain(PairwiseStringEvaluator):
         criteria_text = lines(resolve_pairwise_criteria(criteria))
         template = None if prompt is None else as_prompt(prompt)
         if template is not None:
-            reference = {"reference"} if cls.requires_reference else set()
-            check_variables(template, {"prediction", "prediction_b", "input", "criteria"} | reference)
+            reference = ["reference"] if cls.requires_reference else []
+            variables, wanted = sorted({*template.input_variables}), ["criteria", "input", "prediction", "prediction_b"]
+            if variables != [*wanted, *reference]:
+                got = ", ".join(variables) or "none"
+                raise ValueError(f"prompt: got the variables {got}, wanted {', '.join([*wanted, *reference])}")
         model = model_of(llm, llm_kwargs)
         if template is None and output_parser is None and model.takes_schema:
             default = cls._default_prompt(AS_FIELDS, criteria_text)
             return cls(model=model, prompt=default, criteria=criteria_text, output_parser=None)
-        own = cls._default_prompt(AS_TAG, criteria_text) if template is None else with_criteria(template, criteria_text)
+        own = cls._default_prompt(AS_TAG, criteria_text) if template is None else template
+        if template is not None and hasattr(template, "partial"):
+            own = template.partial(criteria=criteria_text)
         parser = output_parser or PairwiseStringResultOutputParser()
         return cls(model=model, prompt=own, criteria=criteria_text, output_parser=parser)
 
@@ -907,7 +874,11 @@ def load_evaluator(evaluator: EvaluatorType | str, *, llm: Any = None, **setting
     Raises InputError for any other evaluator or an unusable model, ValueError for an invalid prompt or criteria.
     """
     if isinstance(evaluator, str) and evaluator in KINDS:
-        return load_string_evaluator(str(evaluator), llm, settings)
+        build, known = KINDS[evaluator]
+        if unknown := {name for name, value in settings.items() if value is not None} - known:
+            wanted = f"only {', '.join(sorted(known))}" if known else "no settings"
+            raise InputError(f"load_evaluator: {evaluator!s}: got {min(unknown)!r}, wanted {wanted}")
+        return build(str(evaluator), llm, settings)
     if not isinstance(evaluator, str) or evaluator not in _KINDS:
         raise InputError(f"load_evaluator: got {short(evaluator)}, wanted one of {', '.join([*_KINDS, *KINDS])}")
     return _KINDS[evaluator].from_llm(llm, **settings)

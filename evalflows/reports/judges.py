@@ -42,7 +42,9 @@ class JudgeReport:
             rows.append(("bias (judge minus people)", *_estimate(error, "bias", signed=True)))
             rows.append(("variance of the error", figure(error["variance"], ""), ""))
             if observed["kind"] == "numbers":
-                rows.append(("Spearman's correlation", figure(error["correlation"], ""), _why(error)))
+                rows.append(
+                    ("Spearman's correlation", figure(error["correlation"], ""), error["correlation_reason"] or "")
+                )
         return rows
 
     @property
@@ -171,10 +173,6 @@ def _share(share: float | None) -> str:
 def _estimate(estimated: Mapping[str, Any], name: str, *, signed: bool = False) -> tuple[str, str]:
     value, interval = estimate(estimated[name], estimated["low"], estimated["high"], "", signed=signed, marks=(0,))
     return value, interval or f"no interval: {estimated['reason']}"
-
-
-def _why(error: Mapping[str, Any]) -> str:
-    return error["correlation_reason"] or ""
 
 
 _REPORTS = """

@@ -23,16 +23,6 @@ def gate_spec(row: DecisionRow) -> GateSpec:
     return _gate_spec(row.policy)
 
 
-@lru_cache(CACHE_SIZE)
-def _experiment_spec(text: str) -> ExperimentSpec:
-    return ExperimentSpec.model_validate_json(text)
-
-
-@lru_cache(CACHE_SIZE)
-def _comparison_spec(text: str) -> ComparisonSpec:
-    return ComparisonSpec.model_validate_json(text)
-
-
-@lru_cache(CACHE_SIZE)
-def _gate_spec(text: str) -> GateSpec:
-    return GateSpec.model_validate_json(text)
+_experiment_spec = lru_cache(CACHE_SIZE)(ExperimentSpec.model_validate_json)
+_comparison_spec = lru_cache(CACHE_SIZE)(ComparisonSpec.model_validate_json)
+_gate_spec = lru_cache(CACHE_SIZE)(GateSpec.model_validate_json)

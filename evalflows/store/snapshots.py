@@ -381,7 +381,8 @@ def freeze(
         splits: Counter[str] = Counter()
 
         def row() -> Iterator[pa.Table]:  # after the examples, which are counted while they are written
-            yield to_arrow("snapshots", [_snapshot(identity, len(examples), splits)])
+            of_splits = to_json(dict(splits))
+            yield to_arrow("snapshots", [SnapshotRow(snapshot_id=identity, n_examples=len(examples), splits=of_splits)])
 
         tables = [("examples", _tables(examples, identity, splits)), ("snapshots", row())]
         store.publish_all(identity, tables)
@@ -416,10 +417,6 @@ def make_current(
         recorded_at=recorded_at,
     )
     store.publish("dataset_versions", version, [row])
-
-
-def _snapshot(identity: str, count: int, splits: Mapping[str, int]) -> SnapshotRow:
-    return SnapshotRow(snapshot_id=identity, n_examples=count, splits=to_json(dict(splits)))
 
 
 def _tables(examples: Iterable[ExampleRow], identity: str, splits: Counter[str]) -> Iterator[pa.Table]:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import secrets
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, update_wrapper
@@ -358,7 +359,9 @@ class ComparativeExperimentResults:
         store = Store()
         (row,) = store.read("comparison_sets", result.comparison_id)
         experiments: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in row.experiments]
-        judgements = _by_example(store.read("judgements", row.comparison_id))
+        judgements: defaultdict[str, list[JudgementRow]] = defaultdict(list)
+        for judgement in store.read("judgements", row.comparison_id):
+            judgements[judgement.example_id or ""].append(judgement)
         self.comparative_experiment = _comparative_experiment(row, experiments)
         self.url: str | None = None  # there is no web page
         self._result = result
@@ -419,7 +422,9 @@ def evaluate_comparative(
     result = evalflows.evaluate_comparative(
         [row.experiment_id for row in rows],
         [as_comparator(evaluator) for evaluator in evaluators],
-        experiment_prefix=_comparison_name(experiment_prefix, rows),
+        experiment_prefix=f"{experiment_prefix}-{secrets.token_hex(4)}"
+        if experiment_prefix
+        else f"{' vs. '.join(row.name for row in rows)}-{secrets.token_hex(2)}",
         description=description,
         metadata=metadata,
         max_concurrency=max_concurrency,
@@ -427,27 +432,6 @@ def evaluate_comparative(
         randomize_order=randomize_order,
     )
     return ComparativeExperimentResults(result)
-
-
-def compare_two(
-    experiments: Sequence[Any], target_only: Mapping[str, Any], options: Mapping[str, Any], **shared: Any
-) -> ComparativeExperimentResults:
-    """Run `evaluate` on two experiments.
-
-    Raises InputError for arguments that only apply to a target, and for unknown options.
-    """
-    if (count := len(experiments)) != 2:
-        raise InputError(f"evaluate: target: got {count} experiments, wanted 2; evaluate_comparative takes more")
-    refuse_target_only(target_only)
-    if unknown := options.keys() - {"load_nested", "randomize_order"}:
-        raise InputError(f"evaluate: got {min(unknown)!r}, wanted only load_nested and randomize_order")
-    return evaluate_comparative(experiments, **shared, **options)
-
-
-def _comparison_name(prefix: str | None, experiments: Sequence[ExperimentRow]) -> str:
-    if prefix:
-        return f"{prefix}-{secrets.token_hex(4)}"
-    return f"{' vs. '.join(row.name for row in experiments)}-{secrets.token_hex(2)}"
 
 
 def _comparative_experiment(row: ComparisonSetRow, experiments: Sequence[ExperimentRow]) -> ComparativeExperiment:
@@ -461,13 +445,6 @@ def _comparative_experiment(row: ComparisonSetRow, experiments: Sequence[Experim
         extra={"metadata": from_json(row.metadata) or {}},
         experiments_info=[{"id": experiment.experiment_id, "name": experiment.name} for experiment in experiments],
     )
-
-
-def _by_example(rows: Sequence[JudgementRow]) -> dict[str, list[JudgementRow]]:
-    by_example: dict[str, list[JudgementRow]] = {}
-    for row in rows:
-        by_example.setdefault(row.example_id or "", []).append(row)
-    return by_example
 
 
 def _examples(store: Store, experiment: ExperimentRow, wanted: Mapping[str, Any]) -> dict[str, Example]:
@@ -817,15 +794,22 @@ def evaluate(
     import evalflows  # loads Prefect, which takes seconds
 
     if isinstance(target, tuple | list):
-        return compare_two(
+        if len(target) != 2:
+            raise InputError(
+                f"evaluate: target: got {len(target)} experiments, wanted 2; evaluate_comparative takes more"
+            )
+        refuse_target_only({"data": data, "summary_evaluators": summary_evaluators, "num_repetitions": num_repetitions})
+        if unknown := kwargs.keys() - {"load_nested", "randomize_order"}:
+            raise InputError(f"evaluate: got {min(unknown)!r}, wanted only load_nested and randomize_order")
+        is_unset = max_concurrency is None or isinstance(max_concurrency, _Unset)
+        return evaluate_comparative(
             target,
-            {"data": data, "summary_evaluators": summary_evaluators, "num_repetitions": num_repetitions},
-            kwargs,
             evaluators=evaluators or (),
             experiment_prefix=experiment_prefix,
             description=description,
-            max_concurrency=_pairs_at_once(max_concurrency),
+            max_concurrency=_PAIRS_AT_ONCE if is_unset else max_concurrency or 0,
             metadata=metadata,
+            **kwargs,
         )
     if unknown := kwargs.keys() - ({"load_nested"} if is_experiment(target) else ()):
         raise InputError(f"evaluate: got {min(unknown)!r}, wanted it only with two experiments as the target")
@@ -878,8 +862,3 @@ async def aevaluate(
     if hasattr(data, "__aiter__"):
         data = [example async for example in data]
     return await asyncio.to_thread(evaluate, target, data, evaluators, summary_evaluators, **options)
-
-
-def _pairs_at_once(max_concurrency: int | None) -> int:
-    unset = max_concurrency is None or isinstance(max_concurrency, _Unset)
-    return _PAIRS_AT_ONCE if unset else max_concurrency or 0

@@ -225,12 +225,9 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         of_newest = names_of(store, _run_named(rows, name, 0))
         wanted = f"{name!r}" if runs == 1 else f"{name!r} to '{name}~{runs - 1}'"
         wanted = f"one of: {', '.join(of_newest)}" if just_one and len(of_newest) > 1 else wanted
-        raise NotFoundError(f"experiment {reference!r}: there {_are(runs)} named {name!r}, wanted {wanted}")
+        are = "is only one run" if runs == 1 else f"are only {runs} runs"
+        raise NotFoundError(f"experiment {reference!r}: there {are} named {name!r}, wanted {wanted}")
     return [_by_prefix("experiment", store, reference, rows, "which is empty")]
-
-
-def _are(runs: int) -> str:
-    return "is only one run" if runs == 1 else f"are only {runs} runs"
 
 
 def name_and_age(reference: str) -> tuple[str, int]:

@@ -410,11 +410,7 @@ def observations_of(store: Store, keys: Sequence[ItemKey]) -> dict[str, list[Obs
     by_trace: defaultdict[str, list[ObservationRow]] = defaultdict(list)
     for row in to_rows("observations", data):
         by_trace[row.trace_id].append(row)
-    return {trace: sorted(rows, key=_in_time) for trace, rows in by_trace.items()}
-
-
-def _in_time(row: ObservationRow) -> tuple[datetime, str]:
-    return row.started_at, row.span_id
+    return {trace: sorted(rows, key=lambda row: (row.started_at, row.span_id)) for trace, rows in by_trace.items()}
 
 
 def _restricted_to(scope: TraceScope, window: Window) -> str:
@@ -589,11 +585,9 @@ def _matching(store: Store, beginning: str) -> Sequence[str]:
 def verdicts_of_trace(store: Store, trace_id: str) -> list[Verdict]:
     """Return the scores and labels of a trace and its observations."""
     scores, labels = ask(store, (_SCORES, [trace_id]), (_LABELS, [trace_id]))
-    return records_of(Verdict, [row for rows in (scores, labels) for row in sorted(rows, key=_trace_first)])
-
-
-def _trace_first(row: Sequence[Any]) -> tuple[Any, ...]:
-    return row[0] != "trace", row[1], row[2]
+    for rows in (scores, labels):
+        rows.sort(key=lambda row: (row[0] != "trace", row[1], row[2]))
+    return records_of(Verdict, [*scores, *labels])
 
 
 _SCORES = """select subject_kind, subject_id, metric, value, label, comment, evaluator, false, coalesce(error, status)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from prefect import Flow
+from prefect.context import FlowRunContext
+from prefect.settings import get_current_settings
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
@@ -20,6 +22,15 @@ class LightFlow(Flow[P, R]):
         if isinstance(parameters.get("spec"), BaseModel):
             return parameters
         return super().validate_parameters(parameters)
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:  # type: ignore[override]  # it has overloads
+        """Call the flow. Of its results only exceptions are kept, in the folder that the settings name: Prefect would
+        ask the server four times where to keep what. A run that calls this one has asked already.
+        """
+        results = get_current_settings().results
+        if results.default_storage_block is None and FlowRunContext.get() is None:
+            self.persist_result, self.result_storage = results.persist_by_default, results.local_storage_path
+        return super().__call__(*arguments, **named)
 
     def serialize_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters as JSON for Prefect's UI. Prefect's own loads FastAPI for it."""

@@ -1,7 +1,7 @@
 """What could still be wrong with a decision, in words, from what is stored about it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from evalflows.analysis.figures import figure
@@ -10,9 +10,9 @@ from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.results import SIDE_BY_SIDE
 from evalflows.specs.errors import LATENCY, base_metric, metric_of
 from evalflows.specs.gate import GateSpec
-from evalflows.store.records import EXCLUDED, ExperimentRow, controls_batch, from_json
+from evalflows.store.records import EXCLUDED, ExperimentRow, VerdictRow, controls_batch, from_json
 from evalflows.store.row_specs import experiment_spec
-from evalflows.store.sql import ask, record_of
+from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 FEW: int = GateSpec.model_fields["min_examples"].default
@@ -22,19 +22,6 @@ StoredRule = Mapping[str, Any]
 """A rule of a decision, as it is stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tested:
-    """The verdict on a metric of a decision."""
-
-    metric: str  # with its slice
-    n_pairs: int
-    worst_case_low: float | None
-    worst_case_high: float | None
-    warning: str | None
-    minimum_detectable_effect: float | None
-    power: float | None
-
-
 def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions with what could still be wrong with each."""
     return [replace(decision, limits=list(_limits(store, decision))) for decision in decisions]
@@ -42,12 +29,13 @@ def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
 
 def _limits(store: Store, decision: Decision) -> Iterator[str]:
     (candidate,) = store.read("experiments", decision.candidate_experiment_id)
-    verdicts, judges = ask(store, (_VERDICTS, [decision.decision_id]), (_JUDGES, [candidate.experiment_id]))
-    tested = {row[0]: record_of(_Tested, row) for row in verdicts}
+    (judges,) = ask(store, (_JUDGES, [candidate.experiment_id]))
+    verdicts: Sequence[VerdictRow] = store.read("verdicts", decision.decision_id)
+    tested = {row.metric if row.slice is None else f"{row.metric}@{row.slice}": row for row in verdicts}
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule["metric"]))
-    for one in tested.values():
-        yield from _of_pairs(one, decision.n_shared)
+    for name, row in sorted(tested.items()):
+        yield from _of_pairs(name, row, decision.n_shared)
     metrics = _metrics_of_rules(decision, candidate)
     yield from _of_judges(store, metrics, judges, candidate.run_group)
     yield from _of_stepped(store, decision, metrics)
@@ -56,7 +44,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
 
-def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
+def _of_rule(rule: StoredRule, tested: VerdictRow | None) -> Iterator[str]:
     if _is_untested(rule):  # its text says why
         return
     name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule["n"]
@@ -71,7 +59,7 @@ def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
         )
     is_open = rule["outcome"] == "open" and is_difference(rule)
     if is_open and tested and tested.minimum_detectable_effect is not None:
-        size = figure(tested.minimum_detectable_effect, metric_of(tested.metric))
+        size = figure(tested.minimum_detectable_effect, tested.metric)
         yield f"{name}: {tested.n_pairs} pairs detect a difference of {size} or more (power {tested.power:g})"
 
 
@@ -83,7 +71,7 @@ def _is_untested(rule: StoredRule) -> bool:
     return rule["value"] is None or not has_interval or rule["reason_code"] == "below_min_examples"
 
 
-def _missing(rule: StoredRule, tested: _Tested | None) -> str:
+def _missing(rule: StoredRule, tested: VerdictRow | None) -> str:
     """How many values are missing for a rule, and what they can change at worst."""
     count = f"{rule['n_missing']} missing value{'' if rule['n_missing'] == 1 else 's'}"
     if rule["reason_code"] == "missing_unbounded":
@@ -91,7 +79,7 @@ def _missing(rule: StoredRule, tested: _Tested | None) -> str:
     effect = f"; the rule is {rule['outcome']} in any case" if rule["outcome"] != "open" else ""
     if rule["reason_code"] == "missing_could_flip":
         effect = ", which can change the outcome"
-    ends = (tested.worst_case_low, tested.worst_case_high) if tested and is_difference(rule) else (None, None)
+    ends = (tested.worst_case_ci_low, tested.worst_case_ci_high) if tested and is_difference(rule) else (None, None)
     return f"{count}{effect}" + (f"; worst-case interval {_interval(rule, *ends)}" if None not in ends else "")
 
 
@@ -103,10 +91,10 @@ def _interval(rule: StoredRule, low: float | None, high: float | None) -> str:
     return rule_texts(rule, None, low, high)[1]
 
 
-def _of_pairs(tested: _Tested, n_shared: int | None) -> Iterator[str]:
+def _of_pairs(name: str, tested: VerdictRow, n_shared: int | None) -> Iterator[str]:
     if tested.warning:
-        yield f"{tested.metric}: {tested.warning}"
-    if tested.metric == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:
+        yield f"{name}: {tested.warning}"
+    if name == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:
         yield f"{LATENCY}: {tested.n_pairs} of {n_shared} pairs: {SIDE_BY_SIDE}"
 
 
@@ -171,12 +159,6 @@ def _of_versions(store: Store, decision: Decision, candidate: ExperimentRow) -> 
             f"may have changed (version, version_url or version_header in the spec says it)"
         )
 
-
-_VERDICTS = """
-select metric || coalesce('@' || slice, ''), n_pairs, worst_case_ci_low, worst_case_ci_high, warning,
-       minimum_detectable_effect, power
-from verdicts where decision_id = $1 order by 1
-"""
 
 _JUDGES = """
 select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores

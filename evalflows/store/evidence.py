@@ -10,8 +10,9 @@ from evalflows.store.manifests import (
     broken_links,
     check_hashes,
     check_packs,
-    decision_manifest,
     evidence_of,
+    manifests,
+    newest_evidence,
 )
 from evalflows.store.store import Store
 
@@ -58,7 +59,7 @@ def verify_decision(store: Store, decision_id: str) -> Verified:
     layout, fs = store.layout, store.filesystem
     own = store.verify([decision_id], ("decisions", "verdicts"))
     check_hashes(layout, fs, own)
-    manifest = decision_manifest(layout, fs, decision_id)
+    manifest = newest_evidence(manifests(layout, fs, {decision_id})).get(decision_id)
     if manifest is None or manifest.evidence is None:
         return Verified(manifest=None, n_files=len(own))
     for path, problem in broken_links(layout, fs, manifest):

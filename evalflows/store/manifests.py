@@ -224,11 +224,6 @@ def may_be_open(file: StoredFile) -> bool:
     return file.state == "open" and file.table not in NEVER_OPEN
 
 
-def decision_manifest(layout: Layout, fs: Any, decision_id: str) -> Manifest | None:
-    """Return the newest manifest of a decision that names its evidence; None if there is none."""
-    return newest_evidence(manifests(layout, fs, {decision_id})).get(decision_id)
-
-
 def newest_evidence(known: Mapping[str, Sequence[Manifest]]) -> dict[str, Manifest]:
     """Return the newest manifest of each decision that names its evidence."""
     return {owner: one for owner, of in known.items() for one in of if one.evidence is not None}

@@ -22,7 +22,7 @@ from evalflows.store.records import ExperimentState, JudgementRow, LabelRow, Sub
 from evalflows.store.schemas import ATTRIBUTE, to_rows
 from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, select_from
 from evalflows.store.store import Store
-from evalflows.store.trace_records import BatchKind, ObservationRow, WatermarkRow
+from evalflows.store.trace_records import ObservationRow, WatermarkRow
 from evalflows.store.trace_records import TraceScope as RecordedScope
 from evalflows.store.views import view_text
 
@@ -106,21 +106,6 @@ class TraceEvaluation:
     last_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceBatch:
-    """One batch of an evaluation."""
-
-    batch_id: str
-    kind: BatchKind
-    state: ExperimentState
-    reason: str | None
-    items_fetched: int
-    items_failed: int
-    scores_created: int
-    cost_usd: float | None
-    started_at: datetime
-
-
 def trace_evaluations(store: Store) -> list[TraceEvaluation]:
     """Return the trace evaluations, the one that judged last first."""
     return ask_records(store, TraceEvaluation, _EVALUATIONS)
@@ -136,10 +121,12 @@ def trace_evaluation(store: Store, name: str) -> TraceEvaluation:
     raise NotFoundError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
 
 
-def batches_of(store: Store, evaluation_id: str, limit: int) -> Sequence[TraceBatch]:
+def batches_of(store: Store, evaluation_id: str, limit: int) -> Sequence[WatermarkRow]:
     """Return the newest batches of an evaluation, newest first."""
-    query = f"select {fields_of(TraceBatch)} from watermarks where evaluation_id = $1 order by started_at desc limit $2"
-    return ask_records(store, TraceBatch, query, [evaluation_id, limit])
+    query = (
+        f"select {fields_of(WatermarkRow)} from watermarks where evaluation_id = $1 order by started_at desc limit $2"
+    )
+    return ask_records(store, WatermarkRow, query, [evaluation_id, limit])
 
 
 _EVALUATIONS = """

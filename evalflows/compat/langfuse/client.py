@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from evalflows.compat.langfuse import batch_evaluation, experiment
+from evalflows.compat.langfuse import experiment
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken, Scope
-from evalflows.compat.langfuse.evaluations import DatasetItem, Item, as_row, dataset_item
+from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken
+from evalflows.compat.langfuse.evaluations import DatasetItem, Item, as_evaluators, as_mapper, as_row, dataset_item
 from evalflows.compat.langfuse.experiment import ExperimentResult
 from evalflows.compat.langsmith import datasets
 from evalflows.compat.langsmith.schemas import Dataset as Named
@@ -18,6 +18,8 @@ from evalflows.specs.errors import InputError
 from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
 from evalflows.store.store import Store
+
+Scope = Literal["traces", "observations", "sessions"]
 
 _NEWEST_FIRST = Window(moment="started_at", until=LATEST, newest_first=True)
 
@@ -160,45 +162,6 @@ class DatasetClient:
         )
 
 
-def fetch(name: str, version: datetime | None) -> DatasetClient:
-    """Return a dataset with its items, or with those of an earlier version. Raise InputError if it does not exist."""
-    store = Store()
-    found = datasets.find_dataset(store, name, None)
-    client = _client(found)
-    client.version = version
-    client.snapshot_id = datasets.version_at(store, found, version).snapshot_id
-    client.items = [dataset_item(row, name) for row in load_snapshot(store, client.snapshot_id)]
-    return client
-
-
-def create(name: str, description: str | None, metadata: Any) -> DatasetClient:
-    """Return a dataset of this name, which is created if there is none.
-
-    Raise InputError if the dataset exists with another description or other metadata, which cannot be changed.
-    """
-    store = Store()
-    if current_snapshot(store, name) is None:
-        return _client(datasets.create(store, name, description, metadata))
-    found = datasets.find_dataset(store, name, None)
-    for kind, given in (("description", description), ("metadata", metadata)):
-        if given is not None and given != (kept := getattr(found, kind)):
-            raise InputError(f"create_dataset: {name!r} exists with the {kind} {kept!r:.60}, wanted the same, or none")
-    return _client(found)
-
-
-def put(name: str, item: Mapping[str, Any]) -> DatasetItem:
-    """Add an item to a dataset; one with the id of another replaces it, and one with its content is the same item.
-
-    Raise InputError if the dataset does not exist, or the item cannot be stored.
-    """
-    store = Store()
-    found = datasets.find_dataset(store, name, None)
-    row = as_row(item, "create_dataset_item")
-    (example,) = to_examples([(1, row)], "create_dataset_item")
-    datasets.put(store, found, [row | {"id": example.example_id}])
-    return dataset_item(example, name)
-
-
 def _client(found: Named) -> DatasetClient:
     return DatasetClient(
         id=found.id,
@@ -306,11 +269,15 @@ class Langfuse:
         An item that the same evaluator has judged through the same mapper is not judged again; its scores are in the
         result. Raise InputError, before anything is called, for arguments that cannot be used.
         """
-        return batch_evaluation.run(
-            scope=scope,
-            mapper=mapper,
-            evaluators=evaluators,
-            composite_evaluator=composite_evaluator,
+        import evalflows  # loads Prefect, which takes seconds
+
+        judges = as_evaluators(evaluators, composite_evaluator, names_stand=True)
+        n_judges = len(evaluators)
+        result = evalflows.run_batched_evaluation(
+            scope=scope or "observations",
+            mapper=as_mapper(mapper, raw=scope is None),
+            evaluators=judges[:n_judges],
+            composite_evaluators=judges[n_judges:],
             filter=filter,
             fetch_batch_size=fetch_batch_size,
             max_items=max_items,
@@ -320,6 +287,7 @@ class Langfuse:
             resume_from=resume_from,
             verbose=verbose,
         )
+        return BatchEvaluationResult(result.batch_id, result.composites)
 
     @refusing(experiment_id=ONE_RUN, _dataset_version="get_dataset takes the version")
     def run_experiment(
@@ -377,7 +345,13 @@ class Langfuse:
 
         Raise InputError if it does not exist. `fetch_items_page_size` has no effect: all items are read at once.
         """
-        return fetch(name, version)
+        store = Store()
+        found = datasets.find_dataset(store, name, None)
+        client = _client(found)
+        client.version = version
+        client.snapshot_id = datasets.version_at(store, found, version).snapshot_id
+        client.items = [dataset_item(row, name) for row in load_snapshot(store, client.snapshot_id)]
+        return client
 
     @refusing(input_schema=_NO_SCHEMA, expected_output_schema=_NO_SCHEMA)
     def create_dataset(
@@ -389,8 +363,20 @@ class Langfuse:
         input_schema: Any = None,
         expected_output_schema: Any = None,
     ) -> DatasetClient:
-        """Return the dataset of this name, created if there is none. Raise InputError if it has another description."""
-        return create(name, description, metadata)
+        """Return the dataset of this name, which is created if there is none.
+
+        Raise InputError if it exists with another description or other metadata, which cannot be changed.
+        """
+        store = Store()
+        if current_snapshot(store, name) is None:
+            return _client(datasets.create(store, name, description, metadata))
+        found = datasets.find_dataset(store, name, None)
+        for kind, given in (("description", description), ("metadata", metadata)):
+            if given is not None and given != (kept := getattr(found, kind)):
+                raise InputError(
+                    f"create_dataset: {name!r} exists with the {kind} {kept!r:.60}, wanted the same, or none"
+                )
+        return _client(found)
 
     @refusing(
         source_trace_id=_NO_SOURCE, source_observation_id=_NO_SOURCE, status="a version has the items that are used"
@@ -409,10 +395,16 @@ class Langfuse:
     ) -> DatasetItem:
         """Add an item to a dataset, as a new version of it; an item with the id of another replaces it.
 
-        Without an id, an item with the content of another is the same item.
+        Without an id, an item with the content of another is the same item. Raise InputError if the dataset does not
+        exist, or the item cannot be stored.
         """
+        store = Store()
+        found = datasets.find_dataset(store, dataset_name, None)
         item = {"input": input, "expected_output": expected_output, "metadata": metadata, "id": id}
-        return put(dataset_name, item)
+        row = as_row(item, "create_dataset_item")
+        (example,) = to_examples([(1, row)], "create_dataset_item")
+        datasets.put(store, found, [row | {"id": example.example_id}])
+        return dataset_item(example, dataset_name)
 
     def flush(self) -> None:
         """Do nothing: everything recorded is already on disk."""

@@ -2,18 +2,22 @@
 everything of one example.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, get_args
 
+from markupsafe import Markup
+
 from evalflows.analysis.changes import CHANGES, Change, ChangeCounts, ExampleChange
 from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import excluded_metrics
-from evalflows.dashboard.charts import Point, domain
+from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
+from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.diff import (
     ExperimentsDiff,
     WordDiff,
@@ -25,17 +29,18 @@ from evalflows.reports.diff import (
     word_diff,
 )
 from evalflows.reports.examples import PastValue, RunDetail, example_detail, past_values
-from evalflows.reports.results import Result
+from evalflows.reports.results import Result, sentences
 from evalflows.reports.side_by_side import (
     KeptComparison,
     RowFilter,
     RowSort,
     found_examples,
+    inputs_of,
     kept_comparisons,
     side_by_side,
     wanted_examples,
 )
-from evalflows.specs.errors import MEASURES, InputError
+from evalflows.specs.errors import MEASURES, InputError, joined
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
@@ -132,6 +137,7 @@ class CompareQuery:
     sort: RowSort = "worst"
     words: bool = False  # whether words that differ are marked
     page: int = 1
+    shown: str | None = None  # the example that is open beside the list; None: the first
 
     @classmethod
     def of_query(cls, store: Store, query: Query) -> "CompareQuery | None":
@@ -153,6 +159,7 @@ class CompareQuery:
             sort=query.choice("sort", SORTS, "worst"),
             words=query.text("words") is not None,
             page=query.number("page"),
+            shown=query.text("example"),
         )
 
     @property
@@ -175,7 +182,7 @@ class CompareQuery:
 
     def address(self, links: Links, **changes: Any) -> str | None:
         """Return the address of the comparison with some other values; of its first page, unless `page` is given."""
-        changed = replace(self, **{"page": 1, **changes})
+        changed = replace(self, **{"page": 1, "shown": None, **changes})
         return links.compare(changed.baseline, *changed.candidates, **changed._fields())
 
     def examples(self, links: Links, **changes: Any) -> str | None:
@@ -195,7 +202,7 @@ class CompareQuery:
 
     def example(self, links: Links, example: str, **further: Any) -> str | None:
         """Return the address of one example, in this filter and order."""
-        fields = {**self._fields(), "page": None, **further}
+        fields = {**self._fields(), "page": None, "example": None, **further}
         sides = {"baseline": self.baseline, "candidate": self.candidates}
         return links.page("compare", "example", **sides, **fields, id=example)
 
@@ -209,6 +216,7 @@ class CompareQuery:
             "sort": None if self.sort == "worst" else self.sort,
             "words": 1 if self.words else None,
             "page": None if self.page == 1 else self.page,
+            "example": self.shown,
         }
 
 
@@ -246,47 +254,122 @@ LINKED: tuple[Change, ...] = ("improved", "regressed", "flipped", "changed", "mi
 MINOR = ("tokens", "length")
 """Measures that are shown below the others."""
 
+LEAST_AXIS = 0.1
+"""The end of the axis of differences, at least: a tenth of the range."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricTable:
-    """One metric of all systems, the baseline's result first if it has the metric."""
+class MetricRows:
+    """One metric: the baseline's result, if it has the metric, and those of the candidates."""
 
     metric: str
-    results: Sequence[Result]
+    baseline: Result | None
+    candidates: Sequence[Result]
     counts: Mapping[str, ChangeCounts]  # by candidate
-    means: tuple[float, float]  # the scale of the means, and that of the differences
-    differences: tuple[float, float]
+    span: float  # the width of its range; of a measure the baseline's mean, of which differences are a share
+    span_text: str
 
     @property
     def is_minor(self) -> bool:
         return self.metric in MINOR
 
+    def share(self, difference: float | None) -> float | None:
+        """Return a difference as a share of the range."""
+        return None if difference is None else difference / self.span
 
-def metric_tables(diff: ExperimentsDiff) -> list[MetricTable]:
-    """Return each metric's results that are worth showing, measures last."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricTable:
+    """All metrics that are worth showing, measures last, with differences on one axis."""
+
+    metrics: Sequence[MetricRows]
+    axis: tuple[float, float]  # of the differences, as shares
+
+
+def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
+    """Return the metrics of a comparison, one row for each candidate."""
     metrics: dict[str, list[Result]] = {}
     for result in diff.results:
         if result.has_rows:
             metrics.setdefault(result.metric, []).append(result)
-    counts = {(one.metric, one.candidate_experiment_id): one for one in diff.counts}
-    return [
-        MetricTable(
-            metric=metric,
-            results=results,
-            counts={owner: one for (of, owner), one in counts.items() if of == metric},
-            means=domain(each for one in results for each in (one.mean, one.ci_low, one.ci_high)),
-            differences=domain(
-                each for one in results for each in (one.difference, one.difference_low, one.difference_high, 0.0)
-            ),
-        )
-        for metric, results in metrics.items()
-    ]
+    ranges = _declared_ranges(store, [*diff.run_groups])
+    rows = [_rows_of(diff, metric, results, ranges.get(metric)) for metric, results in metrics.items()]
+    ends = (
+        abs(each.share(end) or 0.0)
+        for each in rows
+        for one in each.candidates
+        for end in (one.difference, one.difference_low, one.difference_high)
+    )
+    most = min(1.0, max([LEAST_AXIS, *ends]))
+    return MetricTable(metrics=rows, axis=(-most, most))
 
 
-def counted(diff: ExperimentsDiff) -> list[Change]:
-    """Return the changes that have a column: those that there are, and the usual ones."""
-    usual = ("improved", "regressed", "missing")
-    return [change for change in LINKED if change in usual or any(getattr(one, change) for one in diff.counts)]
+def _rows_of(
+    diff: ExperimentsDiff, metric: str, results: Sequence[Result], declared: tuple[float, float] | None
+) -> MetricRows:
+    baseline = next((one for one in results if one.experiment_id == diff.baseline.experiment_id), None)
+    ends = [end for one in results for end in (one.mean, one.ci_low, one.ci_high) if end is not None]
+    if declared is not None:
+        span, text = declared[1] - declared[0], f"{declared[0]:g} to {declared[1]:g}"
+    elif metric not in MEASURES and all(0 <= end <= 1 for end in ends):
+        span, text = 1.0, "0 to 1"
+    else:
+        known = baseline.mean if baseline is not None else None
+        span, text = abs(known or 0.0) or max(map(abs, ends), default=0.0) or 1.0, ""
+    return MetricRows(
+        metric=metric,
+        baseline=baseline,
+        candidates=[one for one in results if one is not baseline],
+        counts={one.candidate_experiment_id: one for one in diff.counts if one.metric == metric},
+        span=span,
+        span_text=text,
+    )
+
+
+def _declared_ranges(store: Store, experiments: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Return the ranges of metrics that the specs of experiments declare."""
+    specs = (json.loads(store.read("experiments", identity)[0].spec) for identity in experiments)
+    declared = ((metric, one.get("range")) for spec in specs for metric, one in (spec.get("metrics") or {}).items())
+    return {metric: (limits[0], limits[1]) for metric, limits in declared if limits}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What became of the evaluators' metrics in one candidate, as the headline of a comparison."""
+
+    candidate: str
+    kind: Literal["worse", "better", "changed", "calm"]  # the colour
+    text: str
+    sentence: str  # the verdicts in words; empty without a common metric
+    gates: Mapping[str, str]  # conclusions of the newest decisions on it, by gate
+
+
+def summaries(store: Store, diff: ExperimentsDiff) -> list[Summary]:
+    """Return the headline of each candidate: the verdicts of its row in few words."""
+    identities = [one.experiment_id for one in diff.candidates]
+    decided = conclusions_on(store, identities)
+    results = {identity: [one for one in diff.results if one.experiment_id == identity] for identity in identities}
+    return [_summary(identity, own, decided.get(identity, {})) for identity, own in results.items()]
+
+
+def _summary(candidate: str, results: Sequence[Result], gates: Mapping[str, str]) -> Summary:
+    judged = [one for one in results if one.baseline and one.metric not in MEASURES]
+    found = {one.conclusion for one in judged}
+    kind: Literal["worse", "better", "changed", "calm"] = "calm"
+    if {"worse", "better"} <= found:
+        kind, text = "changed", "Better and worse"
+    elif "worse" in found:
+        kind, text = "worse", "Worse"
+    elif "better" in found:
+        kind, text = "better", "Better"
+    elif not judged:
+        text = "No metric in common"
+    elif all(one.reason_code == "no_significant_difference" for one in judged):
+        text = "No significant difference"
+    else:
+        text = "Not worse" if found <= {"no_worse", "equivalent"} else "Not enough evidence"
+    sentence = sentences(results)[0] if judged else ""
+    return Summary(candidate=candidate, kind=kind, text=text, sentence=sentence, gates=gates)
 
 
 def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[tuple[Change, int]]]:
@@ -378,12 +461,19 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
     if asked.page > last:
         raise InputError(f"page: got {asked.page}, wanted at most {last}")
     ids = wanted.examples[(asked.page - 1) * in_page : asked.page * in_page]
-    rows = side_by_side(site.store, kept.compared, ids, wanted.changes, repetitions=kept.repetitions)
+    is_alone = site.links.page("compare") is None
+    shown = None if is_alone else asked.shown or next(iter(ids), None)
+    of_file = ids if is_alone else []
+    rows = side_by_side(site.store, kept.compared, of_file, wanted.changes, repetitions=kept.repetitions)
     body = render(
         "compare.html",
         site,
         diff=kept.diff,
-        tables=metric_tables(kept.diff),
+        table=metric_table(site.store, kept.diff),
+        summaries=summaries(site.store, kept.diff),
+        listed=[] if is_alone else _listed(site.store, wanted, ids),
+        shown=shown,
+        reading=None if shown is None else _reading(site, wanted, shown, is_whole=False),
         excluded=excluded_metrics(site.store, kept.diff.run_groups),
         totals=change_totals(kept.diff, asked.metric),
         asked=asked,
@@ -395,12 +485,34 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         last=last,
         splits=sorted({one.split for one in kept.examples if one.split}),
         changes=[(WORSE_IN_ANY, "worse in any metric"), *((one, one.replace("_", " ")) for one in CHANGES)],
-        counted=counted,
         examples=len(kept.examples),
         shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},
-        is_alone=site.links.page("compare") is None,
+        is_alone=is_alone,
     )
     return Page(title=title(kept), section="compare", body=body, refresh_s=REFRESH_S if kept.is_running else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """An example in the list: the begin of its inputs, and how it changed in the metric, by candidate."""
+
+    example_id: str
+    inputs: str
+    changes: Sequence[ExampleChange]
+
+
+def _listed(store: Store, wanted: Wanted, examples: Sequence[str]) -> list[_Listed]:
+    (changes,) = wanted.kept.changes([wanted.asked.metric]) if wanted.asked.metric else [{}]
+    inputs = inputs_of(store, wanted.kept.compared, examples)
+    of = wanted.asked.of
+    return [
+        _Listed(
+            example_id=one,
+            inputs=joined(shown_text(inputs[one])),
+            changes=[each for each in changes.get(one, ()) if of in (None, each.candidate_experiment_id)],
+        )
+        for one in examples
+    ]
 
 
 def title(kept: KeptComparison) -> str:
@@ -441,26 +553,32 @@ def compare_example_page(site: Site, query: Query) -> Page:
     if asked is None:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
     wanted = wanted_of(site, asked)
-    kept, metrics = wanted.kept, _metrics(wanted)
+    body = _reading(site, wanted, example, is_whole=query.text("fragment") is None)
+    return Page(title=f"{example}: {title(wanted.kept)}", section="compare", body=body)
+
+
+def _reading(site: Site, wanted: Wanted, example: str, *, is_whole: bool) -> Markup:
+    """Return everything of one example; beside the list, without its past in other experiments."""
+    kept, asked = wanted.kept, wanted.asked
     ids = kept.compared.experiment_ids
     detail = example_detail(site.store, ids, example)
-    body = render(
+    past = past_lines(site, past_values(site.store, ids, example, _metrics(wanted)), ids) if is_whole else []
+    return render(
         "compare_example.html",
         site,
         detail=detail,
         diff=kept.diff,
-        asked=wanted.asked,
+        asked=asked,
         wanted=wanted,
         in_page=IN_PAGE,
-        is_whole=query.text("fragment") is None,
+        is_whole=is_whole,
         neighbours=neighbours(wanted.examples, example),
         runs={one: [run for run in detail.runs if run.experiment_id == one] for one in ids},
         changes=_by_system(kept.changes(kept.metrics), example),
-        words=answers_in_words(detail.runs, asked.baseline),
+        words=answers_in_words(detail.runs, asked.baseline) if asked.words else {},
         steps={run.run_id: steps_of(run.steps) for run in detail.runs},
-        past=past_lines(site, past_values(site.store, ids, example, metrics), ids),
+        past=past,
     )
-    return Page(title=f"{example}: {title(kept)}", section="compare", body=body)
 
 
 def neighbours(examples: Sequence[str], example: str) -> Neighbours:
@@ -542,9 +660,8 @@ def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
         "diff.html",
         site,
         diff=diff,
-        tables=metric_tables(diff),
+        table=metric_table(site.store, diff),
         excluded=excluded_metrics(site.store, diff.run_groups),
-        counted=counted,
         heading=heading,
         no_examples=no_examples,
         values_text=values_text,

@@ -191,6 +191,12 @@ def found_examples(store: Store, compared: ComparedExperiments, search: str) -> 
     return {example for (example,) in rows}
 
 
+def inputs_of(store: Store, compared: ComparedExperiments, examples: Sequence[str]) -> dict[str, str]:
+    """Return the inputs of examples as JSON, cut like answers, by the examples' ids."""
+    (rows,) = ask(store, (TEXTS, [compared.experiment_ids, list(examples)]))
+    return {example: inputs for example, inputs, *_ in rows}
+
+
 def side_by_side(
     store: Store,
     compared: ComparedExperiments,

@@ -51,11 +51,11 @@ def url(everything: Path) -> Iterator[str]:
         yield url
 
 
-def look(browser: Chrome, scheme: str, width: int) -> None:
-    """Set the colour scheme and the width of the page."""
+def look(browser: Chrome, scheme: str, width: int, height: int = 1000) -> None:
+    """Set the colour scheme and the size of the page."""
     scheme_feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme_feature)
-    metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
@@ -102,38 +102,46 @@ def rows_shown(browser: Chrome) -> list[str]:
     return [row.text.partition("\n")[0] for row in table.find_elements("css selector", "tbody > tr[tabindex]")]
 
 
+def listed(browser: Chrome) -> list[str]:
+    """Return the texts of the listed examples of a comparison."""
+    return [one.text for one in browser.find_elements("css selector", "[data-list] a")]
+
+
 def test_counts_in_column_heads_filter_what_is_shown(browser: Chrome, everything: Path, url: str) -> None:
     browser.get(url + addresses(everything)["two experiments"])
-    assert len(rows_shown(browser)) == 24
+    assert len(listed(browser)) == 24
     heads = browser.find_elements(
         "css selector", "a[href*='metric=short']:is([href*='=improved'], [href*='=regressed'])"
     )
-    count = int(heads[0].text)
+    count = int(heads[0].text.split()[0])
     heads[0].click()
-    until(lambda: len(rows_shown(browser)) == count, 10)
+    until(lambda: len(listed(browser)) == count, 10)
     assert 0 < count < 24
     browser.get(url + "/experiments?q=brief")
     assert [one.partition(" ")[0] for one in rows_shown(browser)] == ["kept-brief"]
 
 
-def test_rows_are_reached_and_opened_by_keyboard(browser: Chrome, everything: Path, url: str) -> None:
+def test_examples_are_read_by_keyboard_in_the_first_screen_and_kept_in_the_address(
+    browser: Chrome, everything: Path, url: str
+) -> None:
+    look(browser, "light", 1440, 900)
     browser.get(url + addresses(everything)["two experiments"])
-
-    def focused() -> str:
-        return str(browser.execute_script("return document.activeElement.closest('tr')?.innerText || ''"))
-
-    first, second = rows_shown(browser)[:2]
-    body = browser.find_element("tag name", "body")
-    browser.execute_script(
-        "[...document.querySelectorAll('table[data-rows]')].at(-1).querySelector('tr[tabindex]').focus()"
-    )
-    assert focused().startswith(first)
-    browser.switch_to.active_element.send_keys("j")
-    assert focused().startswith(second)
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
-    until(
-        lambda: "What is" in body.text and browser.find_elements("css selector", "details[open] [data-content] *"), 10
-    )
+    pane = browser.find_element("css selector", "[data-pane]")
+    reason = browser.find_element("css selector", "[data-pane] .reason")
+    assert pane.rect["y"] < 900 and reason.rect["y"] + reason.rect["height"] < 900, "why, without a scroll"
+    body, first = browser.find_element("tag name", "body"), listed(browser)
+    for key, place in (("j", 1), ("j", 2), ("k", 1)):
+        body.send_keys(key)
+        identity = first[place].split()[0]
+        until(lambda wanted=f"example={identity}": wanted in browser.current_url, 10)  # type: ignore[misc]
+        assert identity in pane.text.split()
+    browser.get(browser.current_url)
+    chosen = browser.find_element("css selector", "[data-list] [aria-current]")
+    assert chosen.text.startswith(first[1].split()[0]), "the address has it"
+    browser.get(url + "/experiments")
+    opened = browser.find_element("css selector", "table[data-rows] tr[tabindex] a").get_attribute("href")
+    browser.find_element("css selector", "table[data-rows] tr[tabindex]").send_keys(Keys.ENTER)
+    until(lambda: browser.current_url == opened, 10)
 
 
 def test_a_label_given_by_keyboard_is_stored_and_counts_for_the_judge(

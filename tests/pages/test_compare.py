@@ -61,8 +61,9 @@ def compared(**values: str | list[str]) -> Seen:
 
 
 def examples(shown: Seen) -> list[str]:
-    """The ids of the rows of examples, in order."""
-    return [row[0].split()[0] for row in shown.rows if row and row[0].split()[:1] and row[0].split()[0] in EXAMPLES]
+    """The ids of the listed examples, in order."""
+    asked = [parse_qs(urlsplit(address).query) for _, address in shown.links if "#examples" in address]
+    return [one["example"][0] for one in asked if "example" in one]
 
 
 def test_without_parameters_one_chooses_from_the_experiments_by_dataset() -> None:
@@ -105,35 +106,48 @@ def test_worse_in_any_metric_looks_beyond_the_chosen_one() -> None:
     assert examples(compared(change="worse_in_any", q="q1?")) == ["q1"]
 
 
-def test_cells_say_in_words_how_an_example_changed() -> None:
+def test_the_list_says_how_examples_changed_and_the_pane_shows_the_first_or_the_one_asked_for() -> None:
     shown = compared()
-    row = next(row for row in shown.rows if row and row[0].startswith("q0"))
-    classes = shown.classes[shown.rows.index(row)]
-    assert "right 1.000" in row[2] and "old says q0" in row[2]
-    assert "regressed -1.000" in row[3] and "new says q0" in row[3]
-    assert "same" in row[4]
-    assert classes[2:] == ["", "regressed", "same"]
-    missing = next(row for row in shown.rows if row and row[0].startswith("q4"))
-    assert "no verdict on q4" in missing[3] and "missing" in missing[3]
+    listed = {text.split()[0]: text for text, address in shown.links if "example=" in address}
+    assert listed["q0"] == "q0 q0? 1.000 → 0.000 1.000 → 1.000", "in both candidates"
+    assert listed["q4"].startswith("q4 q4? 0.000 → -")
+    for said in ("q0?", "old says q0", "new says q0", "right says 0.0 of q0", "▼ regressed right 1.000 → 0.000"):
+        assert said in shown.text, said
+    words = shown.text
+    assert words.index("right says 0.0 of q0") < words.index("new says q0"), "the reason stands above the answer"
+    missing = compared(example="q4")
+    assert "no verdict on q4" in missing.text and "old says q0" not in missing.text
+    with pytest.raises(InputError, match="example 'nope'"):
+        compared(example="nope")
+
+
+def test_the_headline_has_the_verdicts_of_the_table() -> None:
+    body = str(
+        compare_page(Site(store=Store(), links=Links()), Query({"baseline": ["old"], "candidate": ["new"]})).body
+    )
+    assert '<p class="headline calm"><b>' in body and body.count('class="headline') == 1
+    assert body.index('class="headline') < body.index('class="compared-metrics"')
 
 
 def test_counts_are_those_of_the_examples_and_lead_to_them() -> None:
     shown = compared()
-    counts = {text: address for text, address in shown.links if "regressed" in text or "improved" in text}
+    counts = {text: address for text, address in shown.links if text.endswith(("regressed", "improved"))}
     assert set(counts) == {"▲ 1 improved", "▼ 2 regressed"}
     asked = parse_qs(urlsplit(counts["▼ 2 regressed"]).query)
     assert asked["change"] == ["regressed"] and asked["of"] == [CANDIDATE]
     assert examples(compared(change="regressed", of=CANDIDATE)) == ["q0", "q1"]
-    right = next(row for row in shown.rows if row and row[0] == "new")
-    assert right[-3:] == ["1", "2", "1"], "improved, regressed, missing"
-    assert right[-5:-3] == ["5", "1"], "scored and missing"
+    right = next(row for row in shown.rows if row and row[:2] == ["right 0 to 1", "new"])
+    assert right[4] == "2 worse · 1 better · 1 missing"
+    assert right[2].endswith("1 missing"), "of the answers"
 
 
 def test_words_that_differ_from_the_baseline_are_marked() -> None:
     site = Site(store=Store(), links=Links())
-    body = compare_page(site, Query({"baseline": ["old"], "candidate": ["new"], "words": ["1"]})).body
-    assert "<del>old</del><ins>new</ins> says q0 is fine" in body
-    assert "<del>" not in compare_page(site, Query({"baseline": ["old"], "candidate": ["new"]})).body
+    asked = {"baseline": ["old"], "candidate": ["new"], "example": ["q0"]}
+    assert "<del>old</del><ins>new</ins> says q0 is fine" in compare_page(site, Query({**asked, "words": ["1"]})).body
+    assert "<del>" not in compare_page(site, Query(asked)).body
+    alone = Site(store=Store(), links=NoLinks())
+    assert "<del>old</del>" in compare_page(alone, Query({**asked, "words": ["1"]})).body
 
 
 def test_candidates_are_removed_and_swapped_by_links() -> None:
@@ -170,16 +184,20 @@ def test_wrong_parameters_are_named() -> None:
 def test_in_a_report_of_one_file_there_are_no_forms_and_no_links() -> None:
     shown = page(Site(store=Store(), links=NoLinks()), baseline=BASE, candidate=[CANDIDATE], metric="right")
     assert not {"form", "a", "select"} & {*shown.tags}
-    assert "▼ 2 regressed" in shown.text and examples(shown)[:2] == ["q0", "q1"]
+    row = next(row for row in shown.rows if row and row[0].startswith("q0"))
+    assert "▼ 2 regressed" in shown.text and "right 1.000" in row[2] and "regressed -1.000" in row[3]
+    missing = next(row for row in shown.rows if row and row[0].startswith("q4"))
+    assert "no verdict on q4" in missing[3] and "missing" in missing[3]
 
 
 @pytest.mark.parametrize("words", ["", "1"])
 def test_hostile_answers_are_harmless_text(words: str) -> None:
-    site = Site(store=Store(), links=Links())
-    body = compare_page(site, Query({"baseline": [BASE], "candidate": ["hostile"], "words": [words]})).body
-    shown = seen(body)
-    assert not {"script", "img"} & {*shown.tags}
-    assert not [address for _, address in shown.links if not address.startswith("/")]
-    assert not {"\x1b", "\x07", "\u202e", "\u2066"} & {*unescape(body)}
-    assert len(body) < 200_000, "a long answer is cut"
+    for links, example in ((NoLinks(), "q0"), *((Links(), one) for one in HOSTILE)):
+        asked = {"baseline": [BASE], "candidate": ["hostile"], "words": [words], "example": [example]}
+        body = compare_page(Site(store=Store(), links=links), Query(asked)).body
+        shown = seen(body)
+        assert not {"script", "img"} & {*shown.tags}
+        assert not [address for _, address in shown.links if not address.startswith("/")]
+        assert not {"\x1b", "\x07", "\u202e", "\u2066"} & {*unescape(body)}
+        assert len(body) < 250_000, "a long answer is cut"
     assert "more characters" in shown.text or words

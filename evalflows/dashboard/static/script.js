@@ -17,9 +17,58 @@ function moveRow(step) {
   return true;
 }
 
+// A list with `data-list`: what one of its links leads to is shown in the pane beside it, and stays in the address.
+const listed = () => [...document.querySelectorAll("[data-list] a[data-fragment]")];
+const fragments = new Map();
+
+function fragment(link) {
+  const address = link.dataset.fragment;
+  if (!fragments.has(address)) {
+    const got = fetch(address, { headers: { Accept: "text/html" } }).then((answer) => (answer.ok ? answer.text() : Promise.reject()));
+    got.catch(() => fragments.delete(address));
+    fragments.set(address, got);
+  }
+  return fragments.get(address);
+}
+
+async function read(link) {
+  const all = listed();
+  all.forEach((one) => one.toggleAttribute("aria-current", one === link));
+  link.setAttribute("aria-current", "true");
+  link.scrollIntoView({ block: "nearest" });
+  try {
+    const html = await fragment(link);
+    if (link.getAttribute("aria-current") !== "true") return; // another one was chosen meanwhile
+    const pane = document.querySelector("[data-pane]");
+    pane.innerHTML = html;
+    pane.scrollTop = 0;
+    history.replaceState(null, "", link.href);
+    const next = all[all.indexOf(link) + 1];
+    if (next) fragment(next);
+  } catch {
+    location.assign(link.href);
+  }
+}
+
+function moveInList(step) {
+  const all = listed();
+  if (!all.length) return false;
+  const at = all.findIndex((one) => one.getAttribute("aria-current") === "true");
+  const next = all[Math.min(all.length - 1, Math.max(0, at + step))];
+  if (next !== all[at]) read(next);
+  return true;
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-list] a[data-fragment]");
+  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  read(link);
+});
+
 const KEYS = {
-  j: () => moveRow(1),
-  k: () => moveRow(-1),
+  j: () => moveInList(1) || moveRow(1),
+  k: () => moveInList(-1) || moveRow(-1),
   n: () => follow('a[rel="next"]'),
   p: () => follow('a[rel="prev"]'),
 };
@@ -33,9 +82,7 @@ function follow(selector) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
   if (event.key === "Enter" && event.target.matches("tr[tabindex]")) {
-    // the details of a row with `data-more` stand in the next one
-    const row = event.target.matches("[data-more]") ? event.target.nextElementSibling : event.target;
-    const opener = row.querySelector("summary, a[href]");
+    const opener = event.target.querySelector("summary, a[href]");
     if (opener) opener.click();
     return;
   }

@@ -1,22 +1,16 @@
 """Programs as for LangSmith, with other import lines: a dataset, three experiments, a gate in pytest."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
-
-from evalflows.store import connect
+from user_programs import has_written, rows_in, run_program
 
 PROGRAMS = Path(__file__).parent / "programs"
-ROOT = Path(__file__).parent.parent.parent
 WORDY = "That is a long story, and one that I should like to tell at length: " * 4
 
 
@@ -28,47 +22,18 @@ def answer(request: Request) -> Reply:
     return completion(WORDY if request["model"] == "large-1" and "ten words" not in system else "The Moon.")
 
 
-def run(folder: Path, endpoint: Endpoint, environment: dict[str, str], *command: str) -> subprocess.Popen[str]:
-    own = {
-        "OPENAI_BASE_URL": endpoint.base_url,
-        "OPENAI_API_KEY": "sk-of-a-test",
-        "EVALFLOWS_STORE": str(folder / "store"),
-        "EVALFLOWS_SPOOL": str(folder / "spool"),
-        "PYTHONPATH": str(ROOT),
-    }
-    return subprocess.Popen(
-        [sys.executable, *command],
-        cwd=folder,
-        env=os.environ | environment | own,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str], code: int = 0) -> str:
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == code, output + errors
-    return output
-
-
-def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
-    with connect(folder / "store") as catalog:
-        return catalog.execute(query).fetchall()
-
-
 @pytest.mark.slow
 def test_the_programs_of_the_chatbot_guide(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     shutil.copytree(PROGRAMS, tmp_path, dirs_exist_ok=True)  # away from the conftest of our own tests
     shutil.copy(tmp_path / "gate.py", tmp_path / "gate_later.py")  # when the application has become wordy
     gate = ("-m", "pytest", "-q", "gate.py", "gate_later.py")
     with serving(Endpoint(answer=answer)) as endpoint:
-        finish(run(tmp_path, endpoint, {}, "make_dataset.py"))
-        assert rows(tmp_path, "select name, n_examples, description, versions from datasets") == [
+        run_program(tmp_path, endpoint, {}, "make_dataset.py")
+        assert rows_in(tmp_path, "select name, n_examples, description, versions from datasets") == [
             ("Tide questions", 5, "What a harbour master is asked", 2)
         ]
 
-        printed = finish(run(tmp_path, endpoint, prefect_environment, "experiments.py"))
+        printed = run_program(tmp_path, endpoint, prefect_environment, "experiments.py")
         names = [line.split("\t")[0] for line in printed.splitlines() if "\t5" in line]
         assert [name.rpartition("-")[0] for name in names] == ["small", "large", "strict-large"]
         assert all(re.fullmatch(r"[0-9a-f]{8}", name.rpartition("-")[2]) for name in names)
@@ -80,17 +45,19 @@ def test_the_programs_of_the_chatbot_guide(tmp_path: Path, prefect_environment: 
         check_the_store(tmp_path, names)
 
         endpoint.answer = lambda request: answer(request) if endpoint.calls <= 40 else completion(WORDY)
-        gated = finish(run(tmp_path, endpoint, prefect_environment, *gate), code=1)
+        gated = run_program(tmp_path, endpoint, prefect_environment, *gate, code=1)
         assert "1 failed, 1 passed" in gated
         assert "FAILED gate_later.py::test_length_score - AssertionError: Aggregate" in gated
         assert endpoint.calls == 50
-    assert rows(tmp_path, "select count(*), count(distinct name) from experiments") == [(5, 5)]
+    assert rows_in(tmp_path, "select count(*), count(distinct name) from experiments") == [(5, 5)]
 
 
 def check_the_store(folder: Path, names: list[str]) -> None:
-    found = rows(folder, "select name, dataset_name, calls, tokens_in, cost_usd from experiments order by started_at")
+    found = rows_in(
+        folder, "select name, dataset_name, calls, tokens_in, cost_usd from experiments order by started_at"
+    )
     assert found == [(name, "Tide questions", 10, 100, None) for name in names]
-    means = rows(folder, "select experiment, metric, mean, scored, missing from metric_summary order by all")
+    means = rows_in(folder, "select experiment, metric, mean, scored, missing from metric_summary order by all")
     small, large, strict = names
     assert {row[:2]: row[2:] for row in means if row[1] in ("concision", "correctness")} == {
         (small, "concision"): (1.0, 5, 0),
@@ -101,12 +68,11 @@ def check_the_store(folder: Path, names: list[str]) -> None:
         (strict, "correctness"): (1.0, 5, 0),
     }
     calls = "select coalesce(evaluator, ''), connection, model, status, reusable, count(*) from calls group by all"
-    assert sorted(rows(folder, calls)) == [
+    assert sorted(rows_in(folder, calls)) == [
         ("", "wrapped", "large-1", "ok", False, 10),
         ("", "wrapped", "small-1", "ok", False, 5),
         ("correctness", "wrapped", "judge-1", "ok", False, 15),
     ]
-    steps = [json.loads(row[0]) for row in rows(folder, "select steps::varchar from outputs")]
+    steps = [json.loads(row[0]) for row in rows_in(folder, "select steps::varchar from outputs")]
     assert {(len(of_run), of_run[0]["name"], of_run[0]["kind"]) for of_run in steps} == {(1, "ChatOpenAI", "llm")}
-    written = (path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file())
-    assert not any(b"sk-of-a-test" in content for content in written)
+    assert not has_written(folder, b"sk-of-a-test")

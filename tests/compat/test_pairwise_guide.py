@@ -1,21 +1,15 @@
 """A program as for LangSmith's guide to pairwise evaluation, with other import lines."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
-
-from evalflows.store import connect
+from user_programs import has_written, rows_in, run_program
 
 PROGRAMS = Path(__file__).parent / "programs" / "pairwise"
-ROOT = Path(__file__).parent.parent.parent
 QUESTIONS = re.findall(r'"(Which .*\?)"', (PROGRAMS / "experiments.py").read_text(encoding="utf-8"))
 
 
@@ -36,38 +30,18 @@ def answer(request: Request) -> Reply:
     return completion(json.dumps({"reasoning": "Who is sure knows.", "preferred": preferred}))
 
 
-def run(folder: Path, endpoint: Endpoint, environment: dict[str, str], *command: str) -> str:
-    own = {
-        "OPENAI_BASE_URL": endpoint.base_url,
-        "OPENAI_API_KEY": "sk-of-a-test",
-        "LANGSMITH_TRACING": "false",
-        "EVALFLOWS_STORE": str(folder / "store"),
-        "EVALFLOWS_SPOOL": str(folder / "spool"),
-        "PYTHONPATH": str(ROOT),
-    }
-    env = os.environ | environment | own
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
-    with connect(folder / "store") as catalog:
-        return catalog.execute(query).fetchall()
-
-
 @pytest.mark.slow
 def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
     shutil.copytree(PROGRAMS, tmp_path, dirs_exist_ok=True)
     with serving(Endpoint(latency_s=0.1, answer=answer)) as endpoint:
-        names = run(tmp_path, endpoint, prefect_environment, sys.executable, "experiments.py").split()
+        names = run_program(tmp_path, endpoint, prefect_environment, "experiments.py").split()
         assert [name.rpartition("-")[0] for name in names] == ["terse", "thorough"]
         assert endpoint.calls == 18 and endpoint.peak == 1
-        run(tmp_path, endpoint, prefect_environment, sys.executable, "ranked.py", *names)
+        run_program(tmp_path, endpoint, prefect_environment, "ranked.py", *names)
         asked = [request["messages"][1]["content"] for request in endpoint.requests[18:]]
         assert endpoint.calls == 27 and 1 < endpoint.peak <= 4
 
-    found = rows(
+    found = rows_in(
         tmp_path,
         """select e.inputs ->> 'question', c.winner, c.shown_first, c.left_score, c.right_score, l.name
            from comparisons c join examples e using (example_id)
@@ -83,13 +57,12 @@ def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: 
             assert ("It is" in shown[1]) == (first == won), "it is kept which came first"
 
     calls = "select evaluator, connection, model, status, sum(tokens_in), count(*) from calls group by all order by all"
-    assert rows(tmp_path, calls) == [
+    assert rows_in(tmp_path, calls) == [
         ("ranked_preference", "wrapped", "judge-1", "ok", 90, 9),
         (None, "wrapped", "sailor-1", "ok", 180, 18),
     ]
     sets = "select name, n_shared, randomize_order, both_orders, calls, state from comparison_sets"
-    ((name, *settings),) = rows(tmp_path, sets)
+    ((name, *settings),) = rows_in(tmp_path, sets)
     assert re.fullmatch(rf"{names[0]} vs\. {names[1]}-[0-9a-f]{{4}}", name)
     assert settings == [9, True, False, 9, "completed"]
-    written = (path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
-    assert not any(b"sk-of-a-test" in content for content in written)
+    assert not has_written(tmp_path, b"sk-of-a-test")

@@ -40,6 +40,8 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     out.print(all_columns(report.results) if wide else _metrics(report.results))
     for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))
+    for mismatch in report.types_apart:
+        out.print(Text(mismatch.text, style="yellow"))
     for check in report.unmentioned_checks:
         out.print(Text(f"{check.judge}: {check.message}", style="" if check.passed else "yellow"))
     for warning in report.judge_warnings:

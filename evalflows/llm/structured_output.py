@@ -246,23 +246,43 @@ def _read(message: Mapping[str, Any], schema: Schema, form: AnswerForm, finish_r
         if arguments is not None:
             return _json(arguments)
         try:  # some models ignore the tool, and answer in their text
-            return _json_answer(content, schema)
+            return _json_answer(content, schema, finish_reason)
         except ValueError:
             raise ValueError(f"wanted a call of the tool {_name(schema)!r}") from None
     if form == "json_schema":
-        return _json_answer(content, schema)
+        return _json_answer(content, schema, finish_reason)
     if end_of(finish_reason) == "truncated":
         raise ValueError("cut off")
     return _tagged(_cache_key(schema)).read(content)
 
 
-def _json_answer(content: str, schema: Schema) -> Any:
-    """Read a text that is JSON as a whole, or behind the model's thinking. Some encode it twice."""
-    for text in (content, *after_thinking(content)):
+def _json_answer(content: str, schema: Schema, finish_reason: str | None) -> Any:
+    """Read a text that is JSON as a whole, behind the model's thinking, or behind prose. Some encode it twice."""
+    behind = after_thinking(content)
+    for text in (content, *behind):
         with suppress(ValueError):
             answer = _json(_unfenced(text))
             return _json(answer) if isinstance(answer, str) and schema.get("type") == "object" else answer
+    if end_of(finish_reason) != "truncated" and (said := _in_prose(behind[0] if behind else content, schema)):
+        return said
     return _json(_unfenced(content))  # raises the error of the whole text
+
+
+def _in_prose(text: str, schema: Schema) -> dict[str, Any] | None:
+    """Return the object of the schema with which a text ends, on lines of its own; None if it ends otherwise.
+
+    What stands before the end may be a quotation: if an object of the schema that starts a line there says something
+    else, which is the judge's own cannot be told.
+    """
+    said, end = [], 0
+    for line in re.finditer(r"^[ \t]*\{", text, re.MULTILINE):
+        with suppress(ValueError, RecursionError):
+            value, stop = _DECODER.raw_decode(text, line.end() - 1)
+            if line.start() >= end and _violation(value, schema) is None:
+                said.append(value)
+                end = stop
+    agrees = bool(said) and all(value == said[-1] for value in said)
+    return said[-1] if agrees and _FENCE.fullmatch(text, end) else None
 
 
 def _tool(request: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
@@ -292,7 +312,7 @@ def _arguments(message: Mapping[str, Any], name: str) -> str | None:
 
 
 def _unfenced(text: str) -> str:
-    """Remove a Markdown fence around the whole text. JSON inside prose is not searched for: it may be a quotation."""
+    """Remove a Markdown fence around the whole text."""
     if len(text) < 6 or not (text.startswith("```") and text.endswith("```")):
         return text
     inside = text[3:-3]
@@ -301,9 +321,7 @@ def _unfenced(text: str) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(
-            text, strict=False, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_object
-        )
+        return _DECODER.decode(text)
     except ValueError as error:
         raise ValueError(f"wanted JSON: {error}") from error
 
@@ -314,6 +332,10 @@ def _refuse(constant: str) -> NoReturn:
 
 def _finite(digits: str) -> float:
     return number if math.isfinite(number := float(digits)) else _refuse(digits)
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_object)
+_FENCE = re.compile(r"\s*(```)?\s*")
 
 
 def _with_instruction(messages: Sequence[Mapping[str, Any]], instruction: str) -> list[dict[str, Any]]:

@@ -104,6 +104,22 @@ class JudgeCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TypesApart:
+    """Answers of an experiment of which `exact_match` finds none equal, as their references have another type."""
+
+    target: str
+    metric: str
+    answers: int
+    answer_type: str  # text, numbers or booleans
+    reference_type: str
+
+    @property
+    def text(self) -> str:
+        what = f"all {self.answers} answers of {self.target} are {self.answer_type} and all references"
+        return f"{self.metric}: {what} are {self.reference_type}; `any_type: true` compares them by value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnpricedCalls:
     """Calls of an experiment whose cost is not known."""
 
@@ -152,6 +168,7 @@ class ExperimentsReport:
     judge_checks: Sequence[JudgeCheck]
     excluded: Mapping[tuple[str, str], Exclusion]  # by experiment and metric
     stepped: Sequence[Stepped]  # fallbacks and earlier tiers that judged more than a few
+    types_apart: Sequence[TypesApart]
     unpriced: Sequence[UnpricedCalls]
     reduced_limits: Sequence[ReducedLimit]
 
@@ -209,9 +226,18 @@ def experiments_report(
         judge_checks=records_of(JudgeCheck, checks),
         excluded=excluded_metrics(store, groups),
         stepped=stepped_in(store, specs_with_steps(store, ids)),
+        types_apart=_types_apart(store, results),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
     )
+
+
+def _types_apart(store: Store, results: Sequence[Result]) -> list[TypesApart]:
+    none_equal = [result for result in results if result.mean == 0 and result.scored]
+    if not none_equal:
+        return []
+    metrics = {result.metric for result in none_equal}
+    return ask_records(store, TypesApart, _TYPES_APART, [[one.experiment_id for one in none_equal], [*metrics]])
 
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
@@ -259,6 +285,33 @@ group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd)
 _CHECKS = """
 select subject_id, passed, message from checks
 where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id
+"""
+
+# A side is compared by the field `key`, by its only field, or whole, as `exact_match` does.
+_TYPES_APART = """
+with rules as (
+    select *, coalesce(nullif(rule ->> 'name', ''), 'exact_match') as metric, rule ->> '$.args.key' as key
+    from (select experiment_id, target, snapshot_id, unnest(json_extract(spec, '$.evaluators[*]')) as rule
+          from experiments where is_one_of(experiment_id, $1))
+    where rule ->> 'use' = 'exact_match' and rule ->> '$.args.any_type' is distinct from 'true'
+), compared as (
+    select target, metric, value, list_transform([o.outputs, x.reference_outputs], lambda side: json_type(case
+               when json_type(side) <> 'OBJECT' then side
+               when key is not null then json_extract(side, '$."' || key || '"')
+               when len(json_keys(side)) = 1 then json_extract(side, '$.*')[1] else side end)) as types
+    from rules join run_values v using (experiment_id, metric) join outputs o using (experiment_id, run_id)
+    join examples x on x.snapshot_id = rules.snapshot_id and x.example_id = o.example_id
+    where v.status = 'scored' and list_contains($2, metric)
+), named as (
+    select target, metric, value, list_transform(types, lambda type: case type when 'VARCHAR' then 'text'
+               when 'BOOLEAN' then 'booleans' when 'ARRAY' then null when 'OBJECT' then null when 'NULL' then null
+               else 'numbers' end) as types
+    from compared
+)
+select target, metric, count(*), any_value(types[1]), any_value(types[2]) from named
+group by all having max(value) = 0 and bool_and(coalesce(types[1] <> types[2], false))
+                and bool_and('text' = types[1] or 'text' = types[2])
+order by target, metric
 """
 
 _FAILURES_OF_EACH = """
@@ -317,6 +370,7 @@ def document(
         "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
         "excluded_metrics": _once(one for report in reports for one in _excluded(report)),
         "fallbacks_and_tiers": _once(asdict(one) for report in reports for one in report.stepped),
+        "types_apart": _once(asdict(one) for report in reports for one in report.types_apart),
         "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
         "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
         "sentences": _once(sentence for report in reports for sentence in report.sentences),

@@ -9,7 +9,10 @@ from catalog_rows import rows
 from planted_difference import ROWS, N, often, spec, targets
 from prefect.client.orchestration import get_client
 
-from evalflows import aevaluate, run
+from evalflows import aevaluate, evaluate, run
+from evalflows.reports.pages_as_text import experiments_report
+from evalflows.reports.results import results_of
+from evalflows.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -64,6 +67,20 @@ def test_aevaluate_runs_inside_an_event_loop() -> None:
     assert said == "the loop goes on"
     assert result.scores("exact_match") == [1.0] * (2 * N)
     assert rows("select mean from metric_summary where subject_kind = 'experiment'") == [(2.0 * N,)]
+
+
+def test_one_warning_says_that_answers_and_references_differ_by_type() -> None:
+    def mismatches(first: Any) -> list[str]:
+        data = [{"inputs": {"n": n}, "outputs": {"answer": first if n == 0 else n}} for n in range(3)]
+        identity = evaluate(lambda n: str(n), data, ["exact_match"]).experiment_id
+        return [
+            one.text for one in experiments_report(Store(), [identity], results_of(Store(), [identity])).types_apart
+        ]
+
+    said = "are text and all references are numbers; `any_type: true` compares them by value"
+    (text,) = mismatches(0)
+    assert text.startswith("exact_match: all 3 answers of ") and text.endswith(said)
+    assert mismatches("1") == [], "one is just wrong"
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ IN_OTHER_FORMS: tuple[Callable[[str], Reply], ...] = (
     lambda text: says(f"Hm.\n</think>\n```json\n{text}\n```"),
     lambda text: says(text, reasoning_content="Hm.", refusal=""),
     lambda text: says(json.dumps(text)),
+    lambda text: says(f"Here is the score:\n\n```json\n{text}\n```"),
     lambda text: raw(says(text), "\ufeff"),
     lambda text: raw(says(text), ": PROCESSING\n\n"),
     lambda text: counted(says(text), {"input_tokens": "10", "output_tokens": 5.0}),

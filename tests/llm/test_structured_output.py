@@ -130,9 +130,8 @@ def test_json_is_parsed_and_validated() -> None:
         '{"reasoning": "", "correct": true, "more": 1}',
         f"The answer says {GOOD}, which is not so.",
         f"{GOOD}\nBut that is what the answer says of itself.",
-        f"The answer is:\n```json\n{GOOD}\n```",
+        f"It claims:\n{GOOD}\nSo:\n{GOOD.replace('true', 'false')}",
         f"```json\n{GOOD}\n```\nis what it says.",
-        f"```json\n{GOOD}\n```\n```json\n{GOOD}\n```",
         '{"reasoning": "", "correct": NaN}',
         "```",
         pytest.param("[" * 100_000, id="deep"),
@@ -143,7 +142,7 @@ def test_anything_but_valid_json_is_a_bad_answer(content: Any) -> None:
     assert fault({"content": content}, "json_schema")[0] == "bad_answer"
 
 
-def test_json_is_found_behind_the_thinking_that_may_quote_another_verdict() -> None:
+def test_json_is_found_behind_thinking_and_prose_that_may_quote_another_verdict() -> None:
     wrong, answer = '{"reasoning": "", "correct": false}', json.loads(GOOD)
     said = json.dumps({"reasoning": "it says </think>", "correct": True})
     for content, right in (
@@ -151,6 +150,9 @@ def test_json_is_found_behind_the_thinking_that_may_quote_another_verdict() -> N
         (f"Hm, {wrong}?\n</think>\n```json\n{GOOD}\n```", answer),
         (f"<think>Hm.</think>{said}", json.loads(said)),
         (json.dumps(GOOD), answer),
+        (f"Here is the verdict:\n```json\n{GOOD}\n```", answer),
+        (f"{GOOD}\nAgain:\n  {GOOD}\n", answer),
+        (f"<think>{wrong}</think>It says {wrong}, so:\n{GOOD}", answer),
         ('{"reasoning": "two\nlines", "correct": true}', {"reasoning": "two\nlines", "correct": True}),
     ):
         assert read_answer({"content": content}, VERDICT, "json_schema", "stop") == right

@@ -7,6 +7,7 @@ People may come by a link on another site's page. They are shown a page, and not
 import hmac
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ from evalflows.dashboard.links import PROOF, Links, Proofs
 from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
-from evalflows.dashboard.rendering import STATIC, Page, Query, Site, render, whole_page
+from evalflows.dashboard.rendering import STATIC, Page, Query, Site, one_file, render, whole_page
+from evalflows.dashboard.report_file import site_in_file
 from evalflows.dashboard.review import ReviewSettings, review_page, review_start_page
 from evalflows.prefect_server import prefect_ui
 from evalflows.serving import is_followed_link, is_same, refusal
@@ -224,6 +226,9 @@ GIVEN: Mapping[str, Take] = {
 }
 """What pages send, by its address."""
 
+FILE = "file"
+"""The parameter with which a page is sent as a file."""
+
 FRAGMENT = "fragment"
 """The parameter with which a page is sent without its frame, to be shown within another."""
 
@@ -269,12 +274,14 @@ class _Shown:
         await answer(scope, receive, send)
 
     def _answer(self, request: Request, stop: Stop) -> Response:
-        site = self._site(request, stop)
         query = Query.of(_parameters(request), request.path_params)
+        site = site_in_file(self.store, []) if query.text(FILE) else self._site(request, stop)
         if self.proofs.is_of_form(query.text(PROOF)):
             return RedirectResponse(_proved(request, query, self.proofs), 303)
         try:
             page = self.page(site, query)
+            if query.text(FILE):
+                return _file(page, site)
             return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request)))
         except NotFoundError as error:
             return _problem(site, str(error), 404)
@@ -292,6 +299,15 @@ class _Shown:
         links = Links(prefect_ui=prefect_ui(), proofs=self.proofs)
         is_raw = request.cookies.get(TEXTS) == RAW
         return Site(store=self.store, links=links, stop=stop, queries=self.queries, is_raw=is_raw)
+
+
+def _file(page: Page, site: Site) -> Response:
+    """Return a report as a file, like `evalflows report`. Raise InputError for a page that is none."""
+    if not page.is_shared:
+        raise InputError(f"{FILE}: got {page.title!r}, wanted an experiment, a comparison, a decision or an incident")
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", page.title).strip("-.")[:80] or "report"
+    headers = {"content-disposition": f'attachment; filename="{name}.html"'}
+    return HTMLResponse(one_file(page.title, [page], site), headers=headers)
 
 
 def _address(request: Request) -> str:

@@ -2,7 +2,6 @@
 everything of one example.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -29,7 +28,7 @@ from evalflows.reports.diff import (
     word_diff,
 )
 from evalflows.reports.examples import PastValue, RunDetail, example_detail, past_values
-from evalflows.reports.results import Result, sentences
+from evalflows.reports.results import Result, metric_ranges, sentences
 from evalflows.reports.side_by_side import (
     KeptComparison,
     RowFilter,
@@ -292,7 +291,7 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
     for result in diff.results:
         if result.has_rows:
             metrics.setdefault(result.metric, []).append(result)
-    ranges = _declared_ranges(store, [*diff.run_groups])
+    ranges = metric_ranges(store, diff.results)
     rows = [_rows_of(diff, metric, results, ranges.get(metric)) for metric, results in metrics.items()]
     ends = (
         abs(each.share(end) or 0.0)
@@ -305,17 +304,15 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
 
 
 def _rows_of(
-    diff: ExperimentsDiff, metric: str, results: Sequence[Result], declared: tuple[float, float] | None
+    diff: ExperimentsDiff, metric: str, results: Sequence[Result], limits: tuple[float, float] | None
 ) -> MetricRows:
     baseline = next((one for one in results if one.experiment_id == diff.baseline.experiment_id), None)
-    ends = [end for one in results for end in (one.mean, one.ci_low, one.ci_high) if end is not None]
-    if declared is not None:
-        span, text = declared[1] - declared[0], f"{declared[0]:g} to {declared[1]:g}"
-    elif metric not in MEASURES and all(0 <= end <= 1 for end in ends):
-        span, text = 1.0, "0 to 1"
+    if limits is not None:
+        span, text = limits[1] - limits[0], f"{limits[0]:g} to {limits[1]:g}"
     else:
+        ends = [abs(end) for one in results for end in (one.mean, one.ci_low, one.ci_high) if end is not None]
         known = baseline.mean if baseline is not None else None
-        span, text = abs(known or 0.0) or max(map(abs, ends), default=0.0) or 1.0, ""
+        span, text = abs(known or 0.0) or max(ends, default=0.0) or 1.0, ""
     return MetricRows(
         metric=metric,
         baseline=baseline,
@@ -324,13 +321,6 @@ def _rows_of(
         span=span,
         span_text=text,
     )
-
-
-def _declared_ranges(store: Store, experiments: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Return the ranges of metrics that the specs of experiments declare."""
-    specs = (json.loads(store.read("experiments", identity)[0].spec) for identity in experiments)
-    declared = ((metric, one.get("range")) for spec in specs for metric, one in (spec.get("metrics") or {}).items())
-    return {metric: (limits[0], limits[1]) for metric, limits in declared if limits}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -489,7 +479,13 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},
         is_alone=is_alone,
     )
-    return Page(title=title(kept), section="compare", body=body, refresh_s=REFRESH_S if kept.is_running else None)
+    return Page(
+        title=title(kept),
+        section="compare",
+        body=body,
+        refresh_s=REFRESH_S if kept.is_running else None,
+        is_shared=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

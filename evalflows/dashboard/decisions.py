@@ -64,7 +64,8 @@ def decision_page(site: Site, query: Query) -> Page:
         compared=_compared(site, decision),
         sections=list(explained(site.store, decision)),
     )
-    return Page(title=f"{decision.title[0].upper()}{decision.title[1:]}", section="decisions", body=body)
+    title = f"{decision.title[0].upper()}{decision.title[1:]}"
+    return Page(title=title, section="decisions", body=body, is_shared=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from evalflows.reports.experiments import (
     metric_lines,
 )
 from evalflows.reports.pages_as_text import costs_of, experiments_report, failure_kinds, overviews, related_experiments
-from evalflows.reports.results import Result, Slice, results_of, slice_means
+from evalflows.reports.results import Slice, metric_ranges, results_of, slice_means
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, json_text
 from evalflows.store.queries.lookup import approvals, find_experiments
@@ -106,8 +106,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         overview=report.experiments[0],
         report=report,
         results=shown,
-        scale=_scale(shown),
-        difference_scales=_difference_scales(shown),
+        ranges=metric_ranges(store, shown),
         excluded=excluded_metrics(store, {identity: row.run_group}),
         approvals=approvals(store, [identity]),
         related=related_experiments(store, identity, row.run_group),
@@ -123,7 +122,8 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         paged=lambda page: _with_anchor(site.links.page("experiments", identity, **chosen, page=page)),
     )
     is_running = report.experiments[0].state == "running"
-    return Page(title=row.name, section="experiments", body=body, refresh_s=5 if is_running else None)
+    refresh_s = 5 if is_running else None
+    return Page(title=row.name, section="experiments", body=body, refresh_s=refresh_s, is_shared=True)
 
 
 def _with_anchor(address: str | None) -> str | None:
@@ -143,22 +143,6 @@ def _examples(site: Site, query: Query, row: ExperimentRow, metrics: Sequence[st
     found = items_of(store, row.experiment_id, row.snapshot_id, wanted, limit=in_page, offset=offset)
     last = -(-found.count // in_page)
     return _Examples(found=found, metric=metric, shown=shown, text=text, number=number, last=last)
-
-
-def _scale(results: Sequence[Result]) -> tuple[float, float]:
-    """The range of the means of evaluators' metrics and their intervals."""
-    of_evaluators = [one for one in results if one.metric not in MEASURES]
-    return domain(value for one in of_evaluators for value in (one.mean, one.ci_low, one.ci_high))
-
-
-def _difference_scales(results: Sequence[Result]) -> dict[str, tuple[float, float]]:
-    """The range of each metric's difference and its interval, with 0 in the middle."""
-    scales = {}
-    for one in results:
-        ends = [abs(end) for end in (one.difference, one.difference_low, one.difference_high) if end is not None]
-        widest = max(ends, default=0.0) or 1.0
-        scales[one.metric] = (-1.1 * widest, 1.1 * widest)
-    return scales
 
 
 def _by_field(slices: Sequence[Slice]) -> dict[str, list[Slice]]:

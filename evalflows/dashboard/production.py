@@ -106,7 +106,7 @@ def incident_page(site: Site, query: Query) -> Page:
         events=events_of(site.store, found.incident_id),
         where=_traces_of(found),
     )
-    return Page(title=f"Incident: {found.rule}", section="production", body=body)
+    return Page(title=f"Incident: {found.rule}", section="production", body=body, is_shared=True)
 
 
 def _traces_of(incident: Incident) -> str:

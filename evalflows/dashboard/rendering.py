@@ -62,6 +62,7 @@ class Page:
     section: Section = "none"
     body: Markup
     refresh_s: int | None = None  # seconds after which its content may have changed; None: it is final
+    is_shared: bool = False  # whether it is a report, which can be sent as a file
 
 
 Choice = TypeVar("Choice", bound=str)
@@ -254,6 +255,7 @@ def whole_page(page: Page, site: Site, address: str = "/") -> str:
         sections=SECTIONS,
         style=versioned("style.css"),
         script=versioned("script.js"),
+        file=f"{address}{'&' if '?' in address else '?'}file=1" if page.is_shared else None,
         texts=f"/texts?{query_text(raw=None if site.is_raw else '1', to=address)}",
     )
 

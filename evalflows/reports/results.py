@@ -13,7 +13,7 @@ from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.analysis.judge_exclusions import excluded_metrics, people_batches
 from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.records import EXCLUDED, EstimateRow
+from evalflows.store.records import EXCLUDED, EstimateRow, from_json
 from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store
 
@@ -368,6 +368,28 @@ select experiment_id, metric, evaluator,
 from chosen left join shares using (experiment_id, metric, evaluator)
 group by experiment_id, metric, evaluator
 """
+
+
+def metric_ranges(store: Store, results: Sequence[Result]) -> dict[str, tuple[float, float]]:
+    """Return the range of each metric of evaluators: the declared one, or 0 to 1 if all its intervals are within it.
+
+    A metric without is not among them.
+    """
+    rows = (store.read("experiments", identity)[0] for identity in dict.fromkeys(one.experiment_id for one in results))
+    of_specs = [from_json(row.spec).get("metrics") or {} for row in rows]
+    declared = {metric: one["range"] for metrics in of_specs for metric, one in metrics.items() if one.get("range")}
+    outside = {
+        one.metric
+        for one in results
+        if any(end is not None and not 0 <= end <= 1 for end in (one.mean, one.ci_low, one.ci_high))
+    }
+    found: dict[str, tuple[float, float]] = {}
+    for metric in dict.fromkeys(one.metric for one in results if one.metric not in MEASURES):
+        if metric in declared:
+            found[metric] = (declared[metric][0], declared[metric][1])
+        elif metric not in outside:
+            found[metric] = (0.0, 1.0)
+    return found
 
 
 def sentences(results: Sequence[Result]) -> list[str]:

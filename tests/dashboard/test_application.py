@@ -76,6 +76,24 @@ def test_the_name_of_a_judge_may_have_slashes() -> None:
     assert answer.status_code == 200 and "Judge tone/of voice?" in answer.text
 
 
+def test_a_page_is_sent_as_a_file_and_shows_raw_texts_to_who_chose_them() -> None:
+    owner = judged("small", {"q0": 1.0})
+    pages = browser(Store())
+    address = f"/experiments/{owner}"
+    assert f'href="{address}?file=1"' in pages.get(address).text
+    sent = pages.get(f"{address}?file=1")
+    assert sent.headers["content-disposition"] == 'attachment; filename="small.html"'
+    assert "q0" in sent.text and not re.findall("<(?:script|form|a href=./)", sent.text)
+    refused = pages.get("/experiments?file=1")
+    assert refused.status_code == 400 and "wanted an experiment, a comparison" in refused.text
+    for given, to in (("//evil.test", "/"), ("https://evil.test", "/"), ("/\\evil.test", "/"), (address, address)):
+        chosen = pages.get("/texts", params={"raw": "1", "to": given})
+        assert (chosen.status_code, chosen.headers["location"]) == (303, to)
+    assert "rendered texts" in pages.get(address).text, "the cookie is kept"
+    pages.get("/texts", params={"to": address})
+    assert "raw texts" in pages.get(address).text
+
+
 def test_a_condition_is_run_only_if_a_form_of_ours_sent_it(store: Store) -> None:
     pages = browser(store)
     where = "error('ran')"

@@ -1,7 +1,8 @@
 """Judges against people: the agreement of a judge with human labels, its error, the mean corrected for that error,
 and the runs to label next.
 
-What several people said of an item counts once, by majority; where people labelled a random sample, only that counts.
+What several people said of an item counts once: the majority, or the mean of numbers; an item on which they are evenly
+split counts nowhere. Where people labelled a random sample, only that counts. The mart `judge_quality` does the same.
 """
 
 from collections import Counter
@@ -34,7 +35,8 @@ class JudgeAndLabels:
     kind: Kind
     judged: pd.DataFrame  # the units that the judge scored, by unit: value, label, rate, together (cluster id)
     labels: pd.DataFrame  # the labels that count: unit, value, label, labeller, chance (sampling probability)
-    people: pd.DataFrame  # the labelled units, by unit: value, label, chance, value_judge, label_judge, together
+    people: pd.DataFrame  # the units that count, by unit: value, label, chance, value_judge, label_judge, together
+    split: Sequence[str]  # the units on which people are evenly split, which do not count
     is_random_sample: bool
 
     @property
@@ -52,9 +54,15 @@ def join_labels(judgements: pd.DataFrame, labels: pd.DataFrame, *, is_pairs: boo
     counted = counted[counted.unit.isin(judged.index)]
     kind = _kind(judged, counted, is_pairs=is_pairs)
     judge = judged.rename(columns={"value": "value_judge", "label": "label_judge"})
-    people = _combined_labels(counted, kind).join(judge[["value_judge", "label_judge", "together"]], how="inner")
+    labelled = _combined_labels(counted, kind).join(judge[["value_judge", "label_judge", "together"]], how="inner")
+    is_split = pd.Series(False, index=labelled.index) if kind == "numbers" else labelled.label.isna()
     return JudgeAndLabels(
-        kind=kind, judged=judged, labels=counted, people=people, is_random_sample=bool(labels.is_fair.any())
+        kind=kind,
+        judged=judged,
+        labels=counted,
+        people=labelled[~is_split],
+        split=[*labelled.index[is_split]],
+        is_random_sample=bool(labels.is_fair.any()),
     )
 
 
@@ -73,13 +81,16 @@ def _kind(judged: pd.DataFrame, labels: pd.DataFrame, *, is_pairs: bool) -> Kind
 
 
 def _combined_labels(labels: pd.DataFrame, kind: Kind) -> pd.DataFrame:
-    """The labels of each unit combined: the mean value, the majority label (None for a tie), and the mean chance."""
+    """The labels of each unit combined: the majority label (None for a tie), its value or else the mean value, and the
+    mean chance."""
     labels_to_count = labels.assign(label=labels.value if kind == "yes_no" else labels.label)
     by_unit = labels_to_count.groupby("unit", sort=True)
     majority = {unit: _majority(list(given)) for unit, given in by_unit.label}
-    return pd.DataFrame(
-        {"value": by_unit.value.mean(), "label": pd.Series(majority, dtype=object), "chance": by_unit.chance.mean()}
-    )
+    label, counted = pd.Series(majority, dtype=object), labels_to_count
+    if kind != "numbers":
+        counted = labels_to_count[labels_to_count.label == labels_to_count.unit.map(label)]
+    value = counted.groupby("unit").value.mean()
+    return pd.DataFrame({"value": value, "label": label, "chance": by_unit.chance.mean()})
 
 
 def _majority(given: Sequence[Any]) -> Any:
@@ -95,7 +106,7 @@ def agreement_figures(joined: JudgeAndLabels, confidence_level: float) -> dict[s
         "kind": joined.kind,
         "confidence_level": confidence_level,
         "n_judged": len(joined.judged),
-        "n_labelled": len(joined.people),
+        "n_labelled": len(joined.people) + len(joined.split),
         "n_labels": len(joined.labels),
         "n_labellers": int(joined.labels.labeller.fillna("").nunique()),
         "rests_on_fair": joined.is_random_sample,
@@ -116,8 +127,7 @@ def _label_agreement(joined: JudgeAndLabels, confidence_level: float) -> dict[st
                 krippendorff_alpha(pairs, joined.cluster_ids, metric="interval", confidence_level=confidence_level)
             )
         }
-    decided = joined.people[joined.people.label.notna()]
-    (by_judge, by_people), cluster_ids = both_labels(decided, joined.kind), list(decided.together)
+    (by_judge, by_people), cluster_ids = both_labels(joined.people, joined.kind), joined.cluster_ids
     alpha = krippendorff_alpha(
         list(zip(by_judge, by_people, strict=True)), cluster_ids, confidence_level=confidence_level
     )
@@ -125,7 +135,7 @@ def _label_agreement(joined: JudgeAndLabels, confidence_level: float) -> dict[st
         by_judge, by_people, cluster_ids, labels=_LABEL_ORDER[joined.kind], confidence_level=confidence_level
     )
     return {
-        "n_split": len(joined.people) - len(decided),
+        "n_split": len(joined.split),
         "agreement": asdict(agreement(by_judge, by_people, cluster_ids, confidence_level=confidence_level)),
         "alpha": asdict(alpha),
         "confusion": asdict(confusion_table) if len(confusion_table.labels) <= MAX_LABELS else None,
@@ -133,9 +143,8 @@ def _label_agreement(joined: JudgeAndLabels, confidence_level: float) -> dict[st
 
 
 def both_labels(people: pd.DataFrame, kind: Kind) -> tuple[list[Any], list[Any]]:
-    """The judge's label and people's label of each unit on which people are not evenly split."""
-    decided = people[people.label.notna()]
-    return list(decided.value_judge if kind == "yes_no" else decided.label_judge), list(decided.label)
+    """The judge's label and people's label of each unit."""
+    return list(people.value_judge if kind == "yes_no" else people.label_judge), list(people.label)
 
 
 _LABEL_ORDER: dict[Kind, list[Any]] = {"yes_no": [1.0, 0.0], "pairs": ["left", "tie", "right"], "labels": []}
@@ -175,7 +184,7 @@ def _error(joined: JudgeAndLabels, confidence_level: float) -> Any:
 
 def _means(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any]:
     """The judge's mean, the mean of the human labels, and the prediction-powered mean of both."""
-    unlabelled = joined.judged[~joined.judged.index.isin(joined.people.index)]
+    unlabelled = joined.judged[~joined.judged.index.isin([*joined.people.index, *joined.split])]
     is_binary = joined.kind == "yes_no"
     by_judge, cluster_ids = joined.judged.value, list(joined.judged.together)
     people = joined.people.value
@@ -262,7 +271,7 @@ def _observed(judged: Judged, version: str, confidence_level: float) -> dict[str
         "evaluator_version": version,
         "judge_model": str(models[0]) if len(models) == 1 else None,
         "n_missing": int(judgements.status.isin(["failed", "not_attempted"]).sum()),
-        "n_left_out": int(judged.labels.unit.nunique()) - len(joined.people),
+        "n_left_out": int(judged.labels.unit.nunique()) - len(joined.people) - len(joined.split),
         **agreement_figures(joined, confidence_level),
     }
 

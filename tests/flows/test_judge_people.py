@@ -159,6 +159,18 @@ def test_several_people_are_a_majority_and_their_own_agreement_is_told() -> None
     most = [float(sum(row) > 1.5) for row in ratings]
     assert told["agreement"]["kappa"] == pytest.approx(agreement([*said.values()], most).kappa)
     assert (told["n_labellers"], told["n_labels"], told["n_labelled"], told["n_split"]) == (3, 180, 60, 0)
+    assert told["labels_mean"]["mean"] == pytest.approx(np.mean(most))
+    people_say(owner, {q: 1 - most[i] for i, q in enumerate(truth) if i < 4}, labeller="dan")
+    told, error = weighed(owner).observed, np.array([*said.values()]) - most
+    counted = np.array([i >= 4 or len({*row}) == 1 for i, row in enumerate(ratings)])  # else two people against two
+    assert (told["n_split"], told["agreement"]["n"], told["labels_mean"]["n"]) == (
+        60 - counted.sum(),
+        *2 * [counted.sum()],
+    )
+    assert told["error"]["bias"] == pytest.approx(error[counted].mean()), "one population for all figures"
+    figures = (told["agreement"]["share"], told["agreement"]["kappa"], told["error"]["bias"], told["n_labels"])
+    ((n, *found),) = asked("select n_judgements, agreement, kappa, bias, n_labels from judge_quality")
+    assert n == counted.sum() and found == pytest.approx(figures), "judge_quality says the same"
 
 
 def test_repetitions_of_an_example_are_one_draw() -> None:

@@ -49,9 +49,9 @@ with judgements as (
     group by c.evaluator_version
 ), people as (
     select evaluator_version, judge_model, sum(n_labels)::bigint as n_labels,
-           sum(agreement * n_labels) / sum(n_labels) as agreement,
-           sum(kappa * n_labels) / sum(n_labels) filter (kappa is not null) as kappa,
-           sum(bias * n_labels) / sum(n_labels) filter (bias is not null) as bias
+           sum(agreement * n_judgements) / sum(n_judgements) filter (agreement is not null) as agreement,
+           sum(kappa * n_judgements) / sum(n_judgements) filter (kappa is not null) as kappa,
+           sum(bias * n_judgements) / sum(n_judgements) filter (bias is not null) as bias
     from judge_quality group by evaluator_version, judge_model
 )
 select s.evaluator_version, s.judge_model, s.evaluator, s.metrics, s.kind, s.n_experiments, s.judged, s.failed,

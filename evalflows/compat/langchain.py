@@ -240,6 +240,10 @@ VECTOR_METRICS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
+SHARE = (0.0, 1.0)
+"""The range of a normalised distance."""
+
+
 def edit_distance(first: str, second: str, metric: str = "damerau_levenshtein", *, normalised: bool = True) -> float:
     """Return the distance of two texts, by default as a share from 0 (equal) to 1. Raises InputError."""
     if metric not in EDIT_METRICS:
@@ -496,7 +500,7 @@ _DEFAULT_CRITERION = "helpfulness"
 class StringEvaluator:
     """Judges a text: `evaluate_strings` returns {"score", "value", "reasoning"}; None if it does not apply.
 
-    `evaluation_name` is the metric; `higher_is_better` is false for distances and harms.
+    `evaluation_name` is the metric; `higher_is_better` is false for distances and harms, and `range` bounds its values.
     """
 
     evaluation_name: str
@@ -504,6 +508,7 @@ class StringEvaluator:
     requires_input: bool = False
     requires_reference: bool = False
     higher_is_better: bool = True
+    range: tuple[float, float] | None = None
 
     def evaluate_strings(
         self,
@@ -628,7 +633,10 @@ def _edit_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEv
         texts = str(outputs["output"]), str(reference_outputs["output"])
         return edit_distance(*texts, str(getattr(metric, "value", metric)), normalised=normalised)
 
-    return StringEvaluator(evaluation_name=kind, judge=judge, requires_reference=True, higher_is_better=False)
+    bounds = SHARE if normalised else None
+    return StringEvaluator(
+        evaluation_name=kind, judge=judge, requires_reference=True, higher_is_better=False, range=bounds
+    )
 
 
 def _embedding_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:

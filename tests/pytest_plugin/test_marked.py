@@ -131,7 +131,8 @@ def test_a_suite_is_an_experiment_with_an_example_for_each_test(inner: pytest.Py
     ((spec,),) = rows(
         "select metrics from (select spec ->> 'metrics' as metrics from experiments where name like 'test_app-%')"
     )
-    assert json.loads(spec)["edit_distance"]["higher_is_better"] is False
+    declared = json.loads(spec)["edit_distance"]
+    assert (declared["higher_is_better"], declared["range"]) == (False, [0, 1]), "its interval stays within"
     assert found["test_expects", "expectation"][3] == "edit_distance: got 0.2, wanted less than 0.1"
     assert found["test_adds[wrong]", "pass"][3].startswith("AssertionError: assert")
 

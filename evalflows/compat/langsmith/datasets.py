@@ -155,6 +155,7 @@ class Note:
     comment: str | None = None
     metadata: Fields | None = None
     higher_is_better: bool = True
+    range: tuple[float, float] | None = None
     calls: list[CallRow] = field(default_factory=list)
 
 

@@ -682,9 +682,10 @@ class LangChainStringEvaluator:
             return {"key": self.key, "score": result.get("score"), "value": label, "comment": result.get("reasoning")}
 
         judge.__name__ = judge.__qualname__ = self.key
-        if getattr(self.evaluator, "higher_is_better", True):
-            return judge
-        return declares(lambda name, settings: {name: {"higher_is_better": False}})(judge)
+        declared: Fields = {} if getattr(self.evaluator, "higher_is_better", True) else {"higher_is_better": False}
+        if (bounds := getattr(self.evaluator, "range", None)) is not None:
+            declared["range"] = bounds
+        return declares(lambda name, settings: {name: declared})(judge) if declared else judge
 
     def _only_fields(self, run: Run, example: Example | None) -> Fields:
         return {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalflows.compat.langchain import edit_distance, embedding_distance
+from evalflows.compat.langchain import SHARE, edit_distance, embedding_distance
 from evalflows.compat.langsmith import datasets
 from evalflows.compat.langsmith.datasets import PASS, Case, Note, case_or_none, current_case, judging
 from evalflows.compat.langsmith.schemas import Fields
@@ -111,7 +111,8 @@ class Expect:
         metric = settings.get("metric") or "damerau_levenshtein"
         normalised = bool(settings.get("normalize_score", True))
         distance = edit_distance(prediction, reference, metric, normalised=normalised)
-        return _distance("edit_distance", distance, f"{metric}, {'normalised' if normalised else 'in characters'}")
+        comment = f"{metric}, {'normalised' if normalised else 'in characters'}"
+        return _distance("edit_distance", distance, comment, SHARE if normalised else None)
 
     def embedding_distance(
         self, prediction: str, reference: str, *, config: Mapping[str, Any] | None = None
@@ -127,8 +128,8 @@ class Expect:
         return _distance("embedding_distance", distance, f"{metric}, {'own encoder' if encoder else 'openai'}")
 
 
-def _distance(key: str, distance: float, comment: str) -> Matcher:
-    return _logged(key, Note(score=distance, comment=comment, higher_is_better=False))
+def _distance(key: str, distance: float, comment: str, bounds: tuple[float, float] | None = None) -> Matcher:
+    return _logged(key, Note(score=distance, comment=comment, higher_is_better=False, range=bounds))
 
 
 def _logged(key: str, note: Note) -> Matcher:
@@ -245,8 +246,11 @@ def _evaluator(key: str, cases: Cases) -> Callable[..., Any]:
 
     judge.__name__ = judge.__qualname__ = key
     judge.version_parts = _versions(cases)  # type: ignore[attr-defined]
-    higher_is_better = all(case.notes[key].higher_is_better for case in cases.values() if key in case.notes)
-    return declares(lambda name, settings: {name: {"higher_is_better": higher_is_better}})(judge)
+    notes = [case.notes[key] for case in cases.values() if key in case.notes]
+    declared: Fields = {"higher_is_better": all(note.higher_is_better for note in notes)}
+    if len(ranges := {note.range for note in notes}) == 1:
+        declared["range"] = ranges.pop()
+    return declares(lambda name, settings: {name: declared})(judge)
 
 
 def _replay(calls: Sequence[CallRow], recorder: Recorder) -> None:

@@ -340,6 +340,8 @@ def _progress(planned: Planned) -> Progress:
         stage=planned.stage,
         answers=tally.of(planned.owners, "answers"),
         judgements=tally.of(planned.owners, "judgements"),
+        lost_answers=tally.lost_of(planned.owners, "answers"),
+        lost_judgements=tally.lost_of(planned.owners, "judgements"),
         planned_answers=planned.answers,
         planned_judgements=planned.judgements,
         calls=sum(made[owner] for owner in planned.owners),

@@ -129,6 +129,8 @@ class _Answering:
             self.transient[row.error_kind] += 1
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
         tally.add(self.chunk, "answers")
+        if row.status != "ok":
+            tally.lose(self.chunk, "answers")
 
     def _row(
         self, example: ExampleRow, started_at: datetime, round_at: datetime | None, result: Mapping[str, Any]
@@ -292,7 +294,10 @@ class _LookUp:
 
     def _begun(self) -> Judging[Run]:
         before = self._experiment.load(self.chunk).before
-        return Judging(self._experiment, self._spool, before, tally.begin(self.chunk, "judgements", 0))
+        return Judging(self._experiment, self._spool, before, tally.begin(self.chunk, "judgements", 0), self._lose)
+
+    def _lose(self, count: int) -> None:
+        tally.lose(self.chunk, "judgements", count)
 
     @property
     def outcome(self) -> Outcome:
@@ -323,6 +328,8 @@ class _LookUp:
         columns = self._columns(examples, results, began)
         self._spool.add_columns("outputs", columns)
         self._count(len(found))
+        if lost := sum(result["status"] != "ok" for result in results):
+            tally.lose(self.chunk, "answers", lost)
         return [*zip(examples, records_of("outputs", columns, len(found)), strict=True)] if self._judging else []
 
     def _columns(

@@ -244,23 +244,31 @@ class Planned:
 
 @dataclass(slots=True)
 class _Tally:
-    """Items done per chunk and stage. A retried chunk counts from its start.
+    """Items done per chunk and stage, and how many of these were lost: failed, or not attempted. A retried chunk
+    counts from its start.
 
     Appending is atomic, so no lock is needed; threads of quick work would spend most of their time waiting for it.
     """
 
     done: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
+    lost: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
     postponed: dict[tuple[str, str, Stage], tuple[int, float]] = field(default_factory=dict)
 
     def begin(self, chunk: Part, stage: Stage, count: int) -> Callable[[int], None]:
         """Return a function that adds to the chunk's items."""
         done = self.done[chunk.owner, chunk.part, stage] = [count]
+        self.lost.pop((chunk.owner, chunk.part, stage), None)
         self.postponed.pop((chunk.owner, chunk.part, stage), None)
         return done.append
+
+    def lose(self, chunk: Part, stage: Stage, count: int = 1) -> None:
+        """Note that so many of the items done were lost."""
+        self.lost.setdefault((chunk.owner, chunk.part, stage), []).append(count)
 
     def postpone(self, chunk: Part, stage: Stage, count: int, seconds: float) -> None:
         """Note that so many items of a chunk failed, and are tried again in so many seconds."""
         self.add(chunk, stage, -count)
+        self.lose(chunk, stage, -count)
         self.postponed[chunk.owner, chunk.part, stage] = (count, time.monotonic() + seconds)
 
     def extend(self, chunk: Part, stage: Stage, seconds: float) -> None:
@@ -279,11 +287,17 @@ class _Tally:
         self.done.setdefault((chunk.owner, chunk.part, stage), []).append(count)
 
     def of(self, owners: frozenset[str], stage: Stage) -> int:
-        done = [counts for (owner, _, at), counts in self.done.copy().items() if owner in owners and at == stage]
-        return sum(map(sum, done))
+        return self._sum(self.done, owners, stage)
+
+    def lost_of(self, owners: frozenset[str], stage: Stage) -> int:
+        return max(0, self._sum(self.lost, owners, stage))
+
+    @staticmethod
+    def _sum(kept: dict[tuple[str, str, Stage], list[int]], owners: frozenset[str], stage: Stage) -> int:
+        return sum(sum(counts) for (owner, _, at), counts in kept.copy().items() if owner in owners and at == stage)
 
     def forget(self, owners: frozenset[str]) -> None:
-        for kept in (self.done, self.postponed):
+        for kept in (self.done, self.lost, self.postponed):
             for key in [key for key in kept.copy() if key[0] in owners]:
                 del kept[key]
 

@@ -449,6 +449,9 @@ def block_size(before: int, cost: float, left: float) -> int:
     return max(SMALLEST_BLOCK, min(8 * before, int(BLOCK_SHARE * left / (cost / before))))
 
 
+LOST = ("failed", "not_attempted")
+"""The statuses of judgements without a value that was wanted."""
+
 Work = Callable[[Subject], Coroutine[Any, Any, int]]
 """Judges a subject, and returns the number of judgements made: 0 if it is left to the next tier."""
 
@@ -457,11 +460,19 @@ class Judging(Generic[Subject]):
     """The judgements of one chunk, old and new."""
 
     def __init__(
-        self, job: Job[Subject], spool: Spool, before: Iterable[JudgementRow], count: Callable[[int], None]
+        self,
+        job: Job[Subject],
+        spool: Spool,
+        before: Iterable[JudgementRow],
+        count: Callable[[int], None],
+        lose: Callable[[int], None],
     ) -> None:
-        """Take up the judgements that were made before; `count` is told how many are done."""
+        """Take up the judgements that were made before.
+
+        `count` is told how many are done, `lose` how many of these failed or were not attempted.
+        """
         self._job: Job[Subject] = job
-        self._spool, self._count = spool, count
+        self._spool, self._count, self._lose = spool, count, lose
         self._of_subject: defaultdict[str, list[JudgementRow]] = defaultdict(list)
         for evaluator in job.evaluators:
             job.given.setdefault(evaluator.bound.name, evaluator.bound.name)
@@ -643,6 +654,8 @@ class Judging(Generic[Subject]):
     ) -> None:
         """Keep results. Those that took long are on disk when this returns; the others are cheaper to redo."""
         results = self._told_apart(evaluator.bound.name, results)
+        if results[0].status in LOST:
+            self._lose(1)
         if results[0].error_kind == "over_budget":
             self._over_budget.append(results[0].error or "")
         if results[0].error_kind is not None:
@@ -695,7 +708,8 @@ class Outcome(NamedTuple):
 def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outcome:
     """Judge the subjects of a chunk that have no judgement yet."""
     with Spool(job.store, chunk.owner, chunk.part) as spool:
-        judging = Judging(job, spool, loaded.before, tally.begin(chunk, "judgements", loaded.n_done))
+        count, lose = tally.begin(chunk, "judgements", loaded.n_done), partial(tally.lose, chunk, "judgements")
+        judging = Judging(job, spool, loaded.before, count, lose)
         for subjects in in_blocks(loaded.subjects, job.size_of):
             loop.run(judging.judge(subjects))
         made = job.combined(chunk, loaded, judging.rows_of, spool)

@@ -148,7 +148,7 @@ async def _post(
         raise CallError("timeout", "no answer in time", cost_is_unknown=was_sent) from error
     except httpx2.HTTPError as error:
         was_sent = not isinstance(error, httpx2.ConnectError)
-        raise CallError("connection", describe(error), cost_is_unknown=was_sent) from error
+        raise CallError("connection", f"{url}: {describe(error)}", cost_is_unknown=was_sent) from error
     if response.status_code >= 300:
         kind = http_status_kind(response.status_code)
         rate_limit = read_rate_limit(response.headers)

@@ -95,7 +95,8 @@ class Breaker:
                 window = tuple(self._failed)  # a copy: other threads append without the lock
                 count, n_failed = len(window), sum(window)
                 if 2 * count >= self._window and 2 * n_failed > count:
-                    self._open(f"{n_failed} of the last {count} failed, most recently with: {error}")
+                    why = "no connection" if kind == "connection" else f"most recently with: {error}"
+                    self._open(f"{n_failed} of the last {count} failed, {why}")
 
     def _open(self, reason: str) -> None:
         self._reason = reason

@@ -28,6 +28,8 @@ class Progress:
     stage: str
     answers: int = 0
     judgements: int = 0
+    lost_answers: int = 0  # of those done: failed, or not attempted
+    lost_judgements: int = 0
     planned_answers: int = 0
     planned_judgements: int = 0
     calls: int = 0  # made by this process for the run
@@ -94,8 +96,8 @@ def counts(state: Progress) -> str:
     parts = [
         f"{done}/{of} {what}"
         for done, of, what in (
-            (state.answers, state.planned_answers, "answers"),
-            (state.judgements, state.planned_judgements, "judgements"),
+            (state.answers - state.lost_answers, state.planned_answers, "answers"),
+            (state.judgements - state.lost_judgements, state.planned_judgements, "judgements"),
         )
         if of
     ]

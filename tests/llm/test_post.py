@@ -149,7 +149,7 @@ def test_retry_after_is_respected_and_excluded_from_latency(application: Applica
 def test_a_broken_connection_is_retried(application: Application, begun: bytes) -> None:
     assert post(application, cuts(begun), says("Paris")).response == "Paris"
     found = failure(application, cuts(begun), cuts(begun), attempts=2)
-    assert (found.kind, found.attempts) == ("connection", 2)
+    assert (found.kind, found.attempts) == ("connection", 2) and str(found).startswith(f"{application.url}: ")
 
 
 def test_a_timeout_is_retried(application: Application) -> None:

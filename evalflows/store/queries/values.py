@@ -301,7 +301,7 @@ class SharedRounds:
     """Arrays have shape (examples,), in the snapshot's order."""
 
     together: Mask  # whether both made all repetitions in the same rounds, without an answer from the ledger
-    warm_up: Mask  # the examples of the first round, and those asked before a target's first answer: see shared_rounds
+    warm_up: Mask  # the examples of the first round, or of those begun before one ended: they pay for connections
 
     def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
         """The same of some examples."""
@@ -311,9 +311,8 @@ class SharedRounds:
 def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
     """Return the examples that two experiments answered in the same rounds; none if their answers were recorded.
 
-    Over HTTP, all requests that are sent before a target's first answer has come open connections, many at once: an
-    endpoint with a short queue (5 in Python's http.server) answers some of them a second late, most of them of one
-    target.
+    Over HTTP, all rounds that begin before the first one has ended open connections, many at once: an endpoint with a
+    short queue (5 in Python's http.server) answers some of them a second late, most of them of one target.
     """
     together, warm_up = (np.zeros(candidate.n_examples, dtype=bool) for _ in range(2))
     kinds = {candidate.target_kind, baseline.target_kind}
@@ -330,21 +329,16 @@ OPEN_CONNECTIONS = {"chat", "http"}
 
 _ROUNDS = """
 with runs as (
-    select ours.example_id, ours.round_at,
-           ours.recorded_at as ours_ended_at, ours.recorded_at - to_seconds(ours.latency_s) as ours_asked_at,
-           theirs.recorded_at as theirs_ended_at, theirs.recorded_at - to_seconds(theirs.latency_s) as theirs_asked_at,
+    select ours.example_id, ours.round_at, greatest(ours.recorded_at, theirs.recorded_at) as ended_at,
            coalesce(ours.round_at = theirs.round_at, false)
            and coalesce(ours.calls_cached, 0) = 0 and coalesce(theirs.calls_cached, 0) = 0 as is_together
     from outputs as ours join outputs as theirs using (example_id, repetition)
     where ours.experiment_id = $1 and theirs.experiment_id = $2
-), first as (
-    select min(round_at) as round_at, min(ours_ended_at) as ours_ended_at, min(theirs_ended_at) as theirs_ended_at
-    from runs
 ), by_example as (
     select example_id, bool_and(is_together) and count(*) = $3 as together,
-           coalesce(bool_or(runs.round_at <= first.round_at or ($5 and (
-               ours_asked_at < first.ours_ended_at or theirs_asked_at < first.theirs_ended_at))), false) as warm_up
-    from runs, first group by example_id
+           coalesce(bool_or(round_at <= first_round_at or ($5 and round_at < first_ended_at)), false) as warm_up
+    from runs, (select min(round_at) as first_round_at, min(ended_at) as first_ended_at from runs) as first
+    group by example_id
 ), places as (
     select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $4
 )

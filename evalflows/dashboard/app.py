@@ -30,6 +30,7 @@ from evalflows.analysis.review import give_label, question_about
 from evalflows.dashboard.compare import compare_example_page, compare_page
 from evalflows.dashboard.decisions import decision_page, decisions_page, judge_page, judges_page
 from evalflows.dashboard.experiments import example_page, experiment_page, experiments_page, over_time_page
+from evalflows.dashboard.home import home_page
 from evalflows.dashboard.links import PROOF, Links, Proofs
 from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
@@ -197,6 +198,7 @@ PageOf = Callable[[Site, Query], Page]
 """Makes a page from the parameters of its address, path and query alike. Raises InputError for wrong ones."""
 
 PAGES: Mapping[str, PageOf] = {
+    "/home": home_page,
     "/experiments": experiments_page,
     "/experiments/{id}": experiment_page,
     "/experiments/{experiment}/example": example_page,
@@ -237,7 +239,7 @@ def application(store: Store, token: str | None = None, making: Making | None = 
     """Return the dashboard of a store. With a token, only who has it is answered."""
     proofs, making, queries = Proofs(), making or Making(), QueryProcesses(store.layout.root)
     routes: list[BaseRoute] = [
-        Route("/", lambda _: RedirectResponse("/experiments")),
+        Route("/", lambda _: RedirectResponse("/home")),
         *(Route(path, _Shown(store, page, proofs, making, queries), methods=["GET"]) for path, page in PAGES.items()),
         *(Route(path, Taken(store, take, making).answer, methods=["POST"]) for path, take in GIVEN.items()),
         Route("/texts", _choose_texts, methods=["GET"]),

@@ -33,7 +33,7 @@ from evalflows.store.stop import Stop
 from evalflows.store.store import Store
 
 Section = Literal[
-    "experiments", "compare", "pairwise", "decisions", "over_time", "judges", "production", "review", "none"
+    "home", "experiments", "compare", "pairwise", "decisions", "over_time", "judges", "production", "review", "none"
 ]
 
 
@@ -229,6 +229,7 @@ CHARTS = (domain, histogram, line_sample, share_bar, sparkline, timeline, whiske
 """What templates draw with."""
 
 SECTIONS = (
+    ("home", "Home"),
     ("experiments", "Experiments"),
     ("compare", "Compare"),
     ("pairwise", "Pairwise"),

@@ -155,6 +155,15 @@ def listed_decisions(store: Store, choice: DecisionChoice, *, page: int, in_page
     return decisions_named(store, [identity for identity, _ in rows]), rows[0][1] if rows else 0
 
 
+def newest_decisions(store: Store) -> list[Decision]:
+    """Return the newest decision of each gate, newest first."""
+    newest = (
+        "select arg_max(decision_id, confirmed_at) from gate_decisions group by gate order by max(confirmed_at) desc"
+    )
+    (rows,) = ask(store, (newest, []))
+    return decisions_named(store, [identity for (identity,) in rows])
+
+
 def with_manifests(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions with the hash of each one's manifest, which binds it to its evidence."""
     found = newest_evidence(manifests(store.layout, store.filesystem, {one.decision_id for one in decisions}))

@@ -24,9 +24,9 @@ def browser(store: Store) -> TestClient:
     return TestClient(application(store), base_url="http://127.0.0.1", follow_redirects=False)
 
 
-def test_the_first_page_is_the_list_of_experiments(store: Store) -> None:
+def test_the_first_page_is_home(store: Store) -> None:
     answer = browser(store).get("/")
-    assert answer.headers["location"] == "/experiments"
+    assert answer.headers["location"] == "/home"
 
 
 def test_an_address_without_a_page_says_so(store: Store) -> None:
@@ -37,7 +37,7 @@ def test_an_address_without_a_page_says_so(store: Store) -> None:
 
 
 def test_lists_answer_on_an_empty_store(store: Store) -> None:
-    for address in ("/experiments", "/pairwise", "/decisions", "/judges"):
+    for address in ("/home", "/experiments", "/pairwise", "/decisions", "/judges"):
         answer = browser(store).get(address)
         assert answer.status_code == 200 and 'aria-current="page"' in answer.text
 

@@ -11,6 +11,7 @@ from page_text import Seen, seen
 from store_rows import make_row
 
 from evalflows.dashboard.experiments import IN_PAGE, experiments_page, over_time_page
+from evalflows.dashboard.home import home_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import InputError
@@ -195,3 +196,12 @@ def test_a_mean_whose_judge_failed_validation_is_marked_wherever_it_is_shown(sto
         marks = [address for text, address in seen(str(made.body)).links if text == "judge failed validation"]
         assert marks == ["/judges/right"], "of the second experiment only"
     assert identities == ["exp-00", "exp-01"]
+
+
+def test_home_has_the_newest_experiments_and_the_last_decision_of_each_gate(filled: Store) -> None:
+    shown = seen(home_page(Site(store=filled, links=Links()), Query({})).body)
+    assert "Running" not in shown.text and "incident" not in shown.text
+    decided = [text for text, address in shown.links if address.startswith("/decisions/")]
+    assert sorted(decided) == ["release", "strict"], "one of each gate"
+    assert "PASS release :" in shown.text and "NOT ENOUGH EVIDENCE strict :" in shown.text
+    assert ("all 3 experiments", "/experiments") in shown.links

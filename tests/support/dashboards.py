@@ -56,7 +56,7 @@ def addresses(store: Path) -> dict[str, str]:
             "select distinct metric from scores where experiment_id is not null order by 1"
         ).fetchall()
         incidents = catalog.sql("select incident_id from incidents").fetchall()
-    names = ("experiments", "compare", "pairwise", "decisions", "over-time", "judges", "production", "review")
+    names = ("home", "experiments", "compare", "pairwise", "decisions", "over-time", "judges", "production", "review")
     found = {name: f"/{name}" for name in names}
     found |= {"experiment": f"{links.experiment(experiments[0])}", "example": f"{links.example(*examples[0])}"}
     found["two experiments"] = f"{links.compare(*experiments[:2])}"

@@ -1,0 +1,35 @@
+"""Home: what runs now, what is wrong in production, what the gates decided last, and the newest experiments."""
+
+from evalflows.analysis.judge_exclusions import excluded_metrics
+from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.reports.decisions import newest_decisions
+from evalflows.reports.experiments import ListFilter, listed_experiments
+from evalflows.store.queries.windows import incidents
+from evalflows.store.sql import no_experiments
+
+NEWEST = 5
+"""Experiments, decisions and incidents that are shown, at most."""
+
+REFRESH_S = 5
+"""Seconds between two looks at what is running."""
+
+
+def home_page(site: Site, _: Query) -> Page:
+    """The first page, which needs no choice."""
+    running = listed_experiments(site.store, ListFilter(state="running"), limit=NEWEST).experiments
+    newest = listed_experiments(site.store, ListFilter(), limit=NEWEST)
+    decisions = newest_decisions(site.store)
+    body = render(
+        "home.html",
+        site,
+        running=running,
+        newest=newest.experiments,
+        count=newest.count,
+        incidents=[one for one in incidents(site.store) if not one.is_over],
+        decisions=decisions[:NEWEST],
+        n_gates=len(decisions),
+        excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in newest.experiments}),
+        most=NEWEST,
+        how_to_begin=no_experiments(site.store.layout),
+    )
+    return Page(title="Home", section="home", body=body, refresh_s=REFRESH_S if running else None)

@@ -26,9 +26,20 @@ from evalflows.store.queries.traces import (
     trace_evaluations,
     verdicts_of_trace,
 )
-from evalflows.store.queries.windows import Incident, events_of, find_incident, incidents, looks_since
+from evalflows.store.queries.windows import (
+    Incident,
+    events_of,
+    find_incident,
+    incidents,
+    looks_since,
+    shifts_of,
+    worst_items,
+)
 from evalflows.store.trace_records import WatchedWindowRow
 from evalflows.telemetry.views import ObservationView, TraceView, in_depth, trace_view
+
+MOST_SHIFTS, MOST_WORST = 8, 10
+"""Rows of an incident's page."""
 
 DAYS = {"day": 90, "hour": 7}
 """Days before the last look whose looks are drawn, by the size of the windows."""
@@ -96,15 +107,26 @@ def evaluation_page(site: Site, query: Query) -> Page:
 
 
 def incident_page(site: Site, query: Query) -> Page:
-    """One incident: its figures, its events, and a form to acknowledge or close it."""
+    """One incident: its figures over time, what changed with it, its worst items, and a form to acknowledge it."""
     found = find_incident(site.store, query.wanted("id"))
+    same_slice = [
+        row
+        for row in looks_since(site.store, found.evaluation_id, site.now - timedelta(days=max(DAYS.values())))
+        if (row.rule, row.slice, row.metric) == (found.rule, found.slice, found.metric)
+    ]
+    alarms = {(one.rule, one.slice, one.window_start): one for one in incidents(site.store, found.name)}
+    where = _traces_of(found)
     body = render(
         "incident.html",
         site,
         incident=found,
+        watched=_one_watched(site, same_slice, alarms) if same_slice else None,
+        shifts=shifts_of(site.store, found, MOST_SHIFTS),
+        worst=worst_items(site.store, found, MOST_WORST),
         value=" ".join(filter(None, estimate(found.value, found.ci_low, found.ci_high, found.metric))),
         events=events_of(site.store, found.incident_id),
-        where=_traces_of(found),
+        where=where,
+        command=_command(where, f"{found.window_start:%Y-%m-%d}"),
     )
     return Page(title=f"Incident: {found.rule}", section="production", body=body, is_shared=True)
 

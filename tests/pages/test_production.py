@@ -1,5 +1,6 @@
 """Production: what trace evaluations judged, incidents and their acknowledgement, and traces."""
 
+import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from alarmed import SPEC, alarmed_production
-from made_windows import IDENTITY, NAME, Production
+from made_windows import IDENTITY, NAME, START, Production, write_traces
 from production import BEGAN, produce, score, trace, trace_id
 
 from evalflows.dashboard.app import take_acknowledgement
@@ -136,6 +137,20 @@ def test_the_link_of_an_incident_proves_its_condition_and_finds_the_traces_of_it
     html = shown(traces_page, **given)
     assert [f"/production/traces/{trace_id(one)}" in html for one in "ab"] == [True, False]
     assert "has not been run" in shown(traces_page, **given | {"where": given["where"] + " or true"})
+
+
+def test_an_incident_says_what_changed_and_shows_the_worst_items(alarmed: Production, make: Make) -> None:
+    (incident,) = incidents(alarmed.store)
+    html = shown(incident_page, id=incident.incident_id)
+    assert "No version, model, environment or tag" in html
+    assert html.count('class="point') == 3 and len(re.findall(r'href="/production/traces/\w+"', html)) == 10
+    moments = [START + timedelta(hours=12 * place) for place in range(6)]
+    for name, some in (("1.4", moments[:4]), ("1.5", moments[4:])):
+        write_traces(alarmed.store, make, some, resource=json.dumps({"service.version": name}))
+    html = shown(incident_page, id=incident.incident_id)
+    cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", html)]
+    first = cells.index("version 1.4")
+    assert cells[first : first + 6] == ["version 1.4", "0%", "100%", "version 1.5", "100%", "0%"]
 
 
 def test_a_trace_shows_what_was_said_and_escapes_it(store: Store) -> None:

@@ -103,6 +103,90 @@ def event_id(incident_id: str, event: str) -> str:
     return derived_id("alert", incident_id, event)
 
 
+BEFORE = timedelta(days=7)
+"""How long before the window of an alarm the traces began that those in it are held against."""
+
+RESOLUTION = timedelta(microseconds=1)
+
+SHIFTED = 0.05
+"""How much another share of traces a value has, at least, to be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredItem:
+    """An item of production with its score and what the evaluator said."""
+
+    subject_kind: str
+    subject_id: str
+    trace_id: str | None  # None for a session
+    value: float
+    comment: str | None
+
+
+def worst_items(store: Store, incident: Incident, most: int) -> list[ScoredItem]:
+    """Return the items in the window of an alarm whose scores lie farthest on the side of the alarm."""
+    order = "asc" if incident.reference is None or (incident.value or 0) <= incident.reference else "desc"
+    dimension, _, value = incident.slice.partition("=")
+    of_slice = f"and subject_id in (select trace_id from traces where {_in_slice(dimension)})" if value else ""
+    query = f"""with {_traces_between("$6", "$7")}
+                select subject_kind, subject_id,
+                       case when subject_kind <> 'session' then split_part(subject_id, '/', 1) end, value, comment
+                from scores
+                where is_one_of(experiment_id, $1) and metric = $2 and status = 'scored' and value is not null
+                  and subject_at >= $3 and subject_at < $4 {of_slice}
+                order by value {order}, subject_at desc limit $5"""
+    start, end = incident.window_start, incident.window_end
+    owners = sorted({f"{incident.evaluation_id}-{day_of(moment)}" for moment in (start, end - RESOLUTION)})
+    days = [day_of(start - timedelta(days=1)), day_of(end)]
+    values = [owners, incident.metric, start, end, most, *days]
+    (rows,) = ask(store, (query, [*values, value] if value else values))
+    return records_of(ScoredItem, rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """A value of a dimension that has another share of the traces in a window than before."""
+
+    dimension: str
+    value: str
+    share: float
+    share_before: float
+
+
+def shifts_of(store: Store, incident: Incident, most: int) -> list[Shift]:
+    """Return what changed with an alarm: values whose shares of traces moved most from the week before its window."""
+    query = f"""with {_traces_between("$4", "$5")}, near as (
+                    select *, started_at >= $1 as inside from traces where started_at >= $1 - $6 and started_at < $2
+                ), named as (
+                    select 'version' as dimension, version as value, inside from near
+                    union all select 'environment', environment, inside from near
+                    union all select 'model', unnest(models), inside from near
+                    union all select 'tag', unnest(tags), inside from near
+                ), shares as (
+                    select dimension, value,
+                           count(*) filter (inside) / (select count(*) from near where inside) as share,
+                           count(*) filter (not inside) / (select count(*) from near where not inside) as share_before
+                    from named where value is not null group by dimension, value
+                )
+                select dimension, value, share, share_before from shares where abs(share - share_before) >= {SHIFTED}
+                order by abs(share - share_before) desc, dimension, value limit $3"""
+    start, end = incident.window_start, incident.window_end
+    days = [day_of(start - BEFORE - timedelta(days=1)), day_of(end)]
+    (rows,) = ask(store, (query, [start, end, most, *days, BEFORE]))
+    return records_of(Shift, rows)
+
+
+def _traces_between(first: str, last: str) -> str:
+    """SQL for the observations of some days, and the traces that they make: of all days, it would take seconds."""
+    return f"""observations as (select * from staging.observations where day between {first} and {last}),
+               traces as ({view_text("traces")})"""
+
+
+def _in_slice(dimension: str) -> str:
+    column = {"tag": "list_contains(tags, $8)", "model": "list_contains(models, $8)"}
+    return column.get(dimension, f"{dimension} = $8")
+
+
 def looks_since(store: Store, evaluation_id: str, since: datetime) -> list[WatchedWindowRow]:
     """Return the looks at an evaluation's windows since a moment, in order of time."""
     query = """select * from source.watched_windows

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from evalflows.analysis.figures import estimate, figure
+from evalflows.analysis.judge_exclusions import Exclusion, by_people
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.traces import ALL, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize
@@ -46,7 +47,7 @@ from evalflows.store.queries.windows import (
     windows_of_day,
     write_event,
 )
-from evalflows.store.records import EstimateRow, ReasonCode, dependent_id, derived_id, from_json
+from evalflows.store.records import EstimateRow, Reason, ReasonCode, dependent_id, derived_id, from_json
 from evalflows.store.store import Store
 from evalflows.store.trace_records import AlertRow, WatchedWindowRow, WatchOutcome
 
@@ -125,6 +126,7 @@ class Stream:
     incident: Incident | None = None  # the one that is not
     reference: EstimateRow | None = None  # the mean of the experiment that a fall is measured against
     upcoming: Sequence[Window] = ()  # the windows that are looked at next
+    doubt: Reason | None = None  # why people's labels reject the judge whose values are watched
     spans: list[Span] = field(default_factory=list)  # of incidents that ended meanwhile
     _evidence: tuple[list[datetime], ChangeEvidence] | None = None
 
@@ -538,12 +540,13 @@ def alarm(name: str, stream: Stream, look: WatchedWindowRow, slices: int) -> Ale
     identity = dependent_id("incident", look.window_end, *origin)
     threshold = alarm_threshold(stream.rule.window, slices)
     variation = stream.variation(look) if look.kind == "fall" else 0.0
+    text = alarm_text(stream.rule, look, margin=stream.margin, threshold=threshold, variation=variation)
     return AlertRow(
         event_id=event_id(identity, "alarm"),
         incident_id=identity,
         name=name,
         event="alarm",
-        text=alarm_text(stream.rule, look, margin=stream.margin, threshold=threshold, variation=variation),
+        text=text if stream.doubt is None else f"{text}; {stream.doubt.text}",
         **_taken(look, _OF_LOOK),
     )
 
@@ -661,6 +664,7 @@ class Watching:
     spec: TraceEvaluationSpec
     versions: Sequence[str]
     until: datetime  # all that was recorded until then is judged
+    rejected: Mapping[tuple[str, str], Exclusion]  # judges that people's labels reject, by version and metric
     looks: list[WatchedWindowRow] = field(default_factory=list)
     events: list[AlertRow] = field(default_factory=list)
 
@@ -760,8 +764,10 @@ class Watching:
                 ),
                 reference=reference.get(version) or next(iter(reference.values()), None),
                 upcoming=upcoming[part, version],
+                doubt=None if judge is None or rule.kind == "failure_share" else judge.reason,
             )
             for part, version in dict.fromkeys([*largest, *in_incident])
+            for judge in [self.rejected.get((version, rule.metric))]
         }
 
     def _reference(self, rule: WatchSpec) -> dict[str, EstimateRow]:
@@ -820,7 +826,13 @@ def watch(
     if until is None:
         return Watched()
     watching = Watching(
-        store=store, evaluation_id=evaluation_id, name=spec.name, spec=spec, versions=versions, until=until
+        store=store,
+        evaluation_id=evaluation_id,
+        name=spec.name,
+        spec=spec,
+        versions=versions,
+        until=until,
+        rejected=by_people(store) if spec.watch else {},
     )
     watched = watching.watched()
     return Watched(

@@ -11,10 +11,12 @@ from evalflows.analysis.gates import Kind, Outcome, Rule
 from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
+from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import (
     Decision,
     DecisionChoice,
+    decisions_beside,
     decisions_on,
     explained,
     find_decision,
@@ -62,10 +64,19 @@ def decision_page(site: Site, query: Query) -> Page:
         others=[one for one in decisions_on(site.store, candidate) if one.decision_id != decision.decision_id],
         approvals=approvals(site.store, [*filter(None, [decision.baseline_experiment_id, candidate])]),
         compared=_compared(site, decision),
+        candidates=_candidates(site.store, decision),
         sections=list(explained(site.store, decision)),
     )
     title = f"{decision.title[0].upper()}{decision.title[1:]}"
     return Page(title=title, section="decisions", body=body, is_shared=True)
+
+
+def _candidates(store: Store, decision: Decision) -> CandidatesOfGate | None:
+    """All candidates of the decision's gate in its run, if there are several against its baseline."""
+    found = candidates_of_gates(store, decisions_beside(store, decision))
+    several = [one for one in found if isinstance(one, CandidatesOfGate)]
+    baseline = decision.baseline_experiment_id
+    return next((one for one in several if one.decisions[0].baseline_experiment_id == baseline), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,14 @@ def decisions_on(store: Store, candidate: str) -> list[Decision]:
     return _decisions(store, "candidate_experiment_id = $1", [candidate])[::-1]
 
 
+def decisions_beside(store: Store, decision: Decision) -> list[Decision]:
+    """Return the newest decision of the same gate on each experiment of the candidate's run, also the candidate."""
+    where = """is_newest and gate = $1 and candidate_experiment_id in (
+        select one.experiment_id from experiments one join experiments own using (run_group)
+        where own.experiment_id = $2)"""
+    return _decisions(store, where, [decision.gate, decision.candidate_experiment_id])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionChoice:
     """Which decisions are listed. None does not restrict them."""

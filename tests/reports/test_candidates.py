@@ -1,10 +1,14 @@
 """Several candidates of one gate: one table, whether they can be told apart, and the best by the gate's own metrics."""
 
 import numpy as np
+from page_tables import shown_text, table_rows
 from past import Past
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.dashboard.decisions import decision_page
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates
 from evalflows.reports.decisions import Decision, decisions_of
 from evalflows.reports.sendable import gate_page, gate_report
@@ -19,7 +23,7 @@ def decided(*rates: float) -> list[Decision]:
     """The decisions on candidates that are right so often, against a baseline that is right in half of the examples."""
     past = Past()
     for rate in (0.5, *rates):
-        past.experiment({"right": np.arange(N) < rate * N}, yes_no=["right"])
+        past.experiment({"right": np.arange(N) < rate * N}, yes_no=["right"], run_group="run")
     baseline, *candidates = past.rows
     for row in candidates:
         pair = ExperimentPair(reader=MetricReader(past.store), spec=past.spec(), candidate=row, baseline=baseline)
@@ -58,6 +62,13 @@ def test_one_page_has_all_candidates_once() -> None:
     assert str(report.next_command) == "evalflows diff exp-001 exp-002", "those that pass"
     assert len(report.reports) == 1 and report.document["standings"] == [one.standing]
     assert gate_page(report).count(one.standing) == 1
+    site, query = Site(store=Store(), links=Links()), Query.of((), {"id": decisions[2].decision_id})
+    body = decision_page(site, query).body
+    assert [row[:2] for row in table_rows(body) if row[0] in ("decision", "threshold right 0.6")] == [
+        ["decision", "PASS"],
+        ["threshold right 0.6", "met 0.7000 [0.6002, 0.7876]"],
+    ]
+    assert one.standing in shown_text(body)
     (failing, passing) = (decisions[2], decisions[0])
     (alone,) = candidates_of_gates(Store(), [passing])
     assert alone == passing

@@ -10,6 +10,7 @@ from made_windows import IDENTITY, NAME, START, Production, write_traces
 from evalflows.analysis.monitoring import CLOSED_AFTER, Watched, acknowledge, watch
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.windows import find_incident, incidents, write_event, write_looks
+from evalflows.store.records import to_json
 from evalflows.store.store import Store
 
 Make = Callable[..., Any]
@@ -90,6 +91,18 @@ def test_the_change_detector_says_since_when(store: Store, production: Productio
     (again,) = watched(store, spec("accuracy")).events
     assert again.event == "alarm" and again.reference == pytest.approx(0.8, abs=0.01)  # without the first incident
     assert again.incident_id != event.incident_id
+
+
+@pytest.mark.slow
+def test_an_alarm_says_that_people_reject_its_judge(store: Store, production: Production, make: Make) -> None:
+    of = {"subject_kind": "judge", "subject_id": "accuracy", "name": "people", "message": "alpha 0.1 [-0.2, 0.4]"}
+    batch, observed = "people-accuracy", to_json({"evaluator_version": "v1", "evaluator": "exact_match"})
+    store.publish("checks", batch, [make("checks", batch_id=batch, passed=False, observed=observed, **of)])
+    production.windows(*STEADY[:4], 0.6)
+    production.judged()
+    (event,) = watched(store, spec({"fall": "accuracy"}, {"failure_share": "accuracy", "maximum": 0.0})).events
+    rejected = "its judge agrees with people not significantly better than chance (alpha 0.1 [-0.2, 0.4])"
+    assert event.event == "alarm" and event.text.endswith(f"; n 200; {rejected}")
 
 
 @pytest.mark.slow

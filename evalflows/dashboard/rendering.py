@@ -26,7 +26,7 @@ from evalflows.dashboard.texts import markdown, rendered
 from evalflows.reports.diff import WordDiff, word_diff
 from evalflows.reports.results import conclusion_text, when
 from evalflows.reports.side_by_side import Answer, ComparedRow
-from evalflows.specs.errors import InputError, escaped, json_text
+from evalflows.specs.errors import MEASURES, InputError, escaped, json_text
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import now
 from evalflows.store.stop import Stop
@@ -339,7 +339,9 @@ def _environment() -> Environment:
         "shown_text": shown_text,
         "conclusion": conclusion_text,
     }
-    environment.globals |= {"missing": MISSING, "anchor_of": anchor_of} | {drawn.__name__: drawn for drawn in CHARTS}
+    environment.globals |= {"missing": MISSING, "measures": MEASURES, "anchor_of": anchor_of} | {
+        drawn.__name__: drawn for drawn in CHARTS
+    }
     return environment
 
 

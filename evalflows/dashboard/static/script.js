@@ -90,6 +90,10 @@ document.addEventListener("keydown", (event) => {
   if (act && act()) event.preventDefault();
 });
 
+// A line at the top moves while the next page is made.
+addEventListener("beforeunload", () => document.documentElement.classList.add("loading"));
+addEventListener("pageshow", () => document.documentElement.classList.remove("loading"));
+
 // A form with `data-auto` is sent when a choice changes.
 document.addEventListener("change", (event) => {
   const form = event.target.closest("form[data-auto]");

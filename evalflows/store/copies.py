@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from evalflows.store.layout import StoredFile, quoted
+from evalflows.store.layout import Layout, StoredFile, quoted
 from evalflows.store.layout import files as rows_of_files
 from evalflows.store.schemas import TABLES, columns_of
 
@@ -32,8 +32,8 @@ Files = dict[str, list[tuple[str, object]]]
 class TableCopies:
     """The copies beside the views of one database."""
 
-    def __init__(self, views: duckdb.DuckDBPyConnection, *, has_damage: bool) -> None:
-        self._has_damage = has_damage  # the views leave out owners then
+    def __init__(self, views: duckdb.DuckDBPyConnection, layout: Layout, *, has_damage: bool) -> None:
+        self._layout, self._has_damage = layout, has_damage  # the views leave out owners then
         self._connection = views.cursor()
         self._connection.execute("attach ':memory:' as copies")
         self._connection.execute("copy from database memory to copies")
@@ -60,7 +60,7 @@ class TableCopies:
                 self._execute(f"create view copies.source.{table} as from memory.source.{table}")
             elif known is None:
                 self._execute(f"drop view copies.source.{table}")
-                self._execute(f"create table copies.source.{table} as from memory.source.{table}")
+                self._execute(f"create table copies.source.{table} as {self._rows(table, files)}")
             else:
                 self._replace(table, files, [name for name in {*files, *known} if files.get(name) != known.get(name)])
             self._connection.execute("commit")
@@ -73,21 +73,26 @@ class TableCopies:
             self._files[table] = files
 
     def _replace(self, table: str, files: Files, owners: Collection[str]) -> None:
-        """Read the rows of some owners again: those of sealed files from just these, which takes the least time."""
+        """Read the rows of some owners again."""
         if "" in owners or len(owners) > MOST_OWNERS:
             self._execute(f"delete from copies.source.{table}")
-            self._execute(f"insert into copies.source.{table} from memory.source.{table}")
+            self._execute(f"insert into copies.source.{table} {self._rows(table, files)}")
             return
-        whose = f"where {TABLES[table].owner} in"
-        self._execute(f"delete from copies.source.{table} {whose} ({', '.join(map(quoted, owners))})")
-        sealed = {one: path for one in owners for path, _ in files.get(one, ()) if _is_sealed(path)}
-        if sealed and not self._has_damage:
-            columns = ", ".join(columns_of(table))
-            rows = f"select {columns} from {rows_of_files([*sealed.values()])}"
-            self._execute(f"insert into copies.source.{table} ({columns}) {rows}")
-        if others := [one for one in owners if one in files and (one not in sealed or self._has_damage)]:
-            others_rows = f"from memory.source.{table} {whose} ({', '.join(map(quoted, others))})"
-            self._execute(f"insert into copies.source.{table} {others_rows}")
+        whose = f"where {TABLES[table].owner} in ({', '.join(map(quoted, owners))})"
+        self._execute(f"delete from copies.source.{table} {whose}")
+        if left := {one: files[one] for one in owners if one in files}:
+            self._execute(f"insert into copies.source.{table} {self._rows(table, left, whose)}")
+
+    def _rows(self, table: str, files: Files, whose: str = "") -> str:
+        """Return SQL of the rows in some files: all of a table, or those of owners, `whose`.
+
+        Where all are sealed, it reads just these files, which takes a fifth of the time of the view.
+        """
+        sealed = [next((path for path, _ in of_owner if _is_sealed(path)), None) for of_owner in files.values()]
+        if self._has_damage or None in sealed:
+            return f"from memory.source.{table} {whose}"
+        paths = [self._layout.empties(table)[0], *(path for path in sealed if path)]
+        return f"select {', '.join(columns_of(table))} from {rows_of_files(paths)}"
 
     def _execute(self, sql: str) -> None:
         self._connection.execute(sql)

@@ -284,7 +284,7 @@ class Shared:
                 self._databases[key] = make()
             views = self._databases[key]
             if states is not None and key not in self._copies:
-                self._copies[key] = TableCopies(views, has_damage=bool(damages.of()))
+                self._copies[key] = TableCopies(views, layout, has_damage=bool(damages.of()))
             cursor, copies = views.cursor(), self._copies.get(key)
         cursor.execute("set timezone = 'UTC'")
         cursor.execute(f"set memory_limit = '{self._memory}'")

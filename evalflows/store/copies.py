@@ -12,13 +12,18 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from evalflows.store.layout import Layout, StoredFile, quoted
 from evalflows.store.layout import files as rows_of_files
-from evalflows.store.schemas import TABLES, columns_of
+from evalflows.store.schemas import TABLES, columns_of, schema_of
 
 MOST_BYTES, MOST_FILES = 4 << 20, 300
 """The largest table that is copied: beyond that, reading it takes longer than some queries save."""
+
+MOST_TEXT_BYTES = 32 << 20
+"""The most bytes of texts that a process copies of a table. How large its files are does not tell: a megabyte of
+one letter is some bytes in a file."""
 
 MOST_OWNERS = 50
 """Owners whose rows are replaced; if more have changed, all rows are read again, which is quicker."""
@@ -38,6 +43,8 @@ class TableCopies:
         self._connection.execute("attach ':memory:' as copies")
         self._connection.execute("copy from database memory to copies")
         self._files: dict[str, Files] = {}  # of the copied tables
+        self._read: dict[str, int] = {}  # bytes of texts
+        self._large: set[str] = set()  # tables that are copied no more
         self._lock = threading.Lock()
 
     def follow(self, states: Mapping[str, object], tables: Collection[str]) -> None:
@@ -48,40 +55,45 @@ class TableCopies:
 
     def _follow(self, table: str, files: Files) -> None:
         known = self._files.get(table)
-        if files == known:
+        if files == known or (known is None and (table in self._large or _is_large(files))):
             return
-        is_large = _is_large(files)
-        if is_large and known is None:
-            return
+        changed = [one for one in {*files, *(known or {})} if files.get(one) != (known or {}).get(one)]
+        is_all = known is None or "" in changed or len(changed) > MOST_OWNERS
+        whose = f"where {TABLES[table].owner} in ({', '.join(map(quoted, changed))})"
+        read = files if is_all else {one: files[one] for one in changed if one in files}
+        rows = self._rows(table, read, "" if is_all else whose)
         self._connection.execute("begin")
         try:
-            if is_large:
-                self._execute(f"drop table copies.source.{table}")
-                self._execute(f"create view copies.source.{table} as from memory.source.{table}")
-            elif known is None:
-                self._execute(f"drop view copies.source.{table}")
-                self._execute(f"create table copies.source.{table} as {self._rows(table, files)}")
+            if _is_large(files) or self._has_long_texts(table, rows):
+                self._large.add(table)
+                self._make(table, "view", f"from memory.source.{table}")
+            elif is_all:
+                self._make(table, "table", rows)
             else:
-                self._replace(table, files, [name for name in {*files, *known} if files.get(name) != known.get(name)])
+                self._execute(f"delete from copies.source.{table} {whose}")
+                if read:
+                    self._execute(f"insert into copies.source.{table} {rows}")
             self._connection.execute("commit")
         except duckdb.Error:
             self._connection.execute("rollback")
             raise
-        if is_large:
-            del self._files[table]
+        if table in self._large:
+            self._files.pop(table, None)
         else:
             self._files[table] = files
 
-    def _replace(self, table: str, files: Files, owners: Collection[str]) -> None:
-        """Read the rows of some owners again."""
-        if "" in owners or len(owners) > MOST_OWNERS:
-            self._execute(f"delete from copies.source.{table}")
-            self._execute(f"insert into copies.source.{table} {self._rows(table, files)}")
-            return
-        whose = f"where {TABLES[table].owner} in ({', '.join(map(quoted, owners))})"
-        self._execute(f"delete from copies.source.{table} {whose}")
-        if left := {one: files[one] for one in owners if one in files}:
-            self._execute(f"insert into copies.source.{table} {self._rows(table, left, whose)}")
+    def _make(self, table: str, kind: str, rows: str) -> None:
+        """Replace a table, or the view over its files, by another one."""
+        self._execute(f"drop {'table' if table in self._files else 'view'} copies.source.{table}")
+        self._execute(f"create {kind} copies.source.{table} as {rows}")
+
+    def _has_long_texts(self, table: str, rows: str) -> bool:
+        """Whether these rows and those that were read before have too long texts."""
+        texts = [field.name for field in schema_of(TABLES[table].record) if pa.types.is_string(field.type)]
+        sizes = " + ".join(f"coalesce(sum(strlen({name})), 0)" for name in texts)
+        ((size,),) = self._connection.execute(f"select {sizes} from ({rows})").fetchall()
+        self._read[table] = self._read.get(table, 0) + int(size)
+        return self._read[table] > MOST_TEXT_BYTES
 
     def _rows(self, table: str, files: Files, whose: str = "") -> str:
         """Return SQL of the rows in some files: all of a table, or those of owners, `whose`.

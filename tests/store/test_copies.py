@@ -17,9 +17,9 @@ Make = Callable[..., Any]
 NAMES = "select experiment_id, name from experiments order by all"
 
 
-@pytest.mark.parametrize("most", [copies.MOST_FILES, 2])
-def test_copies_follow_their_files_and_end_if_these_are_many(
-    most: int, store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "most"), [("MOST_FILES", 9), ("MOST_FILES", 2), ("MOST_TEXT_BYTES", 60)])
+def test_copies_follow_their_files_and_end_if_these_are_many_or_have_long_texts(
+    limit: str, most: int, store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def publish(identity: str, name: str) -> None:
         store.publish("experiments", identity, [make("experiments", experiment_id=identity, name=name)])
@@ -27,7 +27,7 @@ def test_copies_follow_their_files_and_end_if_these_are_many(
     def named() -> list[tuple[str, str]]:
         return ask(store, (NAMES, []))[0]
 
-    monkeypatch.setattr(copies, "MOST_FILES", most)
+    monkeypatch.setattr(copies, limit, most)
     for identity in ("exp-1", "exp-2"):
         publish(identity, "first")
         assert named()[-1] == (identity, "first")

@@ -43,6 +43,7 @@ def problem(path: Path, *changes: str) -> str:
     [
         ("repetitions=3", "repetitions", 3),
         ("run_key=", "run_key", None),
+        *((f"run_key={text}", "run_key", text) for text in ("1e5", "010", "123", "0x1F", "true", "2026-01-02")),
         ("name='a: b # c'", "name", "a: b # c"),
         (" repetitions = 3", "repetitions", 3),
         ("tags=[a, 'b=c']", "tags", ["a", "b=c"]),

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,14 @@ def is_cut_between_rows(content: bytes, mutated: bytes, form: str) -> bool:
     return content.startswith(mutated) and (form == "csv" or b"\n" in around or not mutated)
 
 
+def names_a_place(said: str, form: str) -> bool:
+    """Whether a refusal names the row, the byte, or the key that repeats; else the whole file cannot be read."""
+    is_whole = form == "parquet" or said.startswith((": cannot be read", ": is empty", ": has no"))
+    return is_whole or bool(
+        re.match(r":\d+: |: (line|row|element|object) \d+: ", said) or re.search("at byte|the key", said)
+    )
+
+
 WRITERS = {"csv": as_csv, "jsonl": as_jsonl, "json": as_json, "parquet": as_parquet}
 
 
@@ -199,6 +208,7 @@ def test_a_mutated_file_is_read_rightly_or_refused(
             assert is_damaged, f"{seed}: {error}"
             said = str(error)
             assert said.startswith(str(path)) and "\n" not in said and len(said) < 600, f"{seed}: {said}"
+            assert names_a_place(said.removeprefix(str(path)), form), f"{seed}: {said}"
             refused += 1
             continue
         noted = "skipped" in capsys.readouterr().err

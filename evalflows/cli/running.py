@@ -58,7 +58,8 @@ def load_for_runs(verbose: bool) -> None:
 
 _NEEDED_BY_RUNS = (
     *("evalflows.api.experiments", "evalflows.flows.run_experiment", "evalflows.analysis.diff", "evalflows.cli.diff"),
-    *("evalflows.cli.gates", "evalflows.llm.connect", "scipy.special", "prefect.utilities.visualization"),
+    *("evalflows.cli.gates", "evalflows.llm.client", "evalflows.llm.capped_client", "scipy.special"),
+    "prefect.utilities.visualization",
 )
 
 

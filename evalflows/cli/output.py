@@ -99,6 +99,12 @@ def echo_traceback() -> None:
     echo(traceback.format_exc(), err=True, nl=False)
 
 
+def flush() -> None:
+    """Write out what was printed: a forked process would print it again."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Send to standard error what the block prints to standard output, also in processes that it starts."""

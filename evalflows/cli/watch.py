@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from evalflows.cli.late_commands import INTERRUPTED
-from evalflows.cli.output import echo_error
+from evalflows.cli.output import echo_error, flush
 
 State = tuple[int, int, int]
 """What changes with a file: the time of its last change, its size, and its inode."""
@@ -53,8 +53,7 @@ def watch(turn: Callable[[bool], None], folders: Sequence[Path], ignored: Sequen
 def _in_a_process(turn: Callable[[], None], noted: "_FilesRead") -> tuple[int, dict[str, State]]:
     """Run a turn in a forked process. Return its exit code, and the files that it read, as they were then."""
     with TemporaryFile("w+", encoding="utf-8") as told:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         pid = os.fork()
         if pid == 0:
             sys.addaudithook(noted.note)

@@ -143,11 +143,11 @@ def test_freezing_twice_writes_nothing_new(store: Store) -> None:
 
 
 def test_a_freezing_that_broke_off_is_done_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: object) -> None:
+    def killed(**_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "_snapshot", killed)
+        patch.setattr(snapshots, "SnapshotRow", killed)
         with pytest.raises(KeyboardInterrupt):
             freeze_rows(store, "questions", A, B)
     assert current_snapshot(store, "questions") is None

@@ -15,7 +15,7 @@ from endpoint import Endpoint, serving
 from evalflows import run
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store import connect, files, manifests, spool
+from evalflows.store import connect, files, spool
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -62,8 +62,7 @@ def failing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(spool, "create_locked", lambda path: _Spool(locked(path), disk))
-        for module in (files, manifests):
-            patch.setattr(module, "staged_durably", counted_durably)
+        patch.setattr(files, "staged_durably", counted_durably)
         yield
 
 

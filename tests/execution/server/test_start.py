@@ -84,7 +84,7 @@ def test_two_first_runs_at_once_share_a_server_that_outlives_them(home: Home) ->
     assert (code, printed.startswith(f"serving at {api.removesuffix('/api')}, since ")) == (0, True), printed
     assert command("down") == (0, f"stopped the server at {api.removesuffix('/api')}\n")
     assert not is_locked(home.lock)
-    assert not is_alive(pid)
+    until(lambda: not is_alive(pid), 10)
     assert command("down") == (0, "no local server is running\n")
 
 

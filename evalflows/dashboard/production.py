@@ -30,6 +30,7 @@ from evalflows.store.queries.windows import (
     Incident,
     events_of,
     find_incident,
+    in_slice,
     incidents,
     looks_since,
     shifts_of,
@@ -134,13 +135,8 @@ def incident_page(site: Site, query: Query) -> Page:
 def _traces_of(incident: Incident) -> str:
     """Return the condition on traces that began in the window and slice of an alarm."""
     start, end = (f"{moment:%Y-%m-%d %H:%M:%S}+00" for moment in (incident.window_start, incident.window_end))
-    dimension, _, value = incident.slice.partition("=")
-    quoted = "'" + value.replace("'", "''") + "'"
-    column = {"tag": "list_contains(tags, {})", "model": "list_contains(models, {})"}.get(
-        dimension, f"{dimension} = {{}}"
-    )
-    of_slice = f" and {column.format(quoted)}" if dimension in DIMENSIONS else ""
-    return f"started_at >= '{start}' and started_at < '{end}'{of_slice}"
+    conditions = [f"started_at >= '{start}'", f"started_at < '{end}'", in_slice(incident.slice)]
+    return " and ".join(filter(None, conditions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -292,9 +292,9 @@ def versioned(name: str) -> str:
 
 
 @pass_context
-def _content(context: Context, content: str, most: int, more: str | None = None) -> Markup:
+def _content(context: Context, content: str, most: int) -> Markup:
     site: Site = context["site"]
-    return rendered(content, most, is_raw=site.is_raw, has_links=site.links.page() is not None, more=more)
+    return rendered(content, most, is_raw=site.is_raw, has_links=site.links.page() is not None)
 
 
 @pass_context

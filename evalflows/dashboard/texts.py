@@ -25,6 +25,9 @@ MOST_CODE = 20_000
 MOST_IMAGE = 4_000_000
 """Characters of an image, as base64."""
 
+MOST_CHAT = 2 * MOST_IMAGE
+"""Characters of the JSON of messages that are shown as a chat."""
+
 DEEPEST = 8
 """Levels of a tree of JSON; deeper values are text."""
 
@@ -37,14 +40,16 @@ _NEITHER_CODE_NOR_HEADING = ("code", "lheading", "html_block", "html_inline")
 """Rules of Markdown by which plain text would be misread: indented lines, lines above dashes."""
 
 
-def rendered(
-    content: str, most: int, *, is_raw: bool = False, has_links: bool = True, more: str | None = None
-) -> Markup:
-    """Return JSON as HTML, at most `most` characters of each text, with a link to `more` of it.
+def rendered(content: str, most: int, *, is_raw: bool = False, has_links: bool = True) -> Markup:
+    """Return JSON as HTML, at most `most` characters of each text.
 
     If it `is_raw`, texts are shown as they are, and JSON as its text. Unless it `has_links`, addresses are only named.
     """
-    return _Reader(most, is_raw, has_links, more).fields(json.loads(content))
+    reader = _Reader(most, is_raw, has_links)
+    try:
+        return reader.fields(json.loads(content))
+    except RecursionError:  # nested deeper than anybody reads
+        return reader.plain(content)
 
 
 def markdown(text: str, most: int, *, is_raw: bool = False, has_links: bool = True) -> Markup:
@@ -55,8 +60,8 @@ def markdown(text: str, most: int, *, is_raw: bool = False, has_links: bool = Tr
 class _Reader:
     """Renders one content."""
 
-    def __init__(self, most: int, is_raw: bool, has_links: bool, more: str | None = None) -> None:
-        self._most, self._is_raw, self._has_links, self._more = most, is_raw, has_links, more
+    def __init__(self, most: int, is_raw: bool, has_links: bool) -> None:
+        self._most, self._is_raw, self._has_links = most, is_raw, has_links
 
     def fields(self, value: Any) -> Markup:
         """Render the fields of an object with their names; a single field, or another value, without."""
@@ -70,38 +75,36 @@ class _Reader:
         if isinstance(value, str):
             return self.text(value)
         if self._is_raw:
-            return self._plain(json_text(value, indent=1 if isinstance(value, dict | list) else None))
+            return self.plain(json_text(value, indent=1 if isinstance(value, dict | list) else None))
         if image := _image(value):
             return image
-        if _is_message(value) or _is_chat(value):
-            return _tag("div", _join(map(self._message, value if isinstance(value, list) else [value])), "chat")
         if (call := _call_of(value)) is not None:
-            return call
-        if isinstance(value, dict | list) and value:
-            whole = json_text(value, indent=1)
-            return self._tree(value, 0) if len(whole) <= self._most else self._plain(whole)
-        return self._plain(json_text(value))
+            shown = escape(escaped(call[: self._most])) + self._rest(call)
+            return _tag("code", shown, "call text")
+        if not isinstance(value, dict | list) or not value:
+            return self.plain(json_text(value))
+        whole = json_text(value, indent=1)
+        if (_is_message(value) or _is_chat(value)) and len(whole) <= MOST_CHAT:
+            return _tag("div", _join(map(self._message, value if isinstance(value, list) else [value])), "chat")
+        return self._tree(value, 0) if len(whole) <= self._most else self.plain(whole)
 
     def text(self, text: str) -> Markup:
         if self._is_raw:
-            return self._plain(text)
-        if _DATA_IMAGE.match(text) and len(text) <= MOST_IMAGE:
-            return _img(text)
+            return self.plain(text)
+        if image := _image(text):
+            return image
         if (found := _json_in(text)) is not None:
             return self.value(found)
         environment = {"has_links": self._has_links}
         html = Markup(_parser().render(escaped(text[: self._most]), environment))
         return _tag("div", html + self._rest(text), "text md", dir="auto")
 
-    def _plain(self, text: str) -> Markup:
+    def plain(self, text: str) -> Markup:
         return _tag("div", escape(escaped(text[: self._most])) + self._rest(text), "text", dir="auto")
 
     def _rest(self, text: str) -> Markup:
         left_out = len(text) - self._most
-        if left_out <= 0:
-            return Markup("")
-        link = Markup(': <a href="{}">show</a>').format(self._more) if self._more else ""
-        return _tag("span", Markup(" … {:,} more characters").format(left_out) + link, "quiet")
+        return _tag("span", f" … {left_out:,} more characters", "quiet") if left_out > 0 else Markup("")
 
     def _message(self, message: Mapping[str, Any]) -> Markup:
         role, content = str(message["role"]), message.get("content")
@@ -110,10 +113,12 @@ class _Reader:
             parts += map(self._part, content)
         elif content not in (None, ""):
             parts.append(self.value(content))
-        parts += [self.value(call) for call in message.get("tool_calls") or ()]
-        rest = {k: v for k, v in message.items() if k not in ("role", "content", "tool_calls") and v is not None}
-        if rest:
-            parts.append(self._tree(rest, 0))
+        known = ["role", "content"]
+        if isinstance(calls := message.get("tool_calls"), list):
+            parts += map(self.value, calls)
+            known.append("tool_calls")
+        if rest := {name: part for name, part in message.items() if name not in known and part is not None}:
+            parts.append(self.value(rest))
         kind = role if role in ("user", "assistant", "system", "tool") else "other"
         return _tag("div", _join(parts), f"bubble {kind}")
 
@@ -130,7 +135,7 @@ class _Reader:
 
     def _branch(self, name: str, value: Any, depth: int) -> Markup:
         key = _tag("span", escape(escaped(name)), "field")
-        if image := _image(value) or (_img(value) if isinstance(value, str) and _DATA_IMAGE.match(value) else None):
+        if image := _image(value):
             return _tag("li", key + image)
         if isinstance(value, dict | list) and value and depth < DEEPEST:
             inner, length = self.value(value) if _is_chat(value) else self._tree(value, depth + 1), len(value)
@@ -161,7 +166,7 @@ def _is_chat(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_message, value))
 
 
-def _call_of(value: Any) -> Markup | None:
+def _call_of(value: Any) -> str | None:
     """Return a tool call as `name(key=value)`; None if it is none."""
     if not isinstance(value, dict):
         return None
@@ -173,27 +178,22 @@ def _call_of(value: Any) -> Markup | None:
         with suppress(ValueError):
             arguments = json.loads(arguments)
     if isinstance(arguments, dict):
-        shown = ", ".join(f"{key}={json_text(given)}" for key, given in arguments.items())
-    else:
-        shown = arguments if isinstance(arguments, str) else json_text(arguments)
-    return _tag("code", escape(escaped(f"{name}({shown})")), "call text")
+        return f"{name}({', '.join(f'{key}={json_text(given)}' for key, given in arguments.items())})"
+    return f"{name}({arguments if isinstance(arguments, str) else json_text(arguments)})"
 
 
 def _image(value: Any) -> Markup | None:
-    """Return the image that an object holds: as base64 with a media type, or as a data URL; else None."""
-    if not isinstance(value, dict):
-        return None
-    kind = value.get("mime_type") or value.get("media_type") or value.get("content_type")
-    data = value.get("data") or value.get("content")
-    if kind in _IMAGE_TYPES and isinstance(data, str):
-        url: Any = f"data:{kind};base64,{data}"
-    else:
+    """Return the image that a data URL is, or that an object holds: as base64 with a media type, or as such a URL."""
+    url = value
+    if isinstance(value, dict):
+        kind = value.get("mime_type") or value.get("media_type") or value.get("content_type")
+        data = value.get("data") or value.get("content")
         url = value.get("image_url") or value.get("url")
         url = url.get("url") if isinstance(url, dict) else url
-    return _img(url) if isinstance(url, str) and len(url) <= MOST_IMAGE and _DATA_IMAGE.match(url) else None
-
-
-def _img(url: str) -> Markup:
+        if kind in _IMAGE_TYPES and isinstance(data, str):
+            url = f"data:{kind};base64,{data}"
+    if not isinstance(url, str) or len(url) > MOST_IMAGE or not _DATA_IMAGE.match(url):
+        return None
     return Markup('<img class="attached" loading="lazy" alt="attached image" src="{}">').format(re.sub(r"\s", "", url))
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from typing import Any
@@ -18,7 +19,8 @@ from evalflows.dashboard.links import Links, Proofs
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
 from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.windows import incidents
+from evalflows.store.queries.windows import incidents, worst_items
+from evalflows.store.records import derived_id
 from evalflows.store.store import Store
 
 Make = Callable[..., Any]
@@ -151,6 +153,11 @@ def test_an_incident_says_what_changed_and_shows_the_worst_items(alarmed: Produc
     cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", html)]
     first = cells.index("version 1.4")
     assert cells[first : first + 6] == ["version 1.4", "0%", "100%", "version 1.5", "100%", "0%"]
+    at = incident.window_start
+    scored = {"trace_id": derived_id("trace", at.isoformat()), "resource": json.dumps({"service.version": "o'1"})}
+    write_traces(alarmed.store, make, [at], **scored)
+    (one,) = worst_items(alarmed.store, replace(incident, slice="version=o'1"), 10)
+    assert (one.trace_id, one.value) == (scored["trace_id"], 0.0), "only of the slice"
 
 
 def test_a_trace_shows_what_was_said_and_escapes_it(store: Store) -> None:

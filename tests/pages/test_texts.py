@@ -57,7 +57,16 @@ def test_chats_calls_json_and_images_are_shown_as_such() -> None:
     assert '"data:image/png;base64,AAAA"' in tree
     assert "<details><summary>" in shown({"n": 1, "a": {"b": {"c": "x" * 300}}})
     assert shown({"a": 1, "b": 2}).count('class="field"') == 2 and 'class="field"' not in shown({"answer": "x"})
-    assert "left" not in shown([1, 2], 4, more="/x") and ': <a href="/x">show</a>' in shown("x" * 5, 4, more="/x")
+
+
+def test_whatever_is_stored_is_shown_and_cut() -> None:
+    for odd in (5, "x", {"a": 1}, [5, None]):
+        assert "bubble user" in shown({"role": "user", "content": "hi", "tool_calls": odd})
+    long = {"role": "user", "content": None, "more": "x" * 5000, "tool_calls": [{"name": "f", "arguments": "y" * 5000}]}
+    html = shown([long])
+    assert len(html) < 4000 and html.count("more characters") == 2
+    nested = "[" * 5000 + "]" * 5000
+    assert "9,000 more characters" in str(rendered(nested, 1000))
 
 
 def test_raw_texts_are_as_they_were_given() -> None:

@@ -126,21 +126,19 @@ class ScoredItem:
 def worst_items(store: Store, incident: Incident, most: int) -> list[ScoredItem]:
     """Return the items in the window of an alarm whose scores lie farthest on the side of the alarm."""
     order = "asc" if incident.reference is None or (incident.value or 0) <= incident.reference else "desc"
-    dimension, _, value = incident.slice.partition("=")
-    of_slice = f"and subject_id in (select trace_id from traces where {_in_slice(dimension)})" if value else ""
+    of_slice = in_slice(incident.slice)
+    among = f"and subject_id in (select trace_id from traces where {of_slice})" if of_slice else ""
     query = f"""with {_traces_between("$6", "$7")}
                 select subject_kind, subject_id,
                        case when subject_kind <> 'session' then split_part(subject_id, '/', 1) end, value, comment
                 from scores
                 where is_one_of(experiment_id, $1) and metric = $2 and status = 'scored' and value is not null
-                  and subject_at >= $3 and subject_at < $4 {of_slice}
+                  and subject_at >= $3 and subject_at < $4 {among}
                 order by value {order}, subject_at desc limit $5"""
     start, end = incident.window_start, incident.window_end
     owners = sorted({f"{incident.evaluation_id}-{day_of(moment)}" for moment in (start, end - RESOLUTION)})
     days = [day_of(start - timedelta(days=1)), day_of(end)]
-    values = [owners, incident.metric, start, end, most, *days]
-    (rows,) = ask(store, (query, [*values, value] if value else values))
-    return records_of(ScoredItem, rows)
+    return ask_records(store, ScoredItem, query, [owners, incident.metric, start, end, most, *days])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +170,7 @@ def shifts_of(store: Store, incident: Incident, most: int) -> list[Shift]:
                 order by abs(share - share_before) desc, dimension, value limit $3"""
     start, end = incident.window_start, incident.window_end
     days = [day_of(start - BEFORE - timedelta(days=1)), day_of(end)]
-    (rows,) = ask(store, (query, [start, end, most, *days, BEFORE]))
-    return records_of(Shift, rows)
+    return ask_records(store, Shift, query, [start, end, most, *days, BEFORE])
 
 
 def _traces_between(first: str, last: str) -> str:
@@ -182,9 +179,13 @@ def _traces_between(first: str, last: str) -> str:
                traces as ({view_text("traces")})"""
 
 
-def _in_slice(dimension: str) -> str:
-    column = {"tag": "list_contains(tags, $8)", "model": "list_contains(models, $8)"}
-    return column.get(dimension, f"{dimension} = $8")
+def in_slice(sliced: str) -> str | None:
+    """Return the condition on traces that a slice means, such as `version=1.4`; None for all traces."""
+    dimension, _, value = sliced.partition("=")
+    column = {"tag": "list_contains(tags, {})", "model": "list_contains(models, {})"}.get(
+        dimension, f"{dimension} = {{}}"
+    )
+    return column.format(quoted(value)) if dimension in DIMENSIONS else None
 
 
 def looks_since(store: Store, evaluation_id: str, since: datetime) -> list[WatchedWindowRow]:

@@ -41,13 +41,13 @@ def watch(turn: Callable[[bool], None], folders: Sequence[Path], ignored: Sequen
         if code == INTERRUPTED:
             sys.exit(code)
         files, has_ended_well = files | read, has_ended_well or code == 0
-        if (changed := _changed(files)) is None:
-            echo_error(f"watching {len(files)} file{'s' * (len(files) != 1)}; Ctrl-C ends")
-            try:
+        try:
+            if (changed := _changed(files)) is None:
+                echo_error(f"watching {len(files)} file{'s' * (len(files) != 1)}; Ctrl-C ends")
                 changed = _next_change(files)
-            except KeyboardInterrupt:
-                return
-        echo_error(f"{_shown(changed)} changed")
+            echo_error(f"{_shown(changed)} changed")
+        except KeyboardInterrupt:
+            return
 
 
 def _in_a_process(turn: Callable[[], None], noted: "_FilesRead") -> tuple[int, dict[str, State]]:

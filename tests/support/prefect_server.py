@@ -1,7 +1,6 @@
 """A Prefect server for tests: loopback, a free port, a folder of its own, ended with the tests that use it."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import certifi
+from ports import free_ports
 from prefect_database import give_database, keep_database
 
 from evalflows.prefect_server import SERVER_SETTINGS
@@ -30,12 +30,9 @@ def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
 
 def environment_of(folder: Path) -> dict[str, str]:
     """The environment that leads to a server on a free port, with its database in a folder."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     return {
         "PREFECT_HOME": str(folder),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_API_URL": f"http://127.0.0.1:{free_ports(1)[0]}/api",
         "PREFECT_API_SSL_CERT_FILE": str(_one_certificate(folder)),
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",

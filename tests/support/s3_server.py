@@ -2,19 +2,19 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import obstore
 from obstore.store import S3Store
+from ports import free_ports
 
 BUCKET = "evals"
 KEYS = {"AWS_ACCESS_KEY_ID": "key-of-tests", "AWS_SECRET_ACCESS_KEY": "secret-of-tests"}
@@ -26,7 +26,7 @@ class S3Server:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = dict(zip(SERVICES, _free_ports(len(SERVICES)), strict=True))
+        self._ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -85,11 +85,3 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     finally:
         server.kill()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_ports(n: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

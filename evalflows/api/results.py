@@ -153,7 +153,10 @@ class BatchEvaluationResult:
     @property
     def error_summary(self) -> dict[str, int]:
         """The number of failed judgements of each kind of error."""
-        return dict(Counter(row.error_kind or "error" for row in self._scores if row.status in _FAILED))
+        return dict(Counter(map(self._error_type, (row for row in self._scores if row.status in _FAILED))))
+
+    def _error_type(self, row: JudgementRow) -> str:
+        return row.error_kind or "error"
 
     @property
     def failed_item_ids(self) -> list[str]:

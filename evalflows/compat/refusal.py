@@ -40,7 +40,8 @@ Returned = TypeVar("Returned")
 
 
 def refusing(**remedies: str) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
-    """Make a function raise InputError if one of these parameters is given a value other than its default.
+    """Make a function raise InputError if one of these parameters is given a value other than its default, and for
+    arguments that it does not have.
 
     The values are the reasons, or what to do instead.
     """
@@ -51,7 +52,11 @@ def refusing(**remedies: str) -> Callable[[Callable[Parameters, Returned]], Call
 
         @wraps(function)
         def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-            arguments = signature.bind(*args, **kwargs).arguments
+            try:
+                arguments = signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                known = ", ".join(name for name in signature.parameters if not name.startswith("_") and name != "self")
+                raise InputError(f"{where}: {error}, wanted only {known or 'no argument'}") from None
             for name, remedy in remedies.items():
                 default = signature.parameters[name].default
                 if arguments.get(name, default) != default:
@@ -61,3 +66,14 @@ def refusing(**remedies: str) -> Callable[[Callable[Parameters, Returned]], Call
         return call
 
     return decorated
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def refusing_unknown(owner: Class) -> Class:
+    """Make the public methods of a class raise InputError for arguments that they do not have, if they do not yet."""
+    for name, method in vars(owner).copy().items():
+        if inspect.isfunction(method) and not name.startswith("_") and not hasattr(method, "__wrapped__"):
+            setattr(owner, name, refusing()(method))
+    return owner

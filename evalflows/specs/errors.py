@@ -189,6 +189,11 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def type_described(described: str) -> str:
+    """Return the type of the exception that `describe` formatted."""
+    return described.partition(":")[0]
+
+
 def short(value: object, limit: int = 80) -> str:
     """Format a value as text short enough for a message."""
     text = repr(value)

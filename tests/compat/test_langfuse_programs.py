@@ -149,12 +149,24 @@ def test_mappers_get_langfuse_s_items_and_evaluators_exactly_what_they_return(
         seen.append((input, output, output.output.text, expected_output, metadata))
         return Evaluation(name="judge", value="good", data_type="CATEGORICAL")
 
+    def strict(*, output: Any, **kwargs: Any) -> Any:
+        raise LookupError("nothing there")
+
+    def same(*, evaluations: Any, **kwargs: Any) -> Any:
+        return Evaluation(name="same", value=evaluations["judge"].value)
+
     client = get_client()
-    result = client.run_batched_evaluation(scope="observations", mapper=lambda item: item.nothing, evaluators=[judge])
+    result = client.run_batched_evaluation(scope="observations", evaluators=[strict])
+    assert result.error_summary == {"LookupError": 1}
+    result = client.run_batched_evaluation(
+        scope="observations", mapper=lambda item: item.nothing, evaluators=[judge], composite_evaluators=[same]
+    )
     assert (result.failed_item_ids, seen, result.item_evaluations) == (["t-root"], [], {"t-root": []})
-    result = get_client().run_batched_evaluation(scope="traces", mapper=mapper, evaluators=[judge])
+    result = client.run_batched_evaluation(
+        scope="traces", mapper=mapper, evaluators=[judge], composite_evaluators=[same]
+    )
     assert seen == [({"input": "q"}, {"output": {"text": "a"}}, "a", None, {"type": "user-query"})]
-    assert result.item_evaluations == {"t": [Evaluation(name="judge", value="good", data_type="CATEGORICAL")]}
+    assert {one.name: one.value for one in result.item_evaluations["t"]} == {"judge": "good", "same": "good"}
 
 
 @pytest.mark.slow

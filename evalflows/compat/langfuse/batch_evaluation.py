@@ -5,6 +5,8 @@ from evalflows.api.results import BatchEvaluationResumeToken, EvaluatorStats
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.evaluations import Evaluation, present
 from evalflows.engine.traces import EvaluatorInputs
+from evalflows.specs.errors import type_described
+from evalflows.store.records import JudgementRow
 
 __all__ = ["BatchEvaluationResult", "BatchEvaluationResumeToken", "EvaluatorInputs", "EvaluatorStats"]
 
@@ -14,6 +16,10 @@ __getattr__ = ABSENT.of_module(__name__)
 
 class BatchEvaluationResult(results.BatchEvaluationResult):
     """What a batch judged, by the ids that Langfuse's users know: an observation's own, without its trace's."""
+
+    def _error_type(self, row: JudgementRow) -> str:
+        """Return the type of exception that an evaluator raised; other failures have the kinds of this project."""
+        return type_described(row.error or "") if row.error_kind == "raised" else super()._error_type(row)
 
     @property
     def failed_item_ids(self) -> list[str]:

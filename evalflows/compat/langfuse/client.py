@@ -12,7 +12,7 @@ from evalflows.compat.langfuse.evaluations import DatasetItem, Item, as_evaluato
 from evalflows.compat.langfuse.experiment import ExperimentResult
 from evalflows.compat.langsmith import datasets
 from evalflows.compat.langsmith.schemas import Dataset as Named
-from evalflows.compat.refusal import refusing
+from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.engine.traces import items_of
 from evalflows.specs.errors import InputError
 from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
@@ -36,6 +36,7 @@ class Traces:
             raise ABSENT.method("Traces", name)
 
 
+@refusing_unknown
 class TraceApi:
     """Reads traces of the store."""
 
@@ -112,6 +113,7 @@ def _text(moment: datetime | None) -> str | None:
 ONE_RUN = "each call is an experiment of its own; `evalflows resume` continues an interrupted one"
 
 
+@refusing_unknown
 @dataclass(slots=True, kw_only=True)
 class DatasetClient:
     """A dataset, with its items as they were when it was fetched."""
@@ -179,6 +181,7 @@ _NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
 _NO_SOURCE = "name the trace in the item's metadata"
 
 
+@refusing_unknown
 class Langfuse:
     """Datasets, experiments and evaluations of production. Stateless: every method reads the store's current content.
 
@@ -231,7 +234,7 @@ class Langfuse:
         self,
         *,
         scope: Scope | None = None,
-        mapper: Any,
+        mapper: Any = None,
         filter: str | None = None,  # noqa: A002 Langfuse's name
         fetch_batch_size: int = 50,
         fields: str | None = "core,basic,io,metadata",
@@ -240,6 +243,7 @@ class Langfuse:
         max_retries: int = 3,
         evaluators: Sequence[Any],
         composite_evaluator: Any = None,
+        composite_evaluators: Sequence[Any] = (),
         max_concurrency: int = 5,
         metadata: Mapping[str, Any] | None = None,
         _add_observation_scores_to_trace: bool = False,
@@ -251,7 +255,8 @@ class Langfuse:
         Args:
             scope: "traces" or "observations", as in Langfuse before version 5: items have parsed inputs and outputs.
                 Without it they are observations with inputs and outputs as text, as in version 5.
-            mapper: A function of an item that returns EvaluatorInputs, sync or async.
+            mapper: A function of an item that returns EvaluatorInputs, sync or async; without one, evaluators get the
+                item's own input, output and metadata.
             filter: JSON: an object such as {"tags": ["production"]}, or a list of conditions.
             fetch_batch_size: Items read at once.
             fields: Has no effect: an item has all its fields.
@@ -261,6 +266,7 @@ class Langfuse:
             evaluators: Functions of input, output, expected_output and metadata.
             composite_evaluator: A function of the same and of `evaluations`; it is not called for an item that an
                 evaluator failed to judge.
+            composite_evaluators: Several of these, or mappings with `name` and `weights`.
             max_concurrency: Maximum number of items judged concurrently.
             metadata: Metadata to store with the evaluation.
             resume_from: The token of an earlier result, whose rest is judged.
@@ -271,7 +277,8 @@ class Langfuse:
         """
         import evalflows  # loads Prefect, which takes seconds
 
-        judges = as_evaluators(evaluators, composite_evaluator, names_stand=True)
+        composites = [*composite_evaluators, *([] if composite_evaluator is None else [composite_evaluator])]
+        judges = as_evaluators(evaluators, composites, names_stand=True)
         n_judges = len(evaluators)
         result = evalflows.run_batched_evaluation(
             scope=scope or "observations",

@@ -62,8 +62,8 @@ def evaluations_of(rows: Iterable[JudgementRow]) -> list[Evaluation]:
 
 
 def present(evaluations: Iterable[score.Evaluation]) -> list[Evaluation]:
-    """Return the evaluations that have a value: as in Langfuse, others are left out."""
-    return [_of_view(one) for one in evaluations if one.status == "scored"]
+    """Return the evaluations that have a value: as in Langfuse, others are left out. They are found by name too."""
+    return Evaluations(_of_view(one) for one in evaluations if one.status == "scored")  # type: ignore
 
 
 def complete(evaluations: Evaluations) -> list[Evaluation]:
@@ -254,12 +254,12 @@ async def _awaited(returned: Any) -> dict[str, Any]:
     return wrapped(await returned, "output")
 
 
-def as_evaluators(evaluators: Sequence[Any], composite: Any, *, names_stand: bool) -> list[Any]:
-    """Return evaluators, with the composite last, under names of their own: several may have the same function name.
+def as_evaluators(evaluators: Sequence[Any], composites: Sequence[Any], *, names_stand: bool) -> list[Any]:
+    """Return evaluators, with the composites last, under names of their own: several may have the same function name.
 
     With `names_stand`, one may be called like a measure of runs, such as `length`.
     """
-    given = [*evaluators, *([as_composite(composite)] if composite is not None else [])]
+    given = [*evaluators, *(one if isinstance(one, Mapping) else as_composite(one) for one in composites)]
     names = [None if isinstance(one, str | Mapping | EvaluatorSpec) else evaluator_name(one) for one in given]
     seen: Counter[str] = Counter()
     found = []

@@ -109,10 +109,11 @@ def run(
     import evalflows  # loads Prefect, which takes seconds
 
     dataset, examples = as_data(data, snapshot)
+    composites = [] if composite_evaluator is None else [composite_evaluator]
     result = evalflows.evaluate(
         as_task(task, dataset),
         examples,
-        as_evaluators(evaluators, composite_evaluator, names_stand=False),
+        as_evaluators(evaluators, composites, names_stand=False),
         summary_evaluators=[as_run_evaluator(evaluator, dataset) for evaluator in run_evaluators],
         experiment_prefix=run_name or name,
         description=description,

@@ -18,11 +18,12 @@ from evalflows.compat.langsmith.evaluation import (
     evaluate,
 )
 from evalflows.compat.langsmith.schemas import Identity
-from evalflows.compat.refusal import refusing
+from evalflows.compat.refusal import refusing, refusing_unknown
 
 _NO_REDACTION = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 
 
+@refusing_unknown
 class Client(DatasetMethods, ExampleMethods, RunMethods):
     """Datasets, experiments and feedback. Stateless: every method reads the store's current content.
 

@@ -30,7 +30,7 @@ from evalflows.compat.langsmith.schemas import (
     Run,
     TracerSession,
 )
-from evalflows.compat.refusal import refusing
+from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.evaluators.score import ExampleView, RunView
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, recording
@@ -669,6 +669,7 @@ _NO_RUNS = "create examples from inputs and outputs, not from runs"
 _NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
 
 
+@refusing_unknown
 class DatasetMethods:
     """A dataset is a name for a snapshot, its current version."""
 
@@ -838,6 +839,7 @@ EXAMPLE_COLUMNS = {
 """The lists that `update_examples` takes, and the field of an update that each fills."""
 
 
+@refusing_unknown
 class ExampleMethods:
     """A change makes a new version of a dataset; experiments keep the version that they ran on."""
 
@@ -1211,6 +1213,7 @@ _NO_LANGUAGE = "filter the returned runs, or query the store with SQL: store.con
 _ROOTS_ONLY = "the steps of a run are in its child_runs"
 
 
+@refusing_unknown
 class RunMethods:
     """A project is an experiment; a run is one answer of its target to one example."""
 

@@ -387,6 +387,7 @@ class ComparativeExperimentResults:
         return self._result.to_pandas()
 
 
+@refusing()
 def evaluate_comparative(
     experiments: Sequence[Any],
     /,

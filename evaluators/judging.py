@@ -58,8 +58,9 @@ def shipped(name: str) -> str:
 
 
 def question(inputs: Fields) -> str:
-    """Return the inputs, fenced: the only field, else all of them."""
-    return answer(inputs)
+    """Return the inputs, fenced: the only field that is not null, else all that are not."""
+    given = {name: value for name, value in (inputs or {}).items() if value is not None}
+    return answer(given) if given or not inputs else fenced("")
 
 
 def answer(outputs: Fields, key: str | None = None) -> str:

@@ -274,7 +274,7 @@ class Completer:
             """Return the answer as JSON; None without a schema, or for calls of the request's own tools."""
             if schema is None or (parameters.get("tools") and message.get("tool_calls")):
                 return None
-            return structured_output.read_answer(message, schema, form, finish_reason)
+            return structured_output.read_answer(message, schema, form, finish_reason, request["messages"])
 
         def read(response: "Response") -> dict[str, Any]:
             fields = completion_fields(response.body)

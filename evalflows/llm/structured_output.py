@@ -6,7 +6,7 @@ Pure functions, no calls.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +24,7 @@ _LABEL = re.compile(r"\W*(?:\w[\w ]{0,39}:\W*)?")  # allowed before a tag: `Verd
 _FIRST_TAGS = re.compile(rf"(?:{_LABEL.pattern}{_TAG.pattern})+")
 _LONGEST_LABEL = 300
 _NUMBER = re.compile(r"[+-]?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,5})?", re.ASCII)
+_BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
 
 
@@ -187,8 +188,8 @@ def _value(name: str, text: str, field: Mapping[str, Any]) -> Any:
         if text in by_text or len(folded) == 1:
             return by_text[text] if text in by_text else folded[0]
     elif field["type"] == "boolean":
-        if text.casefold() in ("true", "false"):
-            return text.casefold() == "true"
+        if text.casefold() in _BOOLEANS:
+            return _BOOLEANS[text.casefold()]
     elif _NUMBER.fullmatch(text) and math.isfinite(number := float(text)):
         return int(text) if text.lstrip("+-").isdigit() else number
     raise ValueError(f"{name}: got {short(text)}, wanted {_allowed(field)}")
@@ -218,15 +219,23 @@ def with_response_format(request: dict[str, Any], schema: Schema, form: AnswerFo
     return request | {"messages": _with_instruction(request["messages"], _tagged(_cache_key(schema)).instruction())}
 
 
-def read_answer(message: Mapping[str, Any], schema: Schema, form: AnswerForm, finish_reason: str | None) -> Any:
-    """Return the answer in a chat completion's message as JSON, validated against the schema.
+def read_answer(
+    message: Mapping[str, Any],
+    schema: Schema,
+    form: AnswerForm,
+    finish_reason: str | None,
+    asked: Sequence[Mapping[str, Any]] = (),
+) -> Any:
+    """Return the answer in a chat completion's message as JSON, converted to the schema and validated against it.
+
+    `asked` are the messages that it answers: an object that occurs in them may be a quotation.
 
     Raises CallError: `truncated` if the answer stopped at the token limit and cannot be read, `empty_answer` if it has
-    no text, else `bad_answer`. A truncated tagged
+    no text, else `bad_answer`, also if it can be read in two ways. A truncated tagged
     text is never read: its own tags would have come last, so any it contains may be quotations.
     """
     try:
-        answer = _read(message, schema, form, finish_reason)
+        answer = _converted(_read(message, schema, form, finish_reason, asked), schema)
     except (ValueError, RecursionError) as error:
         if end_of(finish_reason) == "truncated":
             raise CallError("truncated", "the answer was cut off at the token limit and cannot be read") from error
@@ -239,50 +248,165 @@ def read_answer(message: Mapping[str, Any], schema: Schema, form: AnswerForm, fi
     return answer
 
 
-def _read(message: Mapping[str, Any], schema: Schema, form: AnswerForm, finish_reason: str | None) -> Any:
+def _read(
+    message: Mapping[str, Any],
+    schema: Schema,
+    form: AnswerForm,
+    finish_reason: str | None,
+    asked: Sequence[Mapping[str, Any]],
+) -> Any:
     content = (message.get("content") or "").strip()
     if form == "tool_call":
-        arguments = _arguments(message, _name(schema))
-        if arguments is not None:
-            return _json(arguments)
+        name = _name(schema)
+        if calls := _arguments(message, name):
+            return _only([_json_answer(arguments.strip(), schema, finish_reason, asked) for arguments in calls])
         try:  # some models ignore the tool, and answer in their text
-            return _json_answer(content, schema, finish_reason)
+            return _json_answer(content, schema, finish_reason, asked)
         except ValueError:
-            raise ValueError(f"wanted a call of the tool {_name(schema)!r}") from None
+            called = [
+                short(call["function"].get("name")) for call in message.get("tool_calls") or [] if "function" in call
+            ]
+            got = f"a call of {called[0]}" if called else short(content)
+            raise ValueError(f"got {got}, wanted a call of the tool {name!r}") from None
     if form == "json_schema":
-        return _json_answer(content, schema, finish_reason)
+        return _json_answer(content, schema, finish_reason, asked)
     if end_of(finish_reason) == "truncated":
         raise ValueError("cut off")
     return _tagged(_cache_key(schema)).read(content)
 
 
-def _json_answer(content: str, schema: Schema, finish_reason: str | None) -> Any:
-    """Read a text that is JSON as a whole, behind the model's thinking, or behind prose. Some encode it twice."""
+def _json_answer(
+    content: str, schema: Schema, finish_reason: str | None, asked: Sequence[Mapping[str, Any]] = ()
+) -> Any:
+    """Read a text that is JSON as a whole, behind the model's thinking, or with prose. Some encode it twice."""
     behind = after_thinking(content)
     for text in (content, *behind):
         with suppress(ValueError):
             answer = _json(_unfenced(text))
             return _json(answer) if isinstance(answer, str) and schema.get("type") == "object" else answer
-    if end_of(finish_reason) != "truncated" and (said := _in_prose(behind[0] if behind else content, schema)):
-        return said
+    if end_of(finish_reason) != "truncated" and (found := _in_prose(behind[0] if behind else content, schema, asked)):
+        return found
     return _json(_unfenced(content))  # raises the error of the whole text
 
 
-def _in_prose(text: str, schema: Schema) -> dict[str, Any] | None:
-    """Return the object of the schema with which a text ends, on lines of its own; None if it ends otherwise.
+def _in_prose(text: str, schema: Schema, asked: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the object of the schema that a text with prose gives on lines of its own; None if there is none.
 
-    What stands before the end may be a quotation: if an object of the schema that starts a line there says something
-    else, which is the judge's own cannot be told.
+    What stands before the end may be a quotation. So an object with text after it, or on the line of its label
+    (`Verdict: {…}`), counts only if the question does not have it. Raises ValueError if objects of the schema on lines
+    of their own say different things: which is the judge's own cannot be told.
     """
-    said, end = [], 0
-    for line in re.finditer(r"^[ \t]*\{", text, re.MULTILINE):
+    for starts in (_LINE, _LABELLED_LINE):
+        found = [
+            (converted, start, end)
+            for value, start, end in _objects(text, starts)
+            if _violation(converted := _converted(value, schema), schema) is None
+        ]
+        if not found:
+            continue
+        answer = _only([value for value, _, _ in found])
+        is_last = starts is _LINE and _END.fullmatch(text, found[-1][2]) is not None
+        own = is_last or any(_ends_line(text, end) and not _occurs(text[start:end], asked) for _, start, end in found)
+        return answer if own else None
+    return None
+
+
+def _objects(text: str, starts: re.Pattern[str]) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """Yield the objects at these starts, and where they begin and end; none inside another."""
+    end = tried = 0
+    for start in starts.finditer(text):
+        if start.end() <= end:
+            continue
+        if (tried := tried + 1) > _MOST_STARTS:  # each failed one takes time
+            raise ValueError(f"got more than {_MOST_STARTS} objects, wanted one")
         with suppress(ValueError, RecursionError):
-            value, stop = _DECODER.raw_decode(text, line.end() - 1)
-            if line.start() >= end and _violation(value, schema) is None:
-                said.append(value)
-                end = stop
-    agrees = bool(said) and all(value == said[-1] for value in said)
-    return said[-1] if agrees and _FENCE.fullmatch(text, end) else None
+            value, end = _object_at(text, start.end() - 1)
+            yield value, start.end() - 1, end
+
+
+def _object_at(text: str, start: int) -> tuple[dict[str, Any], int]:
+    """Return the object that begins there, and where it ends. Raises ValueError unless it is one."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except ValueError:
+        as_json, end = _rewritten(text, start)
+        value = _json(as_json)
+    return value, end
+
+
+def _rewritten(text: str, start: int) -> tuple[str, int]:
+    """Return the object that begins there as JSON, and where it ends.
+
+    It may be written as Python or JavaScript would: with single quotes, names without quotes, True and None, comments,
+    and a comma after the last value. Nothing is added that is not there. Raises ValueError for anything else.
+    """
+    parts: list[str] = []
+    depth, place = 0, start
+    while depth or not parts:
+        token = _TOKEN.match(text, place)
+        if token is None or len(parts) == _MOST_PARTS:
+            raise ValueError(f"wanted JSON: got {short(text[place : place + 40])} in it")
+        place, part = token.end(), token[0]
+        match token.lastgroup:
+            case "text":
+                parts.append(_in_double_quotes(part[1:-1]))
+            case "name":
+                parts.append(json.dumps(part))
+            case "word":
+                parts.append(_WORDS[part.casefold()])
+            case "number" | "mark":
+                if part in "}]" and parts[-1] == ",":
+                    parts.pop()
+                parts.append(part)
+                depth += (part in "{[") - (part in "}]")
+    return " ".join(parts), place
+
+
+def _in_double_quotes(inside: str) -> str:
+    return '"' + re.sub(r"\\.|\"", lambda part: {"\\'": "'", '"': '\\"'}.get(part[0], part[0]), inside) + '"'
+
+
+def _only(values: Sequence[Any]) -> Any:
+    """Return what all values say. Raises ValueError if they differ."""
+    if others := [value for value in values if value != values[0]]:
+        raise ValueError(f"got {short(values[0])} and {short(others[0])}, wanted one verdict")
+    return values[0]
+
+
+def _ends_line(text: str, end: int) -> bool:
+    return not text[end:].partition("\n")[0].strip(" \t\r`")
+
+
+def _occurs(part: str, asked: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the messages have a text, however it is quoted there."""
+    said = json.dumps([message.get("content") for message in asked], ensure_ascii=False)
+    return _unquoted(part) in _unquoted(said)
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\+[nrt]|[\s\\\"']", "", text)
+
+
+def _converted(value: Any, schema: Any) -> Any:
+    """Return an answer with the schema's values in place of texts that stand for them, such as "yes" and "4".
+
+    Fields are left out that the schema does not allow, unless one differs from an allowed one only in case.
+    """
+    if not isinstance(schema, dict):
+        return value
+    if isinstance(value, dict) and isinstance(fields := schema.get("properties"), dict):
+        is_open, folded = schema.get("additionalProperties") is not False, {name.casefold() for name in fields}
+        return {
+            name: _converted(item, fields.get(name))
+            for name, item in value.items()
+            if is_open or name in fields or name.casefold() in folded
+        }
+    if isinstance(value, list):
+        return [_converted(item, schema.get("items")) for item in value]
+    if isinstance(value, str) and _is_plain(schema) and value not in (_choices(schema) or ()):
+        with suppress(ValueError):
+            return _value("", value.strip(), schema)
+    return value
 
 
 def _tool(request: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
@@ -302,13 +426,14 @@ def _name(schema: Schema) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "answer")))[:64] or "answer"
 
 
-def _arguments(message: Mapping[str, Any], name: str) -> str | None:
-    """Return the arguments of the tool's call; None if there is none."""
-    for call in message.get("tool_calls") or []:
-        function = call.get("function") or {}
-        if function.get("name") == name and isinstance(function.get("arguments"), str):
-            return str(function["arguments"])
-    return None
+def _arguments(message: Mapping[str, Any], name: str) -> list[str]:
+    """Return the arguments of each call of the tool."""
+    functions = [call.get("function") or {} for call in message.get("tool_calls") or []]
+    return [
+        function["arguments"]
+        for function in functions
+        if function.get("name") == name and isinstance(function.get("arguments"), str)
+    ]
 
 
 def _unfenced(text: str) -> str:
@@ -323,7 +448,7 @@ def _json(text: str) -> Any:
     try:
         return _DECODER.decode(text)
     except ValueError as error:
-        raise ValueError(f"wanted JSON: {error}") from error
+        raise ValueError(f"got {short(text)}, wanted JSON: {error}") from error
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -335,7 +460,20 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_object)
-_FENCE = re.compile(r"\s*(```)?\s*")
+_END = re.compile(r"\s*(```)?\s*")
+_LINE = re.compile(r"^[ \t]*\{", re.MULTILINE)
+_LABELLED_LINE = re.compile(r"^[ \t*_`]*\w[\w ]{0,39}:[ \t*_`]*\{", re.MULTILINE)
+_MOST_STARTS, _MOST_PARTS = 50, 5000
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/)
+    | (?P<text>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')
+    | (?P<name>[A-Za-z_]\w*(?=\s*:))
+    | (?P<word>(?i:true|false|null|none)\b)
+    | (?P<number>[-\d.][-+\d.eE]*)
+    | (?P<mark>[{}\[\],:])""",
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
 
 
 def _with_instruction(messages: Sequence[Mapping[str, Any]], instruction: str) -> list[dict[str, Any]]:

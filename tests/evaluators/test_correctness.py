@@ -77,6 +77,7 @@ def test_the_model_is_asked_once_at_temperature_0_for_reasoning_and_then_a_verdi
 def test_several_fields_are_shown_as_json_and_null_as_empty() -> None:
     assert fenced({"city": "Paris", "sure": True}) in asked({"sure": True, "city": "Paris"})
     assert fenced({"a": 1, "b": "é"}) in asked({"output": "x"}, inputs={"b": "é", "a": 1})
+    assert fenced("é") in asked({"output": "x"}, inputs={"b": "é", "a": None})
     assert fenced({"a": 1, "b": 2}) in asked({"output": "x"}, reference={"b": 2, "a": 1})
     assert fenced("") in asked({"output": None})
     answered, reference = {"text": "Paris", "contexts": ["a", "b"]}, {"text": "It is Paris.", "source": "wiki"}

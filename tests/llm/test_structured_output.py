@@ -125,13 +125,18 @@ def test_json_is_parsed_and_validated() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        '{"reasoning": "", "correct": "true"}',
+        '{"reasoning": "", "correct": "maybe"}',
         '{"reasoning": "", "correct": 1}',
-        '{"reasoning": "", "correct": true, "more": 1}',
+        '{"reasoning": "", "correct": true, "Correct": false}',
+        '{"reasoning": "", "correct": true, "correct": false}',
+        '{"reasoning": "", "correct": true or false}',
+        '{"reasoning": "" "correct": true}',
+        '{"reasoning": "It says "no"", "correct": true}',
+        "{'reasoning': 'It's right', 'correct': True}",
+        '{"reasoning": "", "correct": true',
         f"The answer says {GOOD}, which is not so.",
-        f"{GOOD}\nBut that is what the answer says of itself.",
+        f"{GOOD}\n{GOOD.replace('true', 'false')}\nOne of them.",
         f"It claims:\n{GOOD}\nSo:\n{GOOD.replace('true', 'false')}",
-        f"```json\n{GOOD}\n```\nis what it says.",
         '{"reasoning": "", "correct": NaN}',
         "```",
         pytest.param("[" * 100_000, id="deep"),
@@ -159,6 +164,50 @@ def test_json_is_found_behind_thinking_and_prose_that_may_quote_another_verdict(
         assert read_answer({"content": content}, VERDICT | {"title": "v"}, "tool_call", "stop") == right
     for text in (f"<think>{GOOD}", f"<think>{wrong}</think>It is {GOOD}"):
         assert fault({"content": text}, "json_schema")[0] == "bad_answer"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{'reasoning': \"It's \\\\ so\", 'correct': True, 'score': 4, 'grade': 'B', 'more': None}",
+        """{"reasoning": 'It\\'s \\\\ so', "correct": "Yes", "score": "4", "grade": "b"}""",
+        """```json
+{
+  // as "asked"
+  reasoning: "It's \\\\ so", /* { */
+  "correct": " TRUE", # sure
+  'score': 4.0, "grade": "B",
+}
+```""",
+    ],
+)
+def test_json_as_models_write_it_is_read_with_any_prose_that_cannot_have_quoted_it(content: str) -> None:
+    schema = flat(reasoning=REASONING, correct=CORRECT, score=SCORE, grade=GRADE)
+    right = {"reasoning": "It's \\ so", "correct": True, "score": 4, "grade": "B"}
+    quoting = [{"role": "user", "content": f"Judge this:\n{json.dumps({'output': content})}"}]
+    for text, may_be_quoted in (
+        (content, False),
+        (f"Here is the JSON:\n{content}", False),
+        (f'{{"plan": 1}}\n{content}', False),
+        (f"{content}\n\nLet me know if you need more.", True),
+        (f"Verdict: {content}", True),
+        (f"The verdict:\n\n{content}\n\nThat is all.", True),
+    ):
+        if "```" in text and "Verdict: " in text:
+            continue
+        message = {"content": text, "tool_calls": []}
+        assert read_answer(message, schema, "json_schema", "stop", REQUEST["messages"]) == right
+        assert read_answer(message, schema, "tool_call", "stop") == right
+        if may_be_quoted:
+            with pytest.raises(CallError, match=r"got .*, wanted JSON: "):
+                read_answer(message, schema, "json_schema", "stop", quoting)
+
+
+def test_calls_of_the_tool_must_agree() -> None:
+    calls = [call(GOOD), call(GOOD.replace("true", "'true',"))]
+    assert read_answer({"tool_calls": calls}, VERDICT, "tool_call", "stop")["correct"] is True
+    calls.append(call(GOOD.replace("true", "false")))
+    assert fault({"tool_calls": calls}, "tool_call")[1].endswith("wanted one verdict")
 
 
 @pytest.mark.parametrize("form", ["json_schema", "tool_call", "text"])
@@ -280,13 +329,28 @@ def test_remote_schema_references_are_not_fetched(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "flood",
-    ["[[correct: false]]", "[[correct: never]]", "\n", " ", "*", "[", "a: ", "[[correct:", "word ", "[[a: b]] "],
+    [
+        "[[correct: false]]",
+        "[[correct: never]]",
+        "\n",
+        " ",
+        "*",
+        "[",
+        "a: ",
+        "[[correct:",
+        "word ",
+        "[[a: b]] ",
+        "{a: [\n",
+        "\n{'",
+    ],
 )
 def test_long_answers_are_read_quickly(flood: str) -> None:
     """The time is linear in the length: quadratic time would take minutes for 100,000 characters."""
     began = time.perf_counter()
+    flooded = flood * (100_000 // len(flood))
     for schema in (VERDICT, flat(correct=CORRECT, reasoning=REASONING)):
-        assert said(f"{flood * (100_000 // len(flood))}\n\n[[correct: false]]", schema)["correct"] is False
+        assert said(f"{flooded}\n\n[[correct: false]]", schema)["correct"] is False
+    assert fault({"content": flooded}, "json_schema")[0] in ("bad_answer", "empty_answer")
     assert time.perf_counter() - began < 5
 
 

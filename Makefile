@@ -6,7 +6,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_DOCS := $(VENV)/.installed-docs
 SITE := build/docs
 
-.PHONY: help demo test test-slow soak check docs format bench bench-peers simulate clean
+.PHONY: help demo test test-slow soak check dist docs format bench bench-peers simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-slow   the slow tests: several seconds each, or in a browser"
 	@echo "make soak        long campaigns, before a release: an hour or more"
 	@echo "make check       lint and types"
+	@echo "make dist        the wheel and the source archive, in dist/"
 	@echo "make docs        the documents as a site with a search, in $(SITE)"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
@@ -22,7 +23,7 @@ help:
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: got no $(PYTHON), wanted Python 3.11 or newer (make PYTHON=…)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable .
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable '.[local]'
 	touch $@
 
 $(INSTALLED_DEV): $(INSTALLED)
@@ -55,6 +56,11 @@ test-slow: $(INSTALLED_DEV)
 
 soak: $(INSTALLED_DEV)
 	$(PYTEST) -n 2 -m soak
+
+dist: $(INSTALLED_DEV)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	@ls -sh dist
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff check .

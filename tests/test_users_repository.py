@@ -105,11 +105,11 @@ class Beside:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since a build leaves folders behind, and takes up what an earlier one left."""
+    """Built from the source archive, and that from a copy: a build leaves folders behind, and takes up earlier ones."""
     copy, made = tmp_path_factory.mktemp("source") / "evalflows", tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "data")
     shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
-    run_pip("wheel", str(copy), "--no-deps", "--no-build-isolation", "--wheel-dir", str(made))
+    run("build", "--no-isolation", "--outdir", str(made), str(copy))
     (found,) = made.glob("*.whl")
     return found
 
@@ -119,7 +119,7 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of a new environment: the wheel is installed there, and what it needs is that of this one."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
-    run_pip("--python", str(folder / "bin" / "python"), "install", "--no-deps", "--no-index", str(wheel))
+    run("pip", "--python", str(folder / "bin" / "python"), "install", "--no-deps", "--no-index", str(wheel))
     (packages,) = folder.glob("lib/python*/site-packages")
     # Path files in there are not read, so that an editable evalflows of this environment is not seen.
     (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
@@ -135,8 +135,8 @@ def beside(scripts: Path, tmp_path: Path, prefect_environment: dict[str, str]) -
     yield Beside(tmp_path / "repository", scripts, prefect_environment | {"PYTHONPATH": "", "EVALFLOWS_STORE": ""})
 
 
-def run_pip(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "pip", *arguments], capture_output=True, text=True, timeout=300)
+def run(module: str, *arguments: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -161,6 +161,8 @@ def test_a_script_evaluates(beside: Beside) -> None:
     assert evalflows.is_relative_to(beside.scripts.parent), "not the wheel's"
     assert (flows, store) == (beside.folder / "flows" / "__init__.py", beside.folder / "store" / "__init__.py")
     assert beside.means("scripted") == {"my": 1.0, "greets": 1.0}
+    beside.run("evalflows", "init")
+    assert "PASS" in beside.run("evalflows", "gate", "evals/experiment.yaml")
 
 
 @pytest.mark.slow

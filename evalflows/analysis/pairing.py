@@ -250,7 +250,6 @@ class PairedMetric:
     slice: str | None = None  # of the examples, such as split=hard; None for all
     n_left_out: int = 0  # examples left out for a missing value, by the metric's policy
     n_apart: int = 0  # examples left out because the two sides answered at different times
-    n_warm_up: int = 0  # examples left out because their answers opened connections
 
     @property
     def is_binary(self) -> bool:
@@ -301,16 +300,12 @@ class PairedMetric:
         if self.n_left_out:
             said.append(f"{self.n_left_out} of {n_pairs} pairs left out for a missing value (missing: leave_out)")
         if self.n_apart:
-            why = "a run was resumed or retried, or its answer came from the ledger"
+            why = "a run was resumed or retried, or its answer came from the ledger or opened a connection"
             said.append(f"{self.n_apart} of {n_pairs} pairs left out because they were not made side by side: {why}")
-        if self.n_warm_up > 1:
-            n_pairs += self.n_warm_up
-            why = "their answers opened connections (a lower max_concurrency leaves out fewer)"
-            said.append(f"{self.n_warm_up} of {n_pairs} pairs left out because {why}")
         return replace(difference, warning="; ".join(said) or None)
 
     def side_by_side(self, rounds: SharedRounds) -> "PairedMetric":
-        """The pairs that were made in the same rounds, without the first ones, which pay for connections."""
+        """The pairs that were made in the same rounds, without the first one, which pays for cold caches."""
         both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
         left_out = ~rounds.together | rounds.warm_up
         return replace(
@@ -318,7 +313,6 @@ class PairedMetric:
             candidate=_without(self.candidate, left_out),
             baseline=_without(self.baseline, left_out),
             n_apart=int((both & ~rounds.together).sum()),
-            n_warm_up=int((both & rounds.together & rounds.warm_up).sum()),
         )
 
     def worst_case_difference(self, extreme: Extreme, confidence_level: float) -> PairedDifference | None:

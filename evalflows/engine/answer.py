@@ -45,6 +45,9 @@ def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chun
             _Answering(experiment, chunk, numbers, open_until_answered)
             for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True)
         ]
+        if len(experiments) > 1 and any(pending):  # their latencies are compared
+            for experiment in experiments:
+                loop.run(experiment.open_connections())
         for block in in_blocks(experiments[0].examples.rows(sorted(set().union(*pending))), size_of):
             _answer_in_rounds(answering, block)
     return {each.chunk: each.transient for each in answering if each.transient and not each.breaker.gave_up}
@@ -121,6 +124,7 @@ class _Answering:
         elapsed = time.perf_counter() - began
         if result["status"] == "ok" and "latency_s" not in result:
             result["latency_s"] = self._latency(recorder, elapsed)
+        round_at = None if recorder.opened_connection else round_at
         totals = asdict(recorder.totals()) if recorder.has_calls else self._unrecorded
         if recorder.steps:
             totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)

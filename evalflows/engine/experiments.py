@@ -34,7 +34,7 @@ from evalflows.llm.ledger import Ledger
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import Complete, InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.target import ChatTarget
+from evalflows.specs.target import ChatTarget, HttpTarget
 from evalflows.store.queries.progress import spent_by_group
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, now, to_json
 from evalflows.store.row_specs import experiment_spec
@@ -116,6 +116,17 @@ class Experiment(JudgesRuns[Run]):
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         return [*self.answering_on, *self.judging_on]
+
+    async def open_connections(self) -> None:
+        """Open the connections over which the target is asked, once for a run in this process."""
+        count, run = min(self.answering.width, self.row.n_examples), self.row.run_group
+        for endpoint in self.answering_on:
+            await endpoint.client.open_connections(count, run)
+        target = next(target for target in self.spec.targets if target.name == self.row.target)
+        if isinstance(target, HttpTarget):
+            from evalflows.llm.post import open_connections  # late: only these targets need its HTTP client
+
+            await open_connections(target, count, run)
 
     def check_code(self, *, in_cluster: bool = True) -> None:
         spec, row = self.spec, self.row

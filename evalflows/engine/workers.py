@@ -246,7 +246,7 @@ class Workers:
     """
 
     def __init__(self, width: int) -> None:
-        self._width = width
+        self.width = width
         self._threads = _Threads(width)
         self._places = _Places(width)
         self._turns = count()
@@ -256,7 +256,7 @@ class Workers:
         queue: SimpleQueue[Item] = SimpleQueue()
         for item in items:
             queue.put(item)
-        n_workers = min(self._width, queue.qsize())
+        n_workers = min(self.width, queue.qsize())
         if is_async:
             turn = next(self._turns)
             jobs: list[Any] = [self._draw_async(work, queue, turn) for _ in range(n_workers)]

@@ -192,7 +192,7 @@ class Caller:
                 if error.kind == "bad_request" and (hint := spec_hint(request, str(error))):
                     error.args = (f"{error}; wanted {hint}",)
                 raise
-            latency, used = time.perf_counter() - sent, tokens_of(response.body)
+            latency, used = time.perf_counter() - sent - response.opening_s, tokens_of(response.body)
             turn.note(read_rate_limit(response.headers), used.total)
         bill.add_answer(row, response, used)
         request_id = response.headers.get("x-request-id")

@@ -16,6 +16,7 @@ from evalflows.llm.capped_client import MEGABYTE, CappedClient, text_of
 from evalflows.llm.connections import SENT_BY_SDK, SHORTEST_KEY, secrets_of, without_key
 from evalflows.llm.endpoint_errors import error_in, kept, not_json
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
+from evalflows.llm.openings import Door, Opening, opening
 from evalflows.specs.errors import CallError
 from evalflows.specs.permitted import may_receive, variable
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
@@ -41,6 +42,7 @@ class Response:
 
     body: dict[str, Any]
     headers: Mapping[str, str]
+    opening_s: float = 0.0  # seconds that the request waited for its connection to be opened
 
 
 class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
@@ -54,6 +56,48 @@ class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
             what = " ".join(error.message.split())[:LONGEST_MESSAGE]
             message = f"the response is not HTTP, or too large: {what}"
             raise CallError("bad_answer", message, cost_is_unknown=True) from None
+
+    def _init_transport(self, *given: Any, **settings: Any) -> httpx2.AsyncBaseTransport:
+        return _traced(super()._init_transport(*given, **settings))
+
+    def _init_proxy_transport(self, *given: Any, **settings: Any) -> httpx2.AsyncBaseTransport:
+        return _traced(super()._init_proxy_transport(*given, **settings))
+
+
+def _traced(transport: Any) -> httpx2.AsyncBaseTransport:
+    """Make the SDK's transport, which has its own session of aiohttp, tell the Opening of each request."""
+
+    def session() -> aiohttp.ClientSession:
+        transport.client = None  # so that it makes one
+        made: aiohttp.ClientSession = transport.get_client()
+        made.trace_configs.append(_trace())
+        return made
+
+    transport.client = session
+    traced: httpx2.AsyncBaseTransport = transport
+    return traced
+
+
+def _trace() -> aiohttp.TraceConfig:
+    async def begin(*_: object) -> None:
+        if made := opening():
+            await made.begin()
+
+    async def end(*_: object) -> None:
+        if made := opening():
+            await made.end()
+
+    async def answered(_session: object, _context: object, ended: aiohttp.TraceRequestEndParams) -> None:
+        version = ended.response.version
+        if (made := opening()) and version is not None:
+            made.answered(f"HTTP/{version.major}.{version.minor}", ended.response.headers.items())
+
+    config = aiohttp.TraceConfig()
+    config.on_connection_create_start.append(begin)
+    config.on_connection_create_end.append(end)
+    config.on_request_end.append(answered)
+    config.freeze()
+    return config
 
 
 class Client:
@@ -75,7 +119,9 @@ class Client:
         limits = httpx2.Limits(max_connections=0)
         http = _CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
         http.max_bytes = int(connection.max_response_mb * MEGABYTE)
+        self._http, self._door = http, Door()
         parts = urlsplit(base_url)
+        self._url = parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions", fragment="").geturl()
         self._sdk = openai.AsyncOpenAI(
             base_url=parts._replace(query="", fragment="").geturl(),
             api_key=key or "none",
@@ -95,6 +141,10 @@ class Client:
     async def close(self) -> None:
         await self._sdk.close()
 
+    async def open_connections(self, count: int, run: str) -> None:
+        """Open the connections of a run before its first call: as many as there may be, at most `count`."""
+        await self._door.warm(self._http, self._url, min(count, self._connection.max_in_flight), run)
+
     async def post(self, path: str, request: Mapping[str, Any]) -> Response:
         """Make one attempt at an operation such as `/chat/completions`. Raises CallError.
 
@@ -109,7 +159,8 @@ class Client:
     async def _attempt(self, path: str, request: Mapping[str, Any]) -> Response | CallError:
         try:
             async with asyncio.timeout(self._timeout_s):
-                raw = await self._sdk.post(path, body=request, options=self._options, cast_to=httpx2.Response)
+                with Opening(self._door) as made:
+                    raw = await self._sdk.post(path, body=request, options=self._options, cast_to=httpx2.Response)
         except TimeoutError:
             text = f"no complete answer within {self._timeout_s:g} s"
             return CallError("timeout", text, cost_is_unknown=True)
@@ -125,7 +176,10 @@ class Client:
         if not isinstance(body, dict):
             return self._redacted(_unreadable(f"the answer is {type(body).__name__}, wanted a mapping", text))
         fault = error_in(body, text)
-        return Response(body, raw.headers) if fault is None else self._redacted(fault)
+        if fault is not None:
+            return self._redacted(fault)
+        made.settle(self._url)
+        return Response(body, raw.headers, made.seconds)
 
     def _redacted(self, fault: CallError) -> CallError:
         """Return an error without the key, and without its cause, which may contain it."""

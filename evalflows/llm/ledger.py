@@ -202,6 +202,7 @@ class Recorder:
     answered: list[AnsweredCall] = field(default_factory=list)  # in order
     failed: list[CallRow] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)  # of the user's own code, in order
+    opened_connection: bool = False  # whether its answer opened one that should have been open before
 
     def store(self, row: CallRow) -> None:
         """Write the row of a call to disk, before its answer is used, and count it."""

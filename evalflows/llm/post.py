@@ -21,6 +21,7 @@ from evalflows.llm.connections import headers_of, secrets_of
 from evalflows.llm.endpoint_errors import http_status_kind, is_page, not_json, said_in
 from evalflows.llm.faults import remember_key
 from evalflows.llm.ledger import current
+from evalflows.llm.openings import Door, Opening
 from evalflows.llm.rate_limits import Limiter, read_rate_limit
 from evalflows.specs.errors import CallError, InputError, Post, Posted, describe
 from evalflows.specs.files import origin_of
@@ -37,13 +38,13 @@ def poster(spec: HttpTarget) -> Post:
     headers, secrets = headers_of(spec.headers, where, spec.url), secrets_of(spec.headers)
     for secret in secrets:
         remember_key(secret)
-    client, limiter, door = _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
+    client, limiter, door = _of(spec)
 
     who = f"target {spec.name!r} ({spec.url})"
 
     async def attempt(body: Any) -> Posted:
         async with limiter.turn():
-            started, opening = time.perf_counter(), _Opening(door)
+            started, opening = time.perf_counter(), Opening(door)
             if recorder := current():
                 recorder.check_can_keep() if recorder.request is None else recorder.begin(recorder.request)
             try:
@@ -52,6 +53,7 @@ def poster(spec: HttpTarget) -> Post:
                     latency = time.perf_counter() - started - opening.seconds
                 version = response.headers.get(spec.version_header) if spec.version_header else None
                 content = _content(response, spec.content_types)
+                opening.settle(spec.url)
                 return Posted(response=content, latency_s=latency, version=version and as_version(version))
             except TimeoutError:
                 raise CallError("timeout", "no answer in time", cost_is_unknown=True) from None
@@ -72,6 +74,16 @@ def poster(spec: HttpTarget) -> Post:
     return post
 
 
+async def open_connections(spec: HttpTarget, count: int, run: str) -> None:
+    """Open the connections of a run to an application before it is asked: as many as it may have, at most `count`."""
+    client, _, door = _of(spec)
+    await door.warm(client, spec.url, min(count, spec.max_in_flight), run)
+
+
+def _of(spec: HttpTarget) -> "tuple[httpx2.AsyncClient, Limiter, Door]":
+    return _shared(spec.url, spec.max_in_flight, spec.timeout_s, spec.max_response_mb)
+
+
 def _redacted(secrets: list[str], error: CallError) -> CallError:
     text = str(error)
     for secret in secrets:
@@ -88,57 +100,16 @@ def _redacted(secrets: list[str], error: CallError) -> CallError:
 @cache
 def _shared(
     url: str, max_in_flight: int, timeout_s: float, max_response_mb: float
-) -> "tuple[httpx2.AsyncClient, Limiter, _Door]":
+) -> "tuple[httpx2.AsyncClient, Limiter, Door]":
     limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # no state may pass from one example to another
     client = CappedClient(limits=limits, timeout=timeout_s, cookies=no_cookies)
     client.max_bytes = int(max_response_mb * MEGABYTE)
-    return client, Limiter(max_in_flight, first=max_in_flight), _Door()
-
-
-OPENING_APART_S = 0.005
-"""Seconds between two connections that are opened to one application."""
-
-
-class _Door:
-    """Lets the connections to one application be opened one after another.
-
-    Opened at once, some would wait for a second at one with a short queue (5 in Python's http.server), and so would
-    the requests that they carry.
-    """
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    async def pass_through(self) -> None:
-        """Wait until the connection before was opened OPENING_APART_S ago."""
-        now = time.perf_counter()
-        at, self._next = self._next, max(now, self._next) + OPENING_APART_S
-        if at > now:
-            await asyncio.sleep(at - now)
-
-
-class _Opening:
-    """How long a request waits for its connection to be opened, which is no part of its latency."""
-
-    def __init__(self, door: _Door) -> None:
-        self.seconds, self._since, self._door = 0.0, 0.0, door
-
-    async def __call__(self, event: str, info: object) -> None:
-        """Follow a request by the events that the client's library emits (its extension `trace`)."""
-        step, _, state = event.rpartition(".")
-        if step not in ("connection.connect_tcp", "connection.connect_unix_socket", "connection.start_tls"):
-            return
-        if state == "started":
-            self._since = time.perf_counter()
-            if step != "connection.start_tls":
-                await self._door.pass_through()
-        else:
-            self.seconds += time.perf_counter() - self._since
+    return client, Limiter(max_in_flight, first=max_in_flight), Door()
 
 
 async def _post(
-    client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any, opening: _Opening
+    client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any, opening: Opening
 ) -> httpx2.Response:
     """Make one attempt. Raises CallError unless the response is a success."""
     try:

@@ -95,7 +95,7 @@ def conclusion_text(conclusion: str | None, reason_code: str | None, margin: flo
     return f"{text} (margin {margin:g})" if conclusion in WITHIN_MARGIN and margin is not None else text
 
 
-SIDE_BY_SIDE = "those answered side by side, without the first ones, which open connections"
+SIDE_BY_SIDE = "those answered side by side over open connections, without the first"
 """The pairs of latencies that are compared."""
 
 VERDICT_FIELDS = {

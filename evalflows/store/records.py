@@ -316,7 +316,8 @@ class OutputRow:
     trace_id: str | None = None
     application_version: str | None = None  # of the HTTP application that answered
     started_at: datetime | None = None
-    round_at: datetime | None = None  # when the round began in which every target of the run answered this example
+    # When the round began in which every target of the run answered this example; null if it opened a connection.
+    round_at: datetime | None = None
     recorded_at: datetime = field(default_factory=now)
 
 

@@ -15,7 +15,8 @@ from http_application import SECRET, Application, Reply, cuts, failure, post, sa
 from evalflows.llm import loop
 from evalflows.llm.connections import headers_of
 from evalflows.llm.ledger import Recorder, recording
-from evalflows.llm.post import OPENING_APART_S, poster
+from evalflows.llm.openings import OPENING_APART_S
+from evalflows.llm.post import poster
 from evalflows.specs.errors import CallError, ErrorKind, InputError, Posted, StorageError
 
 # The request

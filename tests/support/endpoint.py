@@ -70,6 +70,9 @@ class Endpoint:
             writer.close()
 
     async def _reply(self, asked: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if asked.startswith(b"OPTIONS "):  # opens a connection
+            writer.write(b"HTTP/1.1 204 X\r\n\r\n")
+            return True
         headers = dict(line.split(": ", 1) for line in asked.decode().lower().split("\r\n")[1:] if ": " in line)
         request = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         self.requests.append(request)

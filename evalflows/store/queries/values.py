@@ -300,8 +300,8 @@ Mask = npt.NDArray[np.bool_]
 class SharedRounds:
     """Arrays have shape (examples,), in the snapshot's order."""
 
-    together: Mask  # whether both made all repetitions in the same rounds, without an answer from the ledger
-    warm_up: Mask  # the examples of the first round, or of those begun before one ended: they pay for connections
+    together: Mask  # whether both made all repetitions in the same rounds, over open connections, without the ledger
+    warm_up: Mask  # the example of the first round, which pays for cold caches
 
     def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
         """The same of some examples."""
@@ -309,35 +309,28 @@ class SharedRounds:
 
 
 def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
-    """Return the examples that two experiments answered in the same rounds; none if their answers were recorded.
-
-    Over HTTP, all rounds that begin before the first one has ended open connections, many at once: an endpoint with a
-    short queue (5 in Python's http.server) answers some of them a second late, most of them of one target.
-    """
+    """Return the examples that two experiments answered in the same rounds; none if their answers were recorded."""
     together, warm_up = (np.zeros(candidate.n_examples, dtype=bool) for _ in range(2))
-    kinds = {candidate.target_kind, baseline.target_kind}
-    if candidate.run_group == baseline.run_group and "recorded" not in kinds:
+    is_recorded = "recorded" in (candidate.target_kind, baseline.target_kind)
+    if candidate.run_group == baseline.run_group and not is_recorded:
         experiments = [candidate.experiment_id, baseline.experiment_id]
-        parameters = [*experiments, candidate.repetitions, candidate.snapshot_id, bool(kinds & OPEN_CONNECTIONS)]
+        parameters = [*experiments, candidate.repetitions, candidate.snapshot_id]
         for place, all_together, is_first in ask(store, (_ROUNDS, parameters))[0]:
             together[place], warm_up[place] = all_together, is_first
     return SharedRounds(together=together, warm_up=warm_up)
 
 
-OPEN_CONNECTIONS = {"chat", "http"}
-"""The kinds of targets whose calls open connections."""
-
 _ROUNDS = """
 with runs as (
-    select ours.example_id, ours.round_at, greatest(ours.recorded_at, theirs.recorded_at) as ended_at,
+    select ours.example_id, ours.round_at,
            coalesce(ours.round_at = theirs.round_at, false)
            and coalesce(ours.calls_cached, 0) = 0 and coalesce(theirs.calls_cached, 0) = 0 as is_together
     from outputs as ours join outputs as theirs using (example_id, repetition)
     where ours.experiment_id = $1 and theirs.experiment_id = $2
 ), by_example as (
     select example_id, bool_and(is_together) and count(*) = $3 as together,
-           coalesce(bool_or(round_at <= first_round_at or ($5 and round_at < first_ended_at)), false) as warm_up
-    from runs, (select min(round_at) as first_round_at, min(ended_at) as first_ended_at from runs) as first
+           coalesce(bool_or(round_at <= first_round_at), false) as warm_up
+    from runs, (select min(round_at) as first_round_at from runs) as first
     group by example_id
 ), places as (
     select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $4

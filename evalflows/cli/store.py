@@ -21,15 +21,14 @@ import click
 from evalflows.cli.late_commands import BAD_INPUT, INCOMPLETE, one_line_errors
 from evalflows.cli.output import Text, console, echo, echo_error, print_csv, table
 from evalflows.cli.show import VERBOSE
-from evalflows.specs.errors import InputError, json_text, one_line, print_note
+from evalflows.specs.errors import InputError, json_text, one_line
 from evalflows.store.database import memory_limit_bytes, peak_memory_bytes
 from evalflows.store.doctor import Examination, examine
 from evalflows.store.exports import Exported, whole_file, write_query, write_whole
-from evalflows.store.layout import Layout
 from evalflows.store.packing import SETTLED_S, Packed, pack
 from evalflows.store.queries.labels import preferences_of
 from evalflows.store.queries.lookup import find_comparison
-from evalflows.store.sql import existing_store, is_store, no_store, select_from, store_or_empty
+from evalflows.store.sql import existing_store, select_from
 from evalflows.store.views import grain, is_mart, view_files
 
 
@@ -220,9 +219,9 @@ GRACE_S = 5.0
 )
 @VERBOSE
 def sql(query: str | None, form: str, output: str | None, timeout_s: float, verbose: bool) -> None:
-    """Run a SQL QUERY on the store. Without QUERY, list the marts, then the tables, and what one row of each is.
+    """Run a SQL QUERY on the store. Without QUERY, list the marts, then the tables, a line for each.
 
-    A query reads the store only: no other files, no network, no extensions.
+    A query reads the store only: no other files, no network, no extensions. `--format json` and csv have every digit.
     """
     with one_line_errors(verbose):
         if form == "parquet" and (query is None or output is None):
@@ -233,16 +232,17 @@ def sql(query: str | None, form: str, output: str | None, timeout_s: float, verb
                 for path in sorted(view_files(), key=lambda path: (not is_mart(path), path.stem))
             ]
             with _stdout_to(output):
-                _print_rows(("view", "one row per", "about"), views, form)
+                if form == "table":
+                    _print_views(views)
+                else:
+                    _print_rows(("view", "one row per", "about"), views, form)
             return
-        is_missing = not is_store(layout := Layout.at())
-        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()), store_or_empty() as store:
+        store = existing_store()
+        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()):
             relation = select_from(store, query, timeout_s)
             if form == "parquet":
                 write_query(relation, Path(output or ""))
             rows = [] if form == "parquet" else relation.fetchall()
-        if is_missing:
-            print_note(no_store(layout))
         if form != "parquet":
             with _stdout_to(output):
                 _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
@@ -318,10 +318,27 @@ def _print_rows(
     elif form == "md":
         from evalflows.reports.formats import escaped, markdown_table
 
-        cells = (["" if value is None else str(value) for value in row] for row in rows)
+        cells = ([_shown(value) for value in row] for row in rows)
         echo(markdown_table([*map(escaped, columns)], cells))
     else:
         _print_table(columns, rows)
+
+
+def _shown(value: Any) -> str:
+    """A value for reading: null is empty, and a float has six significant digits, or its whole part."""
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+    return "" if value is None else str(value)
+
+
+def _print_views(views: Sequence[tuple[str, str, str]]) -> None:
+    """Print a line for each view: its name, and what it is about; in a terminal, cut to its width."""
+    terminal, width = console(), max(len(name) for name, *_ in views)
+    for name, _, about in views:
+        line = Text(f"{name:<{width}}  {about}")
+        if terminal.is_terminal:
+            line.truncate(terminal.width, overflow="ellipsis")
+        echo(line.plain)
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -330,7 +347,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     is_plan = list(columns) == ["explain_key", "explain_value"]  # drawn over several lines
     shown = rows[:ROWS_SHOWN] if terminal.is_terminal else rows
     for row in shown:
-        out.add_row(*(Text("" if value is None else str(value), lines=is_plan) for value in row))
+        out.add_row(*(Text(_shown(value), lines=is_plan) for value in row))
     terminal.print(out)
     if len(rows) > len(shown):
         echo(f"{len(shown)} of {len(rows):,} rows; all of them: --format csv, or json")

@@ -96,11 +96,45 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     if kind == "SELECT":
         _check_query(connection, sql)
         return sql
+    if kind == "MULTI":  # PIVOT makes a type of the values that it finds, then selects
+        if not _is_select(connection, with_values := _with_values(sql)):
+            raise InputError(
+                "sql: got a PIVOT that cannot be checked, wanted `pivot VIEW on COLUMN`, or values: `on COLUMN in (…)`"
+            )
+        _check_query(connection, with_values)
+        return sql
     if kind == "EXPLAIN":
         explain, query = _explained(connection, sql)
         _check_query(connection, query)
         return f"{explain} {query}"
-    raise InputError(f"sql: got {kind}, wanted one query (select, from, with, describe, explain)")
+    raise InputError(f"sql: got {kind}, wanted one query (select, from, with, pivot, describe, explain)")
+
+
+def _with_values(sql: str) -> str:
+    """Return a PIVOT with `in ('')` after each of its columns without values: only so does DuckDB parse it whole."""
+    raw, depth = sql.encode(), 0
+    element: list[str] | None = None  # the words of the column that the loop is in
+    parts: list[str] = []
+    tokens = duckdb.tokenize(sql)
+    ends = [start for start, _ in tokens[1:]] + [len(raw)]
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        text = raw[start:end].decode()
+        word = "" if kind == duckdb.token_type.comment else text.strip().lower()
+        if depth == 0 and element is not None and word in _AFTER_COLUMN:
+            parts.append("" if "in" in element else _NO_VALUE)
+            element = [] if word == "," else None
+        elif depth == 0 and word == "on":
+            element = []
+        elif depth == 0 and element is not None:
+            element.append(word)
+        if kind == duckdb.token_type.operator:
+            depth += word.count("(") - word.count(")")
+        parts.append(text)
+    return "".join(parts) + (_NO_VALUE if element is not None and "in" not in element else "")
+
+
+_AFTER_COLUMN = (",", "using", "group", "order", "limit", ";")
+_NO_VALUE = " in ('') "
 
 
 def _kind(connection: duckdb.DuckDBPyConnection, sql: str) -> str:

@@ -341,7 +341,7 @@ def _without_comments(path: Path) -> str:
 
 
 def _named(sql: str) -> frozenset[str]:
-    found = re.findall(r"\b(?:from|join)\s+(?:(?:source|staging|main)\.)?(\w+)", sql, flags=re.IGNORECASE)
+    found = re.findall(r"\b(?:from|join|pivot)\s+(?:(?:source|staging|main)\.)?(\w+)", sql, flags=re.IGNORECASE)
     return frozenset(name.lower() for name in found)
 
 

@@ -21,6 +21,7 @@ def refused(done: Result) -> str:
     return done.stderr
 
 
+@pytest.mark.usefixtures("store")
 def test_files_and_extensions_are_refused(tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\nkey\n")
@@ -79,11 +80,28 @@ def test_a_terminal_shows_at_most_forty_rows_and_how_many_there_are() -> None:
 
 
 @pytest.mark.usefixtures("store", "terminal")
+def test_without_a_query_each_view_is_a_line() -> None:
+    lines = sql().stdout.splitlines()
+    described = sql("--format", "csv").stdout.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [line.split(",")[0] for line in described]
+    assert all(len(line) <= 80 for line in lines) and any(line.endswith("…") for line in lines)
+
+
+@pytest.mark.usefixtures("store", "terminal")
 def test_what_is_too_wide_for_columns_is_a_block_for_each_row() -> None:
     query = f"select n as number, null as nothing, '{'word ' * 30}' as words from range(2) t(n)"
     lines = [line.rstrip() for line in sql(query).stdout.splitlines()]
     assert lines[:3] == ["number   0", "nothing", "words    " + " ".join(["word"] * 14)]
     assert lines.count("") == 1 and all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.usefixtures("store")
+def test_tables_show_six_digits_and_the_other_formats_all() -> None:
+    query = "select 1 / 3 as a, 1234567.891::double as b, 1e-9 as c, 1e300 as d, 'nan'::double as e, 0.5::double as f"
+    values = ["0.333333", "1234568", "1e-09", "1e+300", "nan", "0.5"]
+    assert sql(query).stdout.splitlines()[1].split() == values
+    assert sql(query, "--format", "md").stdout.splitlines()[-1] == f"| {' | '.join(values)} |"
+    assert "0.3333333333333333,1234567.891" in sql(query, "--format", "csv").stdout
 
 
 @pytest.mark.usefixtures("store")

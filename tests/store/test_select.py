@@ -54,6 +54,10 @@ REFUSED = (
     "explain analyze",
     "select 'x'::int",
     "select error('no')",
+    "pivot scores on metric using count(*); drop view scores",
+    "pivot scores /* on */ on metric, label -- using\n using sum((select size from read_text('SOMEWHERE')))",
+    "with s as (from read_text('SOMEWHERE')) pivot s on content",
+    "from (pivot scores on metric using count(*))",
 )
 
 
@@ -66,6 +70,13 @@ def test_anything_but_a_single_read_query_is_refused_in_one_line(
         assert str(caught.value).startswith("sql: ") and "\n" not in str(caught.value), query
         assert not (tmp_path / "somewhere").exists(), query
         assert catalog.execute("select count(*) from scores").fetchall() == [(0,)], query
+
+
+def test_a_pivot_finds_its_columns_in_the_rows(catalog: duckdb.DuckDBPyConnection) -> None:
+    rows = "(from (values ('x', 'a', 1), ('x', 'b', 2), ('y', 'b', 3)) v(id, metric, n)) /* on b */"
+    for columns in ("metric", "METRIC -- in\n", "metric in ('a', 'b')"):
+        found = select(catalog, f"with r as {rows} pivot r on {columns} using sum(n) group by id order by id")
+        assert (found.columns, found.fetchall()) == (["id", "a", "b"], [("x", 1, 2), ("y", None, 3)])
 
 
 @pytest.mark.parametrize("root", ["nonsense://bucket/evals", "FILE", "FILE/below"])

@@ -2,18 +2,19 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, WorkPoolFilter, WorkPoolFilterName
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, CronSchedule, IntervalSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
@@ -24,6 +25,7 @@ from evalflows.prefect_server import DENIED, access_denied, server_access
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
+from evalflows.specs.permitted import DEPLOYED_FROM
 from evalflows.specs.traces import load_retention, load_trace_evaluation
 
 
@@ -50,23 +52,52 @@ def retention_spec_of(file: str) -> dict[str, Any]:
     return {"spec": load_retention(file).model_dump(mode="json")}
 
 
+OURS = "evalflows.flows."
+"""What the entrypoints of our flows begin with."""
+
+
 @dataclass(frozen=True, slots=True)
 class PrefectFile:
-    """A prefect.yaml: its deployments and their work pools."""
+    """The deployments of our flows in a prefect.yaml. Others there are deployed by `prefect deploy`."""
 
     path: Path
-    deployments: Sequence[str]
-    pools: Sequence[str]
+    content: Mapping[str, Any]
+    """Of the file, with these deployments only."""
+
+    @property
+    def deployments(self) -> list[str]:
+        """Their names, each after that of its flow."""
+        return [f"{one['entrypoint'].rpartition('.')[2]}/{one['name']}" for one in self.content["deployments"]]
+
+    @property
+    def pools(self) -> list[str]:
+        """Their work pools."""
+        return sorted({str(one["work_pool"]["name"]) for one in self.content["deployments"]})
+
+    @property
+    def origin(self) -> str:
+        """Where they are deployed from: the machine and the folder."""
+        return f"{socket.gethostname()}:{self.path.parent.resolve()}"
+
+    def marked(self) -> dict[str, Any]:
+        """Return the content in which each deployment has its origin, in the environment of its runs."""
+        deployments = []
+        for one in self.content["deployments"]:
+            variables = one["work_pool"].get("job_variables") or {}
+            environment = {**(variables.get("env") or {}), DEPLOYED_FROM: self.origin}
+            pool = {**one["work_pool"], "job_variables": {**variables, "env": environment}}
+            deployments.append({**one, "work_pool": pool})
+        return {**self.content, "deployments": deployments}
 
 
 def prefect_file(folder: Path) -> PrefectFile:
-    """Read the prefect.yaml of a folder. Raise InputError if it is missing or not valid."""
+    """Read the prefect.yaml of a folder. Raise InputError if it is missing, not valid, or has no deployment of ours."""
     path = folder / "prefect.yaml"
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         deployments = [dict(deployment) for deployment in content["deployments"]]
-        names = [str(deployment["name"]) for deployment in deployments]
-        pools = sorted({str(deployment["work_pool"]["name"]) for deployment in deployments})
+        file = PrefectFile(path, {**content, "deployments": [one for one in deployments if _is_ours(one)]})
+        names, _ = file.deployments, file.pools
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file, wanted one with deployments: docs/guides/deployments.md") from error
     except OSError as error:
@@ -74,8 +105,18 @@ def prefect_file(folder: Path) -> PrefectFile:
     except yaml.YAMLError as error:
         raise InputError(f"{path}: not YAML: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: wanted deployments, each with a name and a work_pool with a name") from error
-    return PrefectFile(path, names, pools)
+        raise InputError(
+            f"{path}: wanted deployments, each with a name, an entrypoint and a work_pool with a name"
+        ) from error
+    if not names:
+        raise InputError(
+            f"{path}: has no deployment of a flow of evalflows, such as {OURS}run_experiment.run_experiment"
+        )
+    return file
+
+
+def _is_ours(deployment: Mapping[str, Any]) -> bool:
+    return str(deployment["entrypoint"]).startswith(OURS)
 
 
 def api_url() -> str | None:
@@ -129,29 +170,43 @@ def create_pools(client: SyncPrefectClient, pools: Sequence[str]) -> None:
                 continue
 
 
+def refuse_those_of_others(client: SyncPrefectClient, file: PrefectFile) -> None:
+    """Raise InputError if deployments of these names were registered from another folder or machine."""
+    for deployment in _deployed(client, file):
+        origin = ((deployment.job_variables or {}).get("env") or {}).get(DEPLOYED_FROM)
+        if origin is not None and origin != file.origin:
+            raise InputError(
+                f"{file.path}: deployment {deployment.name!r} was registered from {origin}, wanted another name and "
+                "work pool here, or `evalflows deploy --replace`"
+            )
+
+
 def deploy(client: SyncPrefectClient, file: PrefectFile) -> list[str]:
     """Register the deployments of a prefect.yaml and create their work pools. Return a description of each."""
     create_pools(client, file.pools)
-    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.path)]
-    completed = subprocess.run(
-        command,
-        cwd=file.path.parent,
-        env=environment() | {"COLUMNS": "1000"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        start_new_session=True,  # so that Ctrl-C reaches only this process, which waits
-    )
+    with NamedTemporaryFile("w", prefix="prefect-", suffix=".yaml", encoding="utf-8") as marked:
+        yaml.safe_dump(file.marked(), marked, allow_unicode=True, sort_keys=False)
+        marked.flush()
+        completed = subprocess.run(
+            [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", marked.name],
+            cwd=file.path.parent,
+            env=environment() | {"COLUMNS": "1000"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            start_new_session=True,  # so that Ctrl-C reaches only this process, which waits
+        )
     if completed.returncode:
         raise InputError(f"{file.path}: prefect deploy: {_cause(completed.stderr or completed.stdout)}")
     return sorted(_in_words(client, deployment) for deployment in _deployed(client, file))
 
 
 def _deployed(client: SyncPrefectClient, file: PrefectFile) -> list[DeploymentResponse]:
-    return client.read_deployments(
-        deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=list(file.deployments))),
-        work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=list(file.pools))),
-    )
+    found = []
+    for name in file.deployments:
+        with suppress(ObjectNotFound):
+            found.append(client.read_deployment_by_name(name))
+    return found
 
 
 def _in_words(client: SyncPrefectClient, deployment: DeploymentResponse) -> str:

@@ -64,6 +64,7 @@ def restrict_deployed_run(spec: ExperimentSpec | ComparisonSpec | TraceEvaluatio
     """
     if not restrict_process():
         return
+    permitted.check_deployed_from(Path.cwd())
     for name, connection in spec.connections.items():
         if isinstance(connection, LocalConnection) and connection.gguf is not None:
             try:

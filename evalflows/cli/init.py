@@ -4,6 +4,7 @@ Does not load Prefect.
 """
 
 import json
+import re
 from contextlib import ExitStack
 from importlib.metadata import distribution
 from pathlib import Path
@@ -40,8 +41,7 @@ def scaffold() -> list[str]:
     """
     if Path("evals.py").exists():
         raise InputError("evals.py: would be hidden by the package evals/, wanted another file name")
-    files = {name: _template(name) for name in FILES}
-    files[WORKFLOW] = files[WORKFLOW].replace(b"@EVALFLOWS@", requirement().encode())
+    files = {name: _filled(name) for name in FILES}
     if Path(PACKAGE).exists() or not Path("evals").exists():  # a folder of the user's does not become a package
         files = {PACKAGE: b"", **files}
     name, done = "", []
@@ -57,8 +57,11 @@ def scaffold() -> list[str]:
     return done
 
 
-def _template(name: str) -> bytes:
-    return (TEMPLATES / Path(name).name).read_bytes()
+def _filled(name: str) -> bytes:
+    """Return a template with the name of this repository, since teams share a Prefect server, and our requirement."""
+    text = (TEMPLATES / Path(name).name).read_bytes()
+    repository = re.sub(r"[^a-z0-9]+", "-", Path.cwd().name.lower()).strip("-") or "evals"
+    return text.replace(b"@NAME@", repository.encode()).replace(b"@EVALFLOWS@", requirement().encode())
 
 
 def requirement() -> str:
@@ -78,7 +81,7 @@ def lacking_deployments() -> str | None:
     """Return our part of `deployments` for a prefect.yaml that has none of our flows; None if it has some."""
     if "evalflows.flows." in Path(DEPLOYMENTS).read_text(encoding="utf-8", errors="replace"):
         return None
-    head, _, block = _template(DEPLOYMENTS).decode().partition("\ndeployments:\n")
+    head, _, block = _filled(DEPLOYMENTS).decode().partition("\ndeployments:\n")
     pool = head.partition("&work_pool ")[2].strip()
     return f"deployments:\n{block.replace('*work_pool', pool)}"
 

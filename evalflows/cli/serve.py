@@ -293,12 +293,21 @@ STATUS_VERBOSE = click.option("--verbose", is_flag=True, help="Show the tracebac
 @click.command()
 @STATUS_VERBOSE
 def status(verbose: bool) -> None:
-    """Show the local Prefect server that runs and notebooks share."""
+    """Show the Prefect server that runs and notebooks use.
+
+    It is that of PREFECT_API_URL or of the Prefect profile, else the local one. Exit code 2 if such an API does not
+    answer.
+    """
     with one_line_errors(verbose):
+        from evalflows.flows import deployments
+
         home = Home.here()
-        if url := os.environ.get("PREFECT_API_URL"):
-            echo(f"PREFECT_API_URL={url}: runs use this API instead of the local server")
-        server = home.find()
+        server, url = home.find(), deployments.api_url()
+        if url is not None:
+            with deployments.client_of(url) as client:
+                echo(f"runs use the API at {url}, which answers: Prefect {client.api_version()}")
+            if server is None:
+                return
         if server is None:
             echo("no local server is running; the next run starts it")
             return
@@ -345,15 +354,21 @@ def up(port: int | None, verbose: bool) -> None:
 
 
 @click.command()
+@click.option("--replace", "replaces", is_flag=True, help="Also those that were registered from another folder.")
 @UP_VERBOSE
-def deploy(verbose: bool) -> None:
-    """Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL."""
+def deploy(replaces: bool, verbose: bool) -> None:
+    """Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL.
+
+    Only deployments of flows of evalflows; others are deployed by `prefect deploy`.
+    """
     with one_line_errors(verbose):
         from evalflows.flows import deployments
 
         file = deployments.prefect_file(Path.cwd())
         _refuse_to_hide_evalflows(file.path.parent)
         with deployments.client_of(deployments.api_url() or local_server().api) as client:
+            if not replaces:
+                deployments.refuse_those_of_others(client, file)
             _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
 
 
@@ -368,6 +383,7 @@ def _up(port: int | None, verbose: bool, processes: Processes) -> None:
         raise InputError(f"--port {port}: PREFECT_API_URL is set to {url}, so no server is started")
     server = None if url else _server(port)
     with deployments.client_of(server.api if server else url or "") as client:
+        deployments.refuse_those_of_others(client, file)
         deployments.create_pools(client, file.pools)
         for pool in file.pools:
             _start_worker(processes, pool, deployments.environment(), logs)

@@ -8,6 +8,7 @@ the user gives the spec, and nothing is restricted.
 import inspect
 import os
 import re
+import socket
 import sys
 import sysconfig
 import tomllib
@@ -25,6 +26,23 @@ OURS = "evalflows.evaluators"
 
 CODE_SETTING = "allowed_modules"
 """The list in `[tool.evalflows]` of the folder's pyproject.toml: further modules and packages that a spec may name."""
+
+
+DEPLOYED_FROM = "EVALFLOWS_DEPLOYED_FROM"
+"""The variable of a deployment's runs that says from where it was registered: HOST:FOLDER."""
+
+
+def check_deployed_from(folder: Path) -> None:
+    """Raise InputError if this process runs what another folder of this machine deployed: its spec is of other files.
+
+    A worker on another machine has the files where it likes.
+    """
+    host, _, origin = os.environ.get(DEPLOYED_FROM, "").partition(":")
+    if host == socket.gethostname() and origin != str(folder.resolve()):
+        raise InputError(
+            f"this deployment was registered from {origin}, wanted a worker that runs there, got one in {folder}: give "
+            "the deployments of each folder their own work pool"
+        )
 
 
 @dataclass(frozen=True, slots=True)

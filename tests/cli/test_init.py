@@ -86,7 +86,7 @@ def test_files_that_exist_are_kept_and_named(here: Path) -> None:
     assert (here / "prefect.yaml").read_text() == "deployments: []\n"
     block = done.stdout.partition("from your prefect.yaml, add:\n")[2].partition("\n\nNext")[0]
     (here / "prefect.yaml").write_text(block)
-    assert [one["work_pool"]["name"] for one in yaml.safe_load(block)["deployments"]] == ["evals", "evals"]
+    assert [one["work_pool"]["name"] for one in yaml.safe_load(block)["deployments"]] == ["repository", "repository"]
     assert "add:" not in init().stdout, "it has them now"
     assert not (here / ".github" / "workflows" / "nowhere").exists()
     assert "evals/experiment.yaml" in lines(done, "wrote")
@@ -162,7 +162,10 @@ def test_the_deployments_are_of_that_experiment(here: Path) -> None:
 
     init()
     file = prefect_file(here)
-    assert (file.deployments, file.pools) == (["evals", "nightly"], ["evals"])
+    assert (file.deployments, file.pools) == (
+        ["run_experiment/repository", "gate_release/repository-nightly"],
+        ["repository"],
+    )
     for deployment in yaml.safe_load(file.path.read_text())["deployments"]:
         (step,) = deployment["build"]
         assert spec_of(**step["evalflows.flows.deployments.spec_of"])["spec"]["name"] == "evals"

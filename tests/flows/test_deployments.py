@@ -15,11 +15,20 @@ from endpoint import Endpoint, Reply, serving
 from prefect.settings import Settings
 from running_up import EVALFLOWS, MARK, Up, ask, prefect_yaml, running_up, until
 
-from evalflows.flows.deployments import comparison_spec_of, prefect_file, spec_of, trace_evaluation_spec_of
+from evalflows.flows.deployments import (
+    client_of,
+    comparison_spec_of,
+    prefect_file,
+    refuse_those_of_others,
+    spec_of,
+    trace_evaluation_spec_of,
+)
+from evalflows.flows.deployments import deploy as deploy_file
 from evalflows.prefect_server import SERVER_SETTINGS
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec, load_experiment
+from evalflows.specs.permitted import DEPLOYED_FROM, check_deployed_from
 from evalflows.specs.traces import TraceEvaluationSpec, load_retention, load_trace_evaluation
 
 ROOT = Path(__file__).parents[2]
@@ -36,10 +45,10 @@ SPEC = {
 PREFECT_YAML = prefect_yaml("mine")
 
 
-def deploy(folder: Path, environment: dict[str, str]) -> list[str]:
+def deploy(folder: Path, environment: dict[str, str], *options: str) -> list[str]:
     """Run `evalflows deploy` in a folder. Returns the lines it prints."""
     done = subprocess.run(
-        [EVALFLOWS, "deploy"], cwd=folder, env=os.environ | environment, capture_output=True, text=True
+        [EVALFLOWS, "deploy", *options], cwd=folder, env=os.environ | environment, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
     return [line.removeprefix("deployed").strip() for line in done.stdout.splitlines()]
@@ -52,7 +61,9 @@ def deployment(environment: dict[str, str], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_what_ships_is_deployed_and_scheduled(prefect_environment: dict[str, str]) -> None:
+def test_what_ships_is_deployed_and_scheduled_and_not_replaced_from_elsewhere(
+    prefect_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = deploy(ROOT, prefect_environment)
     experiments = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)"]
     production = "evaluate_traces/production (5 * * * * UTC, paused)"
@@ -77,7 +88,19 @@ def test_what_ships_is_deployed_and_scheduled(prefect_environment: dict[str, str
     assert {evaluator.connection for evaluator in night.evaluators} == {None} and night.compare is None
     assert [one["active"] for one in retained["schedules"]] == [False]
 
-    assert deploy(ROOT, prefect_environment) == names
+    clone = tmp_path / "prefect.yaml"
+    clone.write_text(PREFECT_YAML.replace("name: mine", "name: demo") + "  - {name: x, entrypoint: 'theirs.py:flow'}\n")
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    with client_of(prefect_environment["PREFECT_API_URL"]) as client:
+        with pytest.raises(InputError, match=rf"deployment 'demo' was registered from \S+:{ROOT}, wanted another name"):
+            refuse_those_of_others(client, prefect_file(tmp_path))
+        assert deploy_file(client, prefect_file(tmp_path)) == ["run_experiment/demo"], "not theirs"
+        monkeypatch.setenv(DEPLOYED_FROM, prefect_file(tmp_path).origin)
+    check_deployed_from(tmp_path)
+    with pytest.raises(InputError, match=rf"registered from {tmp_path}, wanted a worker that runs there, got one in "):
+        check_deployed_from(ROOT)
+
+    assert deploy(ROOT, prefect_environment, "--replace") == names
     again = deployment(prefect_environment, "nightly")
     assert (again["id"], len(again["schedules"])) == (nightly["id"], 1)
 
@@ -175,7 +198,7 @@ def test_the_parts_of_the_demo_fit_together() -> None:
 
 
 def test_a_bad_prefect_yaml_is_told_in_a_line(tmp_path: Path) -> None:
-    wanted = "wanted deployments, each with a name and a work_pool"
+    wanted = "wanted deployments, each with a name, an entrypoint and a work_pool"
     for text, message in (("deployments: [", "not YAML"), ("deployments: [{name: a}]", wanted), ("[]", wanted)):
         (tmp_path / "prefect.yaml").write_text(text)
         with pytest.raises(InputError, match=message):
@@ -185,7 +208,7 @@ def test_a_bad_prefect_yaml_is_told_in_a_line(tmp_path: Path) -> None:
 def test_the_prefect_yaml_in_the_docs_is_one(tmp_path: Path) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides" / "deployments.md").read_text(), flags=re.S)
     (tmp_path / "prefect.yaml").write_text(block)
-    assert prefect_file(tmp_path).deployments == ["support-bot"]
+    assert prefect_file(tmp_path).deployments == ["run_experiment/support-bot"]
 
 
 def test_every_setting_of_the_server_is_one_of_prefect(monkeypatch: pytest.MonkeyPatch) -> None:

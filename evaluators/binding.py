@@ -4,7 +4,7 @@ its metrics, its score sheet and its return value.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, isfunction
@@ -65,6 +65,7 @@ class Bound:
     settings: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of positional-only parameters, to keep their place
     names_stand: bool = False  # whether its scores may have the names of measures, which traces of production lack
+    measures_used: Set[str] = frozenset()  # by rules of the spec: a score of such a name would be mistaken for it
 
     @property
     def asked(self) -> frozenset[str]:
@@ -265,13 +266,19 @@ def read_returned(
     judgements = normalise(with_comment(bound, returned, available), bound.name)
     if bound.names_stand or not any(judgement.metric in MEASURES for judgement in judgements):
         return judgements
-    return [_kept_apart(judgement) for judgement in judgements]
+    return [_kept_apart(judgement, bound.measures_used) for judgement in judgements]
 
 
-def _kept_apart(judgement: Judgement) -> Judgement:
-    """Give a score that is called like a measure a name of its own; other evaluators still see it by the first."""
+def _kept_apart(judgement: Judgement, measures_used: Set[str]) -> Judgement:
+    """Give a score that is called like a measure a name of its own; other evaluators still see it by the first.
+
+    Raise ValueError if rules of the spec use that measure: nobody could tell which of the two they mean.
+    """
     if judgement.metric not in MEASURES:
         return judgement
+    if judgement.metric in measures_used:
+        used = f"returned the score {judgement.metric!r}, which the spec's rules use for the measure of every run"
+        raise ValueError(f"{used}; wanted another name")
     metadata = {**(judgement.metadata or {}), RETURNED_AS: judgement.metric}
     return judgement._replace(metric=kept_apart(judgement.metric), metadata=metadata)
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-MOST_DIGITS = {"cost": 6, "tokens": 1, "length": 1}
+from evalflows.specs.errors import LENGTH
+
+MOST_DIGITS = {"cost": 6, "tokens": 1, LENGTH: 1}
 """Digits after the point, at most. Other metrics have 3; a small cost has more, for two significant digits."""
 
 

@@ -39,7 +39,7 @@ from evalflows.reports.side_by_side import (
     side_by_side,
     wanted_examples,
 )
-from evalflows.specs.errors import MEASURES, InputError, joined
+from evalflows.specs.errors import LENGTH, MEASURES, InputError, joined
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
@@ -250,7 +250,7 @@ def resolved(store: Store, references: Sequence[str]) -> dict[str, str]:
 LINKED: tuple[Change, ...] = ("improved", "regressed", "flipped", "changed", "missing")
 """The changes that are counted, in the order of columns."""
 
-MINOR = ("tokens", "length")
+MINOR = ("tokens", LENGTH)
 """Measures that are shown below the others."""
 
 LEAST_AXIS = 0.1

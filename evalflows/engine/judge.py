@@ -36,7 +36,7 @@ from evalflows.llm import loop
 from evalflows.llm.faults import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, recording
 from evalflows.llm.rate_limits import COUNTED
-from evalflows.specs.errors import MEASURES, RETRIED_LATER, CallError, StorageError, print_note
+from evalflows.specs.errors import LENGTH, MEASURES, RETRIED_LATER, CallError, StorageError, print_note
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
@@ -154,7 +154,7 @@ def _measures(output: OutputRow) -> dict[str, Part]:
     """Return the measures of a run, as in the view `measures`."""
     tokens = None if output.tokens_in is None or output.tokens_out is None else output.tokens_in + output.tokens_out
     cost = None if output.calls_cached else output.cost_usd  # of a call from the ledger it is unknown
-    values = {"latency": output.latency_s, "cost": cost, "tokens": tokens, "length": output.length}
+    values = {"latency": output.latency_s, "cost": cost, "tokens": tokens, LENGTH: output.length}
     return {metric: _measure(output, value) for metric, value in values.items()}
 
 

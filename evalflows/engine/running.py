@@ -175,8 +175,12 @@ class EvaluatorFactory:
         """Return a single evaluator, without tiers, fallback, controls and sample."""
         of_items = None if isinstance(self.spec, ComparisonSpec) else self.spec
         spec, name, bound = evaluator.spec, evaluator.connection, evaluator.bound
-        names_stand = isinstance(self.spec, TraceEvaluationSpec)
-        bound = replace(bound, name=score_name or bound.name, names_stand=names_stand)
+        bound = replace(
+            bound,
+            name=score_name or bound.name,
+            names_stand=isinstance(self.spec, TraceEvaluationSpec),
+            measures_used=self.spec.measures_used if isinstance(self.spec, ExperimentSpec) else frozenset(),
+        )
         completes = bound.asks_for("complete")
         return RunnableEvaluator(
             spec=spec,

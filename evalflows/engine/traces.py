@@ -37,7 +37,7 @@ from evalflows.llm.wrapped import plain
 from evalflows.specs.code import check_loaded
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.dataset import TraceSelection
-from evalflows.specs.errors import UNREACHABLE, InputError
+from evalflows.specs.errors import MEASURES, UNREACHABLE, InputError
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
 from evalflows.specs.reference import load, name_of, parts_of, version_of
 from evalflows.specs.traces import MAPPED, MEASURED, TRACES, TraceEvaluationSpec, TraceScope
@@ -596,7 +596,7 @@ def _check_composites(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEval
     """Raise InputError for a composite of a metric that no evaluator gives; evaluators of users may give any."""
     if not all(evaluator.is_ours for evaluator in prepared):
         return
-    known = {metric for evaluator in prepared for metric in evaluator.metrics} | {"latency", "cost", "tokens", "length"}
+    known = {metric for evaluator in prepared for metric in evaluator.metrics} | {*MEASURES}
     for composite in spec.composites:
         if unknown := composite.metrics - known:
             got, wanted = min(unknown), ", ".join(sorted(known))

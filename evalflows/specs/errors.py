@@ -222,7 +222,9 @@ def lazy_names(
 
 LATENCY = "latency"
 
-MEASURES = (LATENCY, "cost", "tokens", "length")
+LENGTH = "answer_length"  # not `length`, which people call scores
+
+MEASURES = (LATENCY, "cost", "tokens", LENGTH)
 """Built-in metrics of every run, without an evaluator: seconds, USD, input and output tokens, characters. Lower is
 better."""
 
@@ -238,7 +240,7 @@ PASS_K = rf" ({'|'.join(re.escape(kind) for kind in get_args(PassKind))})[0-9]+$
 
 
 def kept_apart(metric: str) -> str:
-    """Return the name of an evaluator's metric: with `_score` if every run has a measure of its name, as `length`."""
+    """Return the name of an evaluator's metric: with `_score` if every run has a measure of its name, as `cost`."""
     return f"{metric}{SCORE_SUFFIX}" if metric in MEASURES else metric
 
 

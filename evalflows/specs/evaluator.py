@@ -58,7 +58,7 @@ class FallbackSpec(BaseModel):
     @property
     def metric(self) -> str:
         """The metric's name, unless the function returns a name itself. That of a function called like a measure, such
-        as `length`, is kept apart from the measure."""
+        as `cost`, is kept apart from the measure."""
         return self.name or kept_apart(self.own_name)
 
     @property

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import MEASURES, kept_apart
+from evalflows.specs.errors import MEASURES, base_metric, kept_apart, metric_of
 from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, MetricSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
@@ -176,6 +176,13 @@ class ExperimentSpec(BaseModel):
     def judges(self) -> list[str]:
         """The names of all evaluators."""
         return [evaluator.metric for evaluator in (*self.evaluators, *self.summary_evaluators)]
+
+    @property
+    def measures_used(self) -> frozenset[str]:
+        """The built-in measures that gates, composites and `metrics` name."""
+        of_gates = (metric_of(metric) for gate in self.gates for metric in gate.metrics)
+        of_composites = (metric for composite in self.composites for metric in composite.metrics)
+        return frozenset(MEASURES) & {base_metric(one) for one in (*of_gates, *of_composites, *self.metrics)}
 
     def direction(self, metric: str) -> MetricSpec:
         """Return the declared properties of a metric, with its direction filled in."""

@@ -48,7 +48,7 @@ def run_group(tmp_path: Path, without_prefect: None, monkeypatch: pytest.MonkeyP
         ],
         "evaluators": ["contains", {"use": "length_between", "name": "short", "args": {"most": 20}}],
         "composites": [{"name": "quality", "weights": {"contains": 3, "short": 1}}],
-        "metrics": {"length": {}},
+        "metrics": {"answer_length": {}},
     }
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
     done = run(load_experiment("spec.yaml"))
@@ -67,13 +67,15 @@ def test_a_start_is_looked_into_and_told_in_tables_and_sentences(run_group: str)
     assert ["contains", "0.750", "0.900", "plain"] in lines
     assert ["contains", "0.750", "0.600", "brief"] in lines
     assert "quality: brief leads at the declared weights (contains 0.75, short 0.25): " in done.stdout
-    assert "on contains, short, length, no system dominates " in done.stdout
-    assert ["muddled", "0.000", "42.000", "0.000", "no", "0.0%", "plain"] in lines
+    assert "on contains, short, answer_length, no system dominates " in done.stdout
+    assert ["muddled", "42.000", "0.000", "0.000", "no", "0.0%", "plain"] in lines
     report = robustness_report(Store(), run_group)
     assert [one.composite for one in report.composites] == ["quality"]
-    smaller = wide(robustness, run_group, "--change", "0.1", "--composite", "quality", "--over", "contains,length")
+    smaller = wide(
+        robustness, run_group, "--change", "0.1", "--composite", "quality", "--over", "contains,answer_length"
+    )
     assert "changing any one weight by 10 % does not change the winner" in smaller.stdout
-    assert "on contains, length, no system dominates " in smaller.stdout
+    assert "on contains, answer_length, no system dominates " in smaller.stdout
     from evalflows.api.planning import robustness as look_into
 
     assert look_into(run_group) == robustness_report(Store(), run_group), "the Python door gives the same report"

@@ -122,9 +122,9 @@ def test_a_score_called_like_a_measure_has_its_name_and_no_row_twice(store: Stor
         ]
     assert "  length: 0.250, 3 of 3 items" in result.format().splitlines()
     found = rows("select metric, scored, mean from metric_summary order by 1")
-    assert [one for one in found if one[0] in ("length", "length_score", "weighted")] == [
-        ("length", 3, 13.0),
-        ("length_score", 3, 0.25),
+    assert [one for one in found if one[0] in ("answer_length", "length", "weighted")] == [
+        ("answer_length", 3, 13.0),
+        ("length", 3, 0.25),
         ("weighted", 3, 0.5),
     ]
     twice = "select subject_id, metric from staging.scores group by all having count(*) > 1"

@@ -96,7 +96,7 @@ def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> Non
     found = {result.key: result for result in row["evaluation_results"]["results"]}
     assert {key: result.score if result.value is None else result.value for key, result in found.items()} == {
         "right": True,
-        "length_score": 2.0,  # every run has a measure `length`
+        "length": 2.0,
         "renamed": 1.0,
         "x": 1.0,
         "y": "fine",
@@ -107,7 +107,7 @@ def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> Non
     failed = found["fails"]
     assert (failed.score, failed.extra) == (None, {"error": True})
     assert without_places(failed.comment) == "ValueError: not this one"
-    assert (found["renamed"].comment, found["length_score"].comment) == ("q1", row["example"].id)
+    assert (found["renamed"].comment, found["length"].comment) == ("q1", row["example"].id)
 
     frame = results.to_pandas()
     assert [*frame.columns[:4]] == ["inputs.q", "outputs.a", "error", "reference.a"]

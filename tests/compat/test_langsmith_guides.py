@@ -54,7 +54,7 @@ def shown(request: Request) -> str:
 
 MEANS = """
 select experiment, metric, round(mean, 3), scored, missing from metric_summary
-where metric not in ('latency', 'cost', 'tokens', 'length') order by all
+where metric not in ('latency', 'cost', 'tokens', 'answer_length') order by all
 """
 
 

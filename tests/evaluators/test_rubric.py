@@ -364,7 +364,7 @@ def test_the_hash_covers_the_prompt_and_settings_but_not_the_example() -> None:
         ({"combine": "max"}, "combine: got 'max', wanted mean, median, majority"),
         ({"criteria": {True: "x"}}, "criteria: got True, wanted a text"),
         ({"criteria": {"": "x"}}, "criteria: got '', wanted a text"),
-        ({"criteria": {"length": "x"}}, "criteria: got the name 'length', wanted one other than"),
+        ({"criteria": {"answer_length": "x"}}, "criteria: got the name 'answer_length', wanted one other than"),
         ({"criteria": {"kind": 2}}, "criteria: kind: got 2, wanted a text, or description and weight"),
         ({"prompt": None}, "prompt: got None, wanted a text"),
         ({"criteria": {"kind": {"wieght": 2}}}, "criteria: kind: got 'wieght', wanted weight or description"),

@@ -156,8 +156,8 @@ def test_the_same_evidence_gives_the_same_decision_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_missing_value_does_not_better_what_lies_beyond_the_range(tmp_path: Path) -> None:
-    fields = gated(tmp_path, [{"non_inferiority": {"length": 2}}], old=[True] * 40, new=[True] * 40)
-    fields["metrics"] = {"length": {"range": [0, 10], "higher_is_better": False}}
+    fields = gated(tmp_path, [{"non_inferiority": {"answer_length": 2}}], old=[True] * 40, new=[True] * 40)
+    fields["metrics"] = {"answer_length": {"range": [0, 10], "higher_is_better": False}}
     for place, answer in enumerate(("yes", "yes, and that is all that I am going to say of it today, or ever")):
         path = Path(fields["targets"][place]["path"])
         lines = [{"id": f"q{i:04}", "outputs": {"a": answer}} for i in range(39 if place else 40)]

@@ -13,15 +13,15 @@ from evalflows.specs.reference import refer
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
 
-def length(outputs: dict[str, Any]) -> bool:
+def cost(outputs: dict[str, Any]) -> bool:
     return len(outputs["output"]) < 4
 
 
-length.metrics = {"length": {"higher_is_better": True, "range": [0, 1]}}  # type: ignore[attr-defined]
+cost.metrics = {"cost": {"higher_is_better": True, "range": [0, 1]}}  # type: ignore[attr-defined]
 
 
 def keyed(outputs: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": "cost", "score": 0.5}, {"key": "latency", "score": 1.0}, {"key": "own", "score": 1.0}]
+    return [{"key": "length", "score": 0.5}, {"key": "latency", "score": 1.0}, {"key": "own", "score": 1.0}]
 
 
 def means() -> dict[str, float]:
@@ -30,11 +30,23 @@ def means() -> dict[str, float]:
 
 @pytest.mark.slow
 def test_functions_and_scores_called_like_measures_are_metrics_of_their_own() -> None:
-    (identity,) = run(spec(targets=targets(often=often), evaluators=[refer(length), refer(keyed)]))
+    weighed = {"name": "weighed", "weights": {"length": 1}}
+    gate = {"name": "release", "thresholds": {"length": 0.4}}
+    (identity,) = run(
+        spec(
+            targets=targets(often=often),
+            evaluators=[refer(cost), refer(keyed)],
+            composites=[weighed],
+            gates=[gate],
+            metrics={"length": {"range": [0, 1]}},
+        )
+    )
     found = means()
-    assert found.keys() == {"length", "length_score", "cost_score", "latency_score", "own"}
-    assert (found["length_score"], found["cost_score"], found["latency_score"]) == (0.75, 0.5, 1.0)
-    assert rows("select spec -> '$.metrics.length', spec -> '$.metrics.length_score.range' from experiments") == [
+    assert found.keys() == {"length", "answer_length", "cost_score", "latency_score", "own", "weighed"}
+    assert (found["length"], found["cost_score"], found["latency_score"]) == (0.5, 0.75, 1.0)
+    assert found["weighed"] == 0.5, "a score called length is nobody else's"
+    assert rows("select conclusion from decisions") == [("PASS",)]
+    assert rows("select spec -> '$.metrics.cost', spec -> '$.metrics.cost_score.range' from experiments") == [
         (None, "[0.0,1.0]")
     ]
     query = "select count(*), count(distinct run_id) from run_values where experiment_id = ? and metric = 'latency'"
@@ -43,19 +55,21 @@ def test_functions_and_scores_called_like_measures_are_metrics_of_their_own() ->
 
 def test_a_rule_on_the_measure_is_refused_where_both_could_be_meant() -> None:
     for changes, where in (
-        ({"gates": [{"thresholds": {"length": 0.5}}]}, "gate 'release'"),
-        ({"gates": [{"non_inferiority": {"length": 0.5}}]}, "gate 'release'"),
-        ({"composites": [{"name": "all", "weights": {"length": 1}}]}, "composite 'all'"),
-        ({"metrics": {"length": {"margin": 0.1}}}, "metrics"),
+        ({"gates": [{"thresholds": {"cost": 0.5}}]}, "gate 'release'"),
+        ({"gates": [{"non_inferiority": {"cost": 0.5}}]}, "gate 'release'"),
+        ({"composites": [{"name": "all", "weights": {"cost": 1}}]}, "composite 'all'"),
+        ({"metrics": {"cost": {"margin": 0.1}}}, "metrics"),
     ):
         with pytest.raises(InputError) as caught:
-            run(spec(evaluators=[refer(length)], **changes))
-        said = f"{where}: 'length' is the measure of every run, and the evaluator's metric is 'length_score'; wanted"
+            run(spec(evaluators=[refer(cost)], **changes))
+        said = f"{where}: 'cost' is the measure of every run, and the evaluator's metric is 'cost_score'; wanted"
         assert str(caught.value).startswith(said)
 
 
 @pytest.mark.slow
 def test_with_a_name_for_the_evaluator_the_measure_is_meant() -> None:
-    named = {"use": refer(length), "name": "short"}
-    run(spec(evaluators=[named], gates=[{"thresholds": {"length": 100, "short": 0.1}}]))
+    named = [{"use": refer(cost), "name": "short"}, refer(keyed)]
+    run(spec(evaluators=named, gates=[{"thresholds": {"latency": 100, "short": 0.1}}]))
     assert rows("select conclusion from decisions") == [("PASS",)]
+    errors = {error for (error,) in rows("select distinct error from scores where evaluator = 'keyed'")}
+    assert len(errors) == 1 and "returned the score 'latency', which the spec's rules use" in errors.pop()

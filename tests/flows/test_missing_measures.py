@@ -62,7 +62,7 @@ def test_a_failed_row_leaves_its_pair_out_of_measures_and_of_metrics_that_declar
     said = f"1 of {N} pairs left out for a missing value (missing: leave_out)"
     query = """select conclusion, warning, n_pairs, baseline_missing, candidate_missing, worst_case_ci_low
                from verdicts where metric = ?"""
-    assert one(query, "length") == ("worse", said, N - 1, 0, 1, None)
+    assert one(query, "answer_length") == ("worse", said, N - 1, 0, 1, None)
     assert one(query, "chars") == ("better", said, N - 1, 0, 1, None)
     shown = CliRunner().invoke(cli, ["show", "measures"]).output
     assert f"chars, length: {said}" in shown
@@ -87,10 +87,12 @@ def test_failed_answers_have_no_measure_that_no_answer_has() -> None:
     assert found == [
         ("cost", "not_applicable", 2 * N, 0),
         ("latency", "not_applicable", 2 * N, 0),
-        ("length", "failed", 2 * N // 5, 0),
-        ("length", "scored", 2 * N - 2 * N // 5, 2 * N - 2 * N // 5),
+        ("answer_length", "failed", 2 * N // 5, 0),
+        ("answer_length", "scored", 2 * N - 2 * N // 5, 2 * N - 2 * N // 5),
         ("tokens", "not_applicable", 2 * N, 0),
     ]
-    assert rows("select metric from verdicts where warning is not null") == [("length",)], "no pairs of others left out"
+    assert rows("select metric from verdicts where warning is not null") == [("answer_length",)], (
+        "no pairs of others left out"
+    )
     shown = json.loads(CliRunner().invoke(cli, ["show", "recorded", "--format", "json"]).stdout)
-    assert {metric["metric"]: metric["missing"] for metric in shown["metrics"]} == {"length": N // 5}
+    assert {metric["metric"]: metric["missing"] for metric in shown["metrics"]} == {"answer_length": N // 5}

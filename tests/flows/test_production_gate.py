@@ -154,7 +154,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(tmp_path: Path)
     assert "right: got 20 scored sessions, wanted at least 50" in refused(min_examples=50)
     timed = "latency cannot be compared with production: not measured side by side"
     assert timed in refused(non_inferiority={"latency": 0.5})
-    assert "no item of the window has a score of length" in refused(non_inferiority={"length": 5.0})
+    assert "no item of the window has a score of answer_length" in refused(non_inferiority={"answer_length": 5.0})
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ def test_composites_weight_scaled_metrics_and_run_level_scores_see_all_items() -
     run(
         spec(
             targets=targets(target=often),
-            composites=[{"name": "quality", "weights": {"exact_match": 3, "length": 1}}],
-            metrics={"length": {"higher_is_better": False, "range": [0, 10]}},
+            composites=[{"name": "quality", "weights": {"exact_match": 3, "answer_length": 1}}],
+            metrics={"answer_length": {"higher_is_better": False, "range": [0, 10]}},
             summary_evaluators=[{"use": refer(share_of_long), "name": "summary"}],
         )
     )

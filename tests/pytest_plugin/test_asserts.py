@@ -142,10 +142,10 @@ def test_the_interval_or_the_mean_must_reach_a_value() -> None:
     lines = told(assert_at_least, "exact_match", 0.9, experiment="app-new")
     assert lines[0] == "FAIL: exact_match does not reach 0.9 at 95% confidence: 0.60 [0.48, 0.71], 80 examples"
     assert [line for line in lines if "answer" in line] == ["        answer: no"] * 5
-    assert assert_at_most("length", 4, experiment="app-new").conclusion == "PASS"
-    lines = told(assert_at_most, "length", 2, experiment="app-new")
-    assert lines[0].startswith("FAIL: length ")
-    assert [line for line in lines if "answer" in line] == ["        answer: yes"] * 5
+    assert assert_at_most("answer_length", 4, experiment="app-new").conclusion == "PASS"
+    lines = told(assert_at_most, "answer_length", 2, experiment="app-new")
+    assert lines[0].startswith("FAIL: answer_length ")
+    assert [line for line in lines if "answer:" in line] == ["        answer: yes"] * 5
 
 
 MISTAKES: list[tuple[Callable[[], object], str]] = [
@@ -157,7 +157,10 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: assert_no_regression("app-new", "approved:x", "exact_match"), r"baseline 'x': not approved, wanted "),
     (lambda: assert_no_regression("app-new", "app-old", "exact_match", 0), r"exact_match: .* margin above 0"),
     (lambda: assert_no_regression("app-new", "app-old", "exact_match", confidence=95), r"confidence: got 95, wanted"),
-    (lambda: assert_at_least("length", 3, experiment="app-new"), r"length: lower is better, .* assert_at_most$"),
+    (
+        lambda: assert_at_least("answer_length", 3, experiment="app-new"),
+        r"answer_length: lower is better, .* assert_at_most$",
+    ),
     (lambda: assert_at_most("exact_match", 3, experiment="app-new"), r"exact_match: .* wanted assert_at_least$"),
     (lambda: assert_at_least("exact_match", 1), r"exact_match: experiment: got none run by "),
 ]

@@ -112,7 +112,7 @@ def test_a_suite_is_an_experiment_with_an_example_for_each_test(inner: pytest.Py
     found: dict[tuple[str, str], list[Any]] = {
         (test.partition("::")[2], metric): rest
         for test, metric, *rest in rows(SCORES)
-        if metric not in ("latency", "cost", "tokens", "length")
+        if metric not in ("latency", "cost", "tokens", "answer_length")
         if test is not None
     }
     values = {key: value for key, (value, *_) in found.items() if key[1] in ("pass", "distance", "expectation")}

@@ -107,7 +107,7 @@ def test_those_that_fell_the_most_come_first_and_what_rose_is_not_there(store: S
     assert worst_items(store, "new", "old", "right", 2) == found[:2]
     assert worst_items(store, "new", "new", "right", 5) == [], "the same values have no worst item"
     keep("shorter", dict.fromkeys("abcde", 1.0) | {"a": 0.125})  # as wide as it is written
-    (one,) = worst_items(store, "shorter", "old", "length", 5)
+    (one,) = worst_items(store, "shorter", "old", "answer_length", 5)
     assert (one.example_id, one.value, one.baseline_value, one.comment) == ("a", 5.0, 3.0, None)
 
 
@@ -120,7 +120,7 @@ def test_the_other_way_round_those_that_rose_are_worse(store: Store, keep: Keep)
     assert ids(worst_items(store, "new", None, "errors", 5)) == ["a", "c", "b"]
     assert is_higher_better(store, "new", "right")
     assert not is_higher_better(store, "new", "errors")
-    assert not is_higher_better(store, "new", "length")
+    assert not is_higher_better(store, "new", "answer_length")
 
 
 def test_without_a_baseline_the_lowest_come_first_in_the_order_of_the_dataset(store: Store, keep: Keep) -> None:

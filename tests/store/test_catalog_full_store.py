@@ -96,7 +96,7 @@ def test_run_values_contain_scores_and_measures_of_runs(full: duckdb.DuckDBPyCon
     ).fetchall()
     measured = [one for one in found if one["evaluator"] == "measured"]
     assert (len(found), len(measured)) == (n_scores + n_measures, n_measures)
-    assert {one["metric"] for one in measured} == {"latency", "cost", "tokens", "length"}
+    assert {one["metric"] for one in measured} == {"latency", "cost", "tokens", "answer_length"}
     assert {one["data_type"] for one in measured} == {"NUMERIC"}
 
 

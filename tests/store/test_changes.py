@@ -235,7 +235,7 @@ METRICS = (
     "latency",
     "cost",
     "tokens",
-    "length",
+    "answer_length",
     "overall",
     "exact pass@2",
     "a/b~c",

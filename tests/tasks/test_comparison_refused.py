@@ -28,8 +28,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "evaluator 'item': asks for 'run', wanted any of inputs, outputs, ",
     ),
     (
-        {"evaluators": [{**named(longer), "name": "length"}]},
-        "'length': the experiments have an item metric of this name",
+        {"evaluators": [{**named(longer), "name": "answer_length"}]},
+        "'answer_length': the experiments have an item metric of this name",
     ),
     ({"evaluators": [{**named(longer), "name": "quality"}]}, "wanted another name, such as pairwise_quality"),
     ({"evaluators": [{**named(longer), "args": {"x": 1}}]}, "evaluator 'longer': got the setting 'x'"),

@@ -257,7 +257,7 @@ async def _awaited(returned: Any) -> dict[str, Any]:
 def as_evaluators(evaluators: Sequence[Any], composites: Sequence[Any], *, names_stand: bool) -> list[Any]:
     """Return evaluators, with the composites last, under names of their own: several may have the same function name.
 
-    With `names_stand`, one may be called like a measure of runs, such as `length`.
+    With `names_stand`, one may be called like a measure of runs, such as `cost`.
     """
     given = [*evaluators, *(one if isinstance(one, Mapping) else as_composite(one) for one in composites)]
     names = [None if isinstance(one, str | Mapping | EvaluatorSpec) else evaluator_name(one) for one in given]

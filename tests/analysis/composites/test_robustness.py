@@ -145,20 +145,20 @@ def test_what_has_no_weights_says_so(change: dict[str, Any], said: str, monkeypa
 def test_the_front_has_declared_directions_and_names_who_beats_whom() -> None:
     worse = {"contains": [1.0] * 10 + [0.0] * 10, "short": [1.0] * 17 + [0.0] * 3}
     lengths = {"plain": 100, "brief": 10, "worse": 20}
-    store = start({"plain": PLAIN, "brief": BRIEF, "worse": worse}, lengths, metrics={"length": {}}).store
+    store = start({"plain": PLAIN, "brief": BRIEF, "worse": worse}, lengths, metrics={"answer_length": {}}).store
     found = checks(store)[f"{GROUP} pareto"]
     seen = from_json(found.observed)
-    assert seen["higher_is_better"] == {"contains": True, "short": True, "length": False}
+    assert seen["higher_is_better"] == {"contains": True, "short": True, "answer_length": False}
     by_name = {one["system"]: one for one in seen["systems"]}
     assert {name: (one["on_front"], one["dominated_by"]) for name, one in by_name.items()} == {
         "worse": (False, "brief"),
         "plain": (True, None),
         "brief": (True, None),
     }
-    assert by_name["plain"]["means"] == pytest.approx({"contains": 0.7, "short": 0.2, "length": 100})
+    assert by_name["plain"]["means"] == pytest.approx({"contains": 0.7, "short": 0.2, "answer_length": 100})
     assert "brief dominates worse" in str(found.message)
     assert found.passed is None and found.n_unexpected == 1
-    by_length = from_json(checks(store, over=["length", "short"])[f"{GROUP} pareto"].observed)
+    by_length = from_json(checks(store, over=["answer_length", "short"])[f"{GROUP} pareto"].observed)
     assert {one["system"]: one["dominated_by"] for one in by_length["systems"]}["plain"] == "brief"
 
 
@@ -169,7 +169,7 @@ def test_of_several_composites_one_can_be_chosen_and_what_cannot_be_is_refused()
     assert {one for one in checks(store, composites=["other"]) if "weights" in one} == {"other weights"}
     for given, message in (
         ({"composites": ["third"]}, "composite 'third': not in 'demo', wanted one of quality, other"),
-        ({"over": ["charm"]}, "over: got 'charm', wanted some of contains, length, other, quality, short"),
+        ({"over": ["charm"]}, "over: got 'charm', wanted some of contains, answer_length, other, quality, short"),
         ({"change": 20}, "change: got 20, wanted more than 0 and less than 1"),
     ):
         with pytest.raises(InputError, match=message):

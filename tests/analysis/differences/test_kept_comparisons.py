@@ -31,7 +31,7 @@ def test_what_did_not_change_is_not_made_again() -> None:
     first = asked(kept)
     answered("another", {"q0": "x"}, {"right": {"q0": 1.0}}, place=7)
     assert asked(kept) is first and kept.get(Store(), CANDIDATE, [BASE]) is not first
-    assert first.metrics == ["right", "length"]
+    assert first.metrics == ["right", "answer_length"]
 
 
 def add_score(store: Store) -> None:

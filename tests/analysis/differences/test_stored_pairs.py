@@ -61,7 +61,7 @@ def test_separate_runs_give_the_verdicts_of_one_run(declared: str, clusters: int
     in_one = list(verdicts_on(MetricReader(past.store), together, spec))
     in_several = verdicts_between(MetricReader(past.store), apart[0], apart[1:])
     assert figures(in_several) == figures(in_one)
-    assert {row.metric for row in in_one} > {"right", "tone", "points", "length"}
+    assert {row.metric for row in in_one} > {"right", "tone", "points", "answer_length"}
     assert [row.candidate_experiment_id for row in in_several[:2]] == [apart[1].experiment_id] * 2
     with connect() as catalog:
         assert catalog.execute("select count(*) from verdicts").fetchall() == [(0,)], "nothing is stored"
@@ -81,7 +81,7 @@ def test_p_values_are_adjusted_over_all_candidates_and_metrics() -> None:
     past = Past()
     rows = three(past)
     verdicts = verdicts_between(MetricReader(past.store), rows[0], rows[1:])
-    found = [row for row in verdicts if row.p_value is not None and row.metric != "length"]
+    found = [row for row in verdicts if row.p_value is not None and row.metric != "answer_length"]
     p_values = np.array([row.p_value for row in found])
     assert len(p_values) == 6, "two candidates, three metrics"
     order, holm, highest = np.argsort(p_values), np.empty(6), 0.0

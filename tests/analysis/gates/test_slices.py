@@ -19,7 +19,7 @@ from evalflows.store.records import Reason
 from evalflows.store.sql import connect
 
 N = 120
-LEVELS = {"right": 0.9, "points": 0.4, "length": 1.9}
+LEVELS = {"right": 0.9, "points": 0.4, "answer_length": 1.9}
 
 
 def fields_of(place: int) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_the_only_run_of_an_example_is_read_as_the_mean_of_one(
     made.add("outputs", OWNER, answers)
     found = made.all
     monkeypatch.setattr("evalflows.store.queries.values._ONLY_RUN", metric_values_module._MEANS)
-    measures = {"length", "cost", "tokens", "latency"}
+    measures = {"answer_length", "cost", "tokens", "latency"}
     assert {"any", "numbers", "none"} | measures == {*found} == {*made.all}
     for metric, means in made.all.items():
         for field in fields(means):

@@ -1,4 +1,4 @@
--- one row per run_id, metric: the built-in measures of every run: latency (seconds), cost (USD), tokens (in and out), length (characters); a measure that no answer of an experiment has does not apply to its failed answers either, nor cost to an answer from the ledger
+-- one row per run_id, metric: the built-in measures of every run: latency (seconds), cost (USD), tokens (in and out), answer_length (characters); a measure that no answer of an experiment has does not apply to its failed answers either, nor cost to an answer from the ledger
 select experiment_id, run_id, example_id, repetition, metric, value,
        case when not is_known then 'not_applicable'
             when status <> 'ok' then status when value is null then 'not_applicable' else 'scored' end as status
@@ -11,5 +11,5 @@ from (
     window w as (partition by experiment_id)
 ), lateral (
     values ('latency', latency_s, has_latency), ('cost', cost_asked_usd, has_cost),
-           ('tokens', tokens::double, has_tokens), ('length', length::double, has_length)
+           ('tokens', tokens::double, has_tokens), ('answer_length', length::double, has_length)
 ) as measured(metric, value, is_known)

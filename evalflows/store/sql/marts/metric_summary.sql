@@ -18,7 +18,7 @@ with of_metrics as (
                 'scored': count(tokens_in + tokens_out) filter (status = 'ok'),
                 'mean': avg(tokens_in + tokens_out) filter (status = 'ok'),
                 'sd': stddev_samp(tokens_in + tokens_out) filter (status = 'ok')},
-               {'metric': 'length', 'known': count(length), 'scored': count(length) filter (status = 'ok'),
+               {'metric': 'answer_length', 'known': count(length), 'scored': count(length) filter (status = 'ok'),
                 'mean': avg(length) filter (status = 'ok'), 'sd': stddev_samp(length) filter (status = 'ok')}
            ]) as m
     from (select *, case when coalesce(calls_cached, 0) = 0 then cost_usd end as cost_asked_usd from staging.outputs)

@@ -5,19 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalflows.cli.late_commands import one_line_errors, print_json
+from evalflows.cli.late_commands import CHANGES, FRESH, STARTED_ANEW, VERBOSE_RUN, WIDE, one_line_errors, print_json
 from evalflows.cli.output import Table, Text, console, table
-from evalflows.cli.show import (
-    CHANGES,
-    FRESH,
-    P_VERDICT,
-    STARTED_ANEW,
-    STYLES,
-    VERBOSE_RUN,
-    WIDE,
-    links_here,
-    print_next,
-)
+from evalflows.cli.show import P_VERDICT, STYLES, links_here, print_next
 from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report
 from evalflows.reports.pages_as_text import document
 from evalflows.reports.sendable import after_comparison

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import moment, one_line_errors
+from evalflows.cli.late_commands import VERBOSE, moment, one_line_errors
 from evalflows.cli.output import Text, console, echo, table
-from evalflows.cli.show import VERBOSE
 from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
 from evalflows.specs.columns import ExampleColumns

@@ -8,19 +8,9 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
-from evalflows.cli.late_commands import one_line_errors, print_json
+from evalflows.cli.late_commands import VERBOSE, WIDE, one_line_errors, print_json
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
-from evalflows.cli.show import (
-    MAX_WIDTH,
-    VERBOSE,
-    WIDE,
-    all_columns,
-    links_here,
-    loud,
-    overview_line,
-    print_page,
-    styled,
-)
+from evalflows.cli.show import MAX_WIDTH, all_columns, links_here, loud, overview_line, print_page, styled
 from evalflows.reports.diff import (
     METRICS_SHOWN,
     ExperimentsDiff,

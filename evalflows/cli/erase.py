@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import console, echo, table
-from evalflows.cli.show import VERBOSE
 from evalflows.prefect_server import OTHER_DATABASES, Home
 from evalflows.prefect_texts import erase_prefect_texts
 from evalflows.receiver import Folding, Journal

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from evalflows.cli.late_commands import one_line_errors
+from evalflows.cli.late_commands import VERBOSE, one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, print_csv, stdout_to_stderr, table
 from evalflows.cli.running import find_modules_here, prepared
-from evalflows.cli.show import VERBOSE
 from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs import hints
 from evalflows.specs.dataset import DatasetSpec

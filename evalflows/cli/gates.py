@@ -16,29 +16,22 @@ from rich.padding import Padding
 
 from evalflows.analysis.figures import figure
 from evalflows.cli.late_commands import (
+    CHANGES,
     FORMAT,
+    FRESH,
     NOT_ENOUGH_EVIDENCE,
+    STARTED_ANEW,
+    VERBOSE,
+    VERBOSE_RUN,
+    WIDE,
     json_document,
     one_line_errors,
     print_json,
     stdout_for,
 )
-from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, indented_lines, table
+from evalflows.cli.output import DECISION_STYLES, Console, Table, Text, console, echo, echo_error, indented_lines, table
 from evalflows.cli.running import find_modules_here
-from evalflows.cli.show import (
-    CHANGES,
-    DECISION_STYLES,
-    FRESH,
-    STARTED_ANEW,
-    VERBOSE,
-    VERBOSE_RUN,
-    WIDE,
-    links_here,
-    print_calls,
-    print_experiments,
-    print_next,
-    print_worst,
-)
+from evalflows.cli.show import links_here, print_calls, print_experiments, print_next, print_worst
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.decision_limits import with_limits

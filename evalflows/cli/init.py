@@ -11,9 +11,8 @@ from pathlib import Path
 
 import click
 
-from evalflows.cli.late_commands import one_line_errors
+from evalflows.cli.late_commands import VERBOSE, one_line_errors
 from evalflows.cli.output import echo
-from evalflows.cli.show import VERBOSE
 from evalflows.specs.errors import InputError
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from evalflows.analysis.figures import figure
-from evalflows.cli.late_commands import one_line_errors
+from evalflows.cli.late_commands import VERBOSE, VERBOSE_RUN, one_line_errors
 from evalflows.cli.output import Text, console, echo, print_csv, table
-from evalflows.cli.show import VERBOSE, VERBOSE_RUN
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.judges import JudgeReport, judge_reports
 from evalflows.specs import hints

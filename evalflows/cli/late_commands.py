@@ -78,6 +78,21 @@ def _escaped_usage_errors() -> Iterator[None]:
         raise
 
 
+VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
+WIDE = click.option("--wide", is_flag=True, help="Show all columns: counts, p-values and adjusted p-values.")
+CHANGES = click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. Repeatable.",
+)
+FRESH = click.option(
+    "--fresh", is_flag=True, help="Start anew whatever the run_key, reuse no cached model call, and pay for every call."
+)
+STARTED_ANEW = ("use_cache=false", "run_key=null")
+"""The changes of a spec that `--fresh` stands for."""
 FORMAT = click.option(
     "--format",
     "form",

@@ -6,9 +6,8 @@ from datetime import datetime
 import click
 from rich.padding import Padding
 
-from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json
-from evalflows.cli.output import GAP, Table, Text, console, echo, echo_error, table
-from evalflows.cli.show import DECISION_STYLES, VERBOSE
+from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.output import DECISION_STYLES, GAP, Table, Text, console, echo, echo_error, table
 from evalflows.reports.comparison import Overview, comparison_overviews
 from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.pages_as_text import ExperimentOverview, listed, overviews

@@ -28,6 +28,8 @@ from evalflows.specs.errors import escaped, joined, one_line, write_csv
 MAX_MESSAGE = 500
 """The number of characters after which an error message is cut."""
 
+DECISION_STYLES = {"PASS": "bold green", "FAIL": "bold red", "NOT ENOUGH EVIDENCE": "bold yellow"}
+
 
 class Text(rich.text.Text):
     """A styled text in which control characters are escaped; newlines too, unless it may have several `lines`.

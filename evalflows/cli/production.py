@@ -16,9 +16,19 @@ from pydantic import ValidationError
 
 from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.monitoring import WindowFigures, acknowledge, window_figures
-from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, moment, one_line_errors, print_json
+from evalflows.cli.late_commands import (
+    BAD_INPUT,
+    CHANGES,
+    FORMAT,
+    INCOMPLETE,
+    VERBOSE,
+    VERBOSE_RUN,
+    moment,
+    one_line_errors,
+    print_json,
+)
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
-from evalflows.cli.show import CHANGES, VERBOSE, VERBOSE_RUN, links_here, print_next
+from evalflows.cli.show import links_here, print_next
 from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, first_problem, json_text, one_line

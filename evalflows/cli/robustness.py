@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import one_line_errors
+from evalflows.cli.late_commands import VERBOSE_RUN, one_line_errors
 from evalflows.cli.output import Table, Text, console, table
-from evalflows.cli.show import VERBOSE_RUN
 from evalflows.store.sql import existing_store
 
 if TYPE_CHECKING:

@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, INCOMPLETE, json_document, one_line_errors, print_json, stdout_for
-from evalflows.cli.output import Text, console, echo, echo_error, shortened
-from evalflows.cli.running import load_for_runs, prepared
-from evalflows.cli.show import (
+from evalflows.cli.late_commands import (
     CHANGES,
-    DECISION_STYLES,
+    FORMAT,
     FRESH,
+    INCOMPLETE,
     STARTED_ANEW,
     VERBOSE,
     VERBOSE_RUN,
     WIDE,
-    links_here,
-    print_calls,
-    print_examples,
-    print_experiments,
-    print_next,
-    print_worst,
+    json_document,
+    one_line_errors,
+    print_json,
+    stdout_for,
 )
+from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_error, shortened
+from evalflows.cli.running import load_for_runs, prepared
+from evalflows.cli.show import links_here, print_calls, print_examples, print_experiments, print_next, print_worst
 from evalflows.prefect_server import home_root
 from evalflows.reports.candidates import candidates_of_gates
 from evalflows.reports.decision_limits import with_limits

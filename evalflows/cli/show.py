@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from textwrap import indent
 
-import click
-
 from evalflows.cli.output import Console, Table, Text, console, echo, table
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
@@ -15,22 +13,6 @@ from evalflows.specs import hints
 from evalflows.specs.errors import one_line
 from evalflows.specs.hints import Hint
 from evalflows.store.layout import Layout
-
-VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
-VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
-WIDE = click.option("--wide", is_flag=True, help="Show all columns: counts, p-values and adjusted p-values.")
-CHANGES = click.option(
-    "--set",
-    "changes",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. Repeatable.",
-)
-FRESH = click.option(
-    "--fresh", is_flag=True, help="Start anew whatever the run_key, reuse no cached model call, and pay for every call."
-)
-STARTED_ANEW = ("use_cache=false", "run_key=null")
-"""The changes of a spec that `--fresh` stands for."""
 
 
 def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
@@ -152,7 +134,6 @@ MAX_WIDTH = 120
 TRACES = 3
 """Number of errors that are shown with the frames of the user's code."""
 P_VERDICT = ("p", "p adj.", "verdict")
-DECISION_STYLES = {"PASS": "bold green", "FAIL": "bold red", "NOT ENOUGH EVIDENCE": "bold yellow"}
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 

@@ -18,9 +18,8 @@ from typing import Any, Literal
 
 import click
 
-from evalflows.cli.late_commands import BAD_INPUT, INCOMPLETE, one_line_errors
+from evalflows.cli.late_commands import BAD_INPUT, INCOMPLETE, VERBOSE, one_line_errors
 from evalflows.cli.output import Text, console, echo, echo_error, print_csv, table
-from evalflows.cli.show import VERBOSE
 from evalflows.specs.errors import InputError, json_text, one_line
 from evalflows.store.database import memory_limit_bytes, peak_memory_bytes
 from evalflows.store.doctor import Examination, examine

@@ -12,11 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from evalflows.store.layout import Layout, StoredFile, quoted
 from evalflows.store.layout import files as rows_of_files
-from evalflows.store.schemas import TABLES, columns_of, schema_of
+from evalflows.store.schemas import TABLES, columns_of, text_columns
 
 MOST_BYTES, MOST_FILES = 4 << 20, 300
 """The largest table that is copied: beyond that, reading it takes longer than some queries save."""
@@ -89,8 +88,7 @@ class TableCopies:
 
     def _has_long_texts(self, table: str, rows: str) -> bool:
         """Whether these rows and those that were read before have too long texts."""
-        texts = [field.name for field in schema_of(TABLES[table].record) if pa.types.is_string(field.type)]
-        sizes = " + ".join(f"coalesce(sum(strlen({name})), 0)" for name in texts)
+        sizes = " + ".join(f"coalesce(sum(strlen({name})), 0)" for name in text_columns(table))
         ((size,),) = self._connection.execute(f"select {sizes} from ({rows})").fetchall()
         self._read[table] = self._read.get(table, 0) + int(size)
         return self._read[table] > MOST_TEXT_BYTES

@@ -1,16 +1,15 @@
 """Examining a store: every file is read, and everything that is damaged, missing, repeated or foreign is named."""
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from evalflows.specs import hints
+from evalflows.store.arrow import pa, pc, pq
 from evalflows.store.database import catalog_path
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS

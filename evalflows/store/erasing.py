@@ -13,6 +13,8 @@ plan, so nobody can try out which text a marker stood for.
 The rows that named what to erase may be the first to lose their texts, so the plan has the keys of all rows.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import hashlib
 import json
 import re
@@ -25,13 +27,10 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from evalflows.specs import hints
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.arrow import np, pa, pc, pq
 from evalflows.store.files import (
     row_groups_of,
     state_of,
@@ -691,7 +690,6 @@ class FileEraser:
 
         Raise StorageError if it is damaged or cannot be written, and FileNotFoundError if it has gone.
         """
-        import pyarrow.compute as pc  # late: a run asks this module only what was erased
 
         layout, fs, eraser = self._store.layout, self._store.filesystem, self._eraser
         with self._opened(file) as parquet:
@@ -719,7 +717,6 @@ class FileEraser:
 
     def _groups(self, parquet: pq.ParquetFile, file: StoredFile) -> Iterator[tuple[pa.Table, int]]:
         """Yield the row groups of a file without texts, and how many of their rows this changes."""
-        import pyarrow.compute as pc
 
         for rows in row_groups_of(parquet, file.table, columns_of(file.table)):
             changed = np.zeros(rows.num_rows, bool)
@@ -731,13 +728,12 @@ class FileEraser:
     def _without(
         self,
         rows: pa.Table,
-        numbers: "np.ndarray[Any, Any]",
+        numbers: np.ndarray[Any, Any],
         rules: Mapping[str, Rule],
         read_too: Sequence[str],
-        changed: "np.ndarray[Any, Any]",
+        changed: np.ndarray[Any, Any],
     ) -> pa.Table:
         """Return rows without the texts of those with these numbers, and note in `changed` which had any."""
-        import pyarrow.compute as pc
 
         given = rows.select([*rules, *read_too]).take(numbers).to_pylist()
         for name, rule in rules.items():
@@ -762,7 +758,6 @@ class FileEraser:
 
 def _joined(table: str, rows: pa.Table) -> pa.Array:
     """Return the keys of rows, each as one text."""
-    import pyarrow.compute as pc
 
     return pc.binary_join_element_wise(*(rows.column(name).combine_chunks() for name in TABLES[table].key), _BETWEEN)
 

@@ -16,12 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, write_csv
 from evalflows.specs.file_locks import try_lock
+from evalflows.store.arrow import pa, pq
 from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, write_views
 from evalflows.store.files import states_of
 from evalflows.store.layout import identifier, quoted

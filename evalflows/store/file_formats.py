@@ -20,12 +20,10 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.files import check_regular, located, unique_object
 from evalflows.specs.values import is_blank, stored_row
+from evalflows.store.arrow import pa, pq
 
 Numbered = Iterator[tuple[int, dict[str, Any]]]
 

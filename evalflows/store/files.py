@@ -25,22 +25,22 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import duckdb
 import fsspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from obstore.store import MemoryStore, from_url
 
 from evalflows.specs import hints
 from evalflows.specs.errors import StorageError, describe
+from evalflows.store.arrow import np, pa, pq
 from evalflows.store.layout import SEALED, Layout, StoredFile, files, latest_first, quoted
 from evalflows.store.object_store import Mirror, ObjectFiles, one_line_errors
 from evalflows.store.schemas import TABLES, schema_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CHECKSUM_KEY = b"evalflows.sha256"
 """The key of the checksum in a file's metadata."""
@@ -81,8 +81,7 @@ def content_of(file: IO[bytes]) -> Content:
         return Content(_sha256(before, b""), size, footer_damage(file) or "it has no checksum")
     file.seek(place)
     written = file.read(len(BLANK))
-    is_sound = written == _checksum(before, after)
-    damage = footer_damage(file) if is_sound else "its content does not match its checksum"
+    damage = None if written == _checksum(before, after) else "its content does not match its checksum"
     return Content(_sha256(before, written + after), size, damage)
 
 
@@ -286,8 +285,6 @@ def _local_state(stat: os.stat_result) -> object:
 
 Written = TypeVar("Written")
 
-pa.set_memory_pool(pa.system_memory_pool())
-"""Arrow's default keeps what was freed: a quarter of the memory of a run."""
 with suppress(OSError, AttributeError, TypeError):  # only glibc has it, and keeps much of what many threads have freed
     for _option, _value in ((-1, 128 << 10), (-3, 128 << 10), (-8, 2)):  # trim and mmap threshold, number of arenas
         ctypes.CDLL(None).mallopt(_option, _value)
@@ -604,7 +601,7 @@ def texts_in(parameters: Iterable[object]) -> set[str]:
 
 DIGITS = 32
 """Digits of a key that is a hash: see `derived_id`."""
-_MIXER = np.uint64(0x9E3779B97F4A7C15)
+_MIXER = 0x9E3779B97F4A7C15
 
 
 def merged(
@@ -673,7 +670,7 @@ def _have_distinct_keys(fs: Any, table: str, paths: Sequence[str]) -> bool:
                 return False
             for chunk in keys:
                 words = np.frombuffer(chunk.buffers()[1], np.uint64).reshape(len(chunk), -1)
-                hashes.append(words[:, 0] * _MIXER + words[:, 1])
+                hashes.append(words[:, 0] * np.uint64(_MIXER) + words[:, 1])
     every = np.sort(np.concatenate(hashes)) if hashes else np.zeros(2, np.uint64)
     return bool((every[1:] != every[:-1]).all())
 

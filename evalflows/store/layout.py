@@ -14,7 +14,7 @@ from typing import IO, Literal
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.file_locks import try_lock
-from evalflows.store.schemas import TABLES, Table, schema_of
+from evalflows.store.schemas import TABLES, Table, columns_of
 
 DEFAULT_ROOT = "data/store"
 
@@ -132,7 +132,7 @@ def every_row(
     owner = _table(table).owner
     sealed_empty, open_empty, _ = Layout("").empties(table)
     left_out = _not_in(owner, without)
-    columns = ", ".join(schema_of(_table(table).record).names)  # in order: DuckDB puts the owner last
+    columns = ", ".join(columns_of(table))  # in order: DuckDB puts the owner last
     is_part = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PART.pattern}')})"
     still_open = (
         f"(select * from {_scan(open_empty, _open_files(table), owner)} "
@@ -148,7 +148,7 @@ def every_row(
 
 def _packed_rows(table: str, left_out: str, without_files: Collection[str]) -> str:
     """Return SQL for the packed rows of owners that have no files of their own."""
-    owner, columns = _table(table).owner, ", ".join(schema_of(_table(table).record).names)
+    owner, columns = _table(table).owner, ", ".join(columns_of(table))
     *_, empty = Layout("").empties(table)
     folder = Layout("").packed_folder(table)
     is_pack = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PACK.pattern}')})"
@@ -172,7 +172,7 @@ def _open_files(table: str) -> str:
 
 def newest(table: str, source: str) -> str:
     """Return SQL for the rows of a source, each key once: success beats failure, then the latest row wins."""
-    columns = ", ".join(schema_of(_table(table).record).names)
+    columns = ", ".join(columns_of(table))
     return f"select {columns} from {source} qualify row_number() over ({latest_first(table)}) = 1"
 
 

@@ -9,6 +9,8 @@ a run merges them into sealed files. A decision's manifest also names, with thei
 Readers do not look here: `evalflows doctor`, gates and `evalflows explain --again` do.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import getpass
 import hashlib
 import json
@@ -25,11 +27,10 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, TypeAlias
 
 from evalflows.specs.errors import StorageError
+from evalflows.store.arrow import pa
 from evalflows.store.files import (
     StagedFile,
     packed_states,
@@ -291,7 +292,7 @@ def _writer() -> dict[str, object]:
     return {"user": _user(), "host": socket.gethostname(), "process": os.getpid(), "evalflows_version": _version()}
 
 
-Contents = Iterable[tuple[str, Iterable[pa.Table]]]
+Contents: TypeAlias = "Iterable[tuple[str, Iterable[pa.Table]]]"
 """Tables, each with the rows of an owner."""
 
 

@@ -8,6 +8,8 @@ the parts that it replaces are removed, and queries use each key once, so a cras
 replaced parts stay for a while, for queries that have listed them.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import json
 import math
 import time
@@ -18,10 +20,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from evalflows.specs.attribute_aliases import IMPLAUSIBLE
+from evalflows.store.arrow import pa, pq
 from evalflows.store.files import state_of, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import leased

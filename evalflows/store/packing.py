@@ -4,6 +4,8 @@ The packed file is written before the owner's own file is removed, and the own f
 so a crash between loses and doubles nothing, and another process may reopen or rewrite the owner meanwhile.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from evalflows.specs.errors import StorageError, print_note
+from evalflows.store.arrow import pa
 from evalflows.store.files import (
     file_damage,
     owner_states,

@@ -4,6 +4,8 @@
 that has a file of its own, sealed or open, is read from that: its packed rows are of an earlier state.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import json
 import os
 import threading
@@ -15,11 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from evalflows.specs.errors import StorageError, print_note
+from evalflows.store.arrow import np, pa, pc, pq
 from evalflows.store.files import (
     FORMAT,
     PACKED_FORMAT,
@@ -133,7 +132,6 @@ def packed_rows(
 
     The file is opened once: another of the same name may take its place at any time.
     """
-    import pyarrow.compute as pc  # late: few processes read packed files
 
     column = TABLES[table].owner
     with storage_errors(path), fs.open(path, "rb") as file:

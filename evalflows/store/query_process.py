@@ -18,9 +18,8 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-import pyarrow as pa
-
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.arrow import pa
 from evalflows.store.database import peak_memory_bytes
 from evalflows.store.sql import select_from
 from evalflows.store.stop import Stop, StoppedError

@@ -2,6 +2,8 @@
 erased text is marked.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import json
 import re
 import types
@@ -14,10 +16,8 @@ from functools import cache
 from itertools import repeat
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import numpy as np
-import pyarrow as pa
-
 from evalflows.store import records, trace_records
+from evalflows.store.arrow import np, pa, pc
 from evalflows.store.records import Json
 
 MARKER = re.compile(r"\(erased \d{4}-\d\d-\d\d(?: #[0-9a-f]{12})?\)")
@@ -129,7 +129,13 @@ def schema_of(record: type) -> pa.Schema:
 def columns_of(table: str, *, texts: bool = True) -> list[str]:
     """Return the columns of a table, in order; without `texts`, those that hold no long texts."""
     left_out = () if texts else TABLES[table].texts
-    return [name for name in schema_of(TABLES[table].record).names if name not in left_out]
+    return [field.name for field in fields(TABLES[table].record) if field.name not in left_out]
+
+
+def text_columns(table: str) -> list[str]:
+    """Return the columns that hold one text, JSON included."""
+    hints = get_type_hints(TABLES[table].record, include_extras=True)
+    return [name for name, hint in hints.items() if _is_text(_type(hint)[0])]
 
 
 def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:
@@ -191,7 +197,6 @@ def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:
     """Return rows with `recorded_at` at least a microsecond after `newest`; later ones are left as they are."""
     if newest is None:
         return data
-    import pyarrow.compute as pc  # late: queries do not need it
 
     place = data.schema.get_field_index("recorded_at")
     column = data.column(place)
@@ -259,32 +264,32 @@ def _utf8(text: str) -> bytes:
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
-_TYPES: dict[object, pa.DataType] = {
-    str: pa.string(),
-    int: pa.int64(),
-    float: pa.float64(),
-    bool: pa.bool_(),
-    datetime: pa.timestamp("us", tz="UTC"),
-}
-
 
 def _field(name: str, hint: Any) -> pa.Field:
-    nullable = False
-    if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
-        nullable = True
-    is_json = hint == records.Json
-    return pa.field(name, _arrow_type(hint), nullable=nullable, metadata={"json": "1"} if is_json else None)
+    kind, nullable = _type(hint)
+    metadata = {"json": "1"} if kind == records.Json else None
+    return pa.field(name, _arrow_type(kind), nullable=nullable, metadata=metadata)
 
 
-def _arrow_type(hint: Any) -> pa.DataType:
-    if get_origin(hint) is Literal:
+def _type(hint: Any) -> tuple[Any, bool]:
+    """Return the type of a hint without None, and whether None was in it."""
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint, False
+    (kind,) = (arg for arg in get_args(hint) if arg is not type(None))
+    return kind, True
+
+
+def _is_text(kind: Any) -> bool:
+    return kind in (str, records.Json) or get_origin(kind) is Literal
+
+
+def _arrow_type(kind: Any) -> pa.DataType:
+    if _is_text(kind):
         return pa.string()
-    if get_origin(hint) is list:
-        return pa.list_(_arrow_type(get_args(hint)[0]))
-    if hint == records.Json:
-        return pa.string()
-    return _TYPES[hint]
+    if get_origin(kind) is list:
+        return pa.list_(_arrow_type(get_args(kind)[0]))
+    kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", tz="UTC")}
+    return kinds[kind]
 
 
 MANY = 1_000

@@ -3,6 +3,8 @@
 They are read from disk when needed, so that a dataset may be larger than memory.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import hashlib
 import threading
 from array import array
@@ -13,13 +15,11 @@ from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any, TypeVar, overload
 
-import numpy as np
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.values import identifier, is_blank, stored_row
+from evalflows.store.arrow import np, pa, pq
 from evalflows.store.files import state_of, storage_errors, verify
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
 from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_column, to_rows
@@ -96,7 +96,7 @@ class Examples(Sequence[ExampleRow]):
     def _is_whole(self) -> bool:
         return isinstance(self._places, range) and self._places == range(len(self._ids))
 
-    def select(self, numbers: Iterable[int]) -> "Examples":
+    def select(self, numbers: Iterable[int]) -> Examples:
         """Return the examples with these numbers, in this order, without reading them."""
         places = [self._places[number] for number in numbers]
         return Examples(self._rows, self._ids, self._clusters, places, self._lines, self._column)
@@ -171,12 +171,12 @@ class Column(Sequence[Value]):
         return found.to_pylist() if isinstance(number, slice) else found.as_py()  # type: ignore[no-any-return]
 
 
-def _indices(numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Array:
+def _indices(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
     """Return whole numbers as Arrow. Its own conversion would import pandas."""
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _taken(rows: pa.Table, numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Table:
+def _taken(rows: pa.Table, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:
     """Return the rows with these numbers, without a copy if they follow each other."""
     if (np.diff(numbers) == 1).all():
         return rows.slice(numbers[0], len(numbers))

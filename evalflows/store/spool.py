@@ -5,6 +5,8 @@ row is first appended here. The part then replaces the spool. A call is noted be
 even if the process does not live to see the answer.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import json
 import os
 import secrets
@@ -22,9 +24,9 @@ from types import TracebackType
 from typing import IO, Any, get_args, get_type_hints
 
 import orjson
-import pyarrow as pa
 
 from evalflows.specs.errors import StorageError, print_note
+from evalflows.store.arrow import pa
 from evalflows.store.files import storage_errors
 from evalflows.store.layout import create_locked, open_left_behind
 from evalflows.store.records import CallRow, mended
@@ -142,7 +144,7 @@ class Spool:
                 if self._waiting > IN_MEMORY:  # else another thread has just written them
                     self._write_part()
 
-    def __enter__(self) -> "Spool":
+    def __enter__(self) -> Spool:
         with storage_errors(self._path):
             self._file = create_locked(self._path)
         try:

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import duckdb
-import pyarrow as pa
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
+from evalflows.store.arrow import pa
 from evalflows.store.database import restrict, time_limit
 from evalflows.store.files import files_at, texts_in
 from evalflows.store.layout import Layout, quoted

@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import duckdb
-import pyarrow as pa
 
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.arrow import pa
 from evalflows.store.database import ReadOnlyFiles, connect_source, shared
 from evalflows.store.files import (
     Copies,

@@ -18,11 +18,13 @@ from evalflows.store.files import FORMAT
 
 ROOT = Path(__file__).parent.parent.parent
 SLOW = (
-    *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "openai", "pandas", "prefect", "pyarrow"),
-    *("pydantic", "scipy"),
+    *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "numpy", "openai", "pandas", "prefect"),
+    *("pyarrow", "pydantic", "scipy"),
 )
-STORE = {"duckdb", "pyarrow"}
-"""Of a command that reads the store, and of the help of one: its module imports them."""
+STORE = {"duckdb"}
+"""Of a command that asks the store by SQL, and of the help of one: its module imports it."""
+FILES = {*STORE, "numpy", "pyarrow"}
+"""Of one that also reads or writes its files."""
 SPECS = {*STORE, "pydantic"}
 """Of one that also reads specs, among them those of stored experiments."""
 
@@ -38,23 +40,23 @@ finally:
 NEEDED: dict[str, set[str]] = {
     "--help": set(),
     "ls": STORE,
-    "show kept": SPECS,
-    "diff kept-long kept-brief": {*SPECS, "scipy"},
+    "show kept": {*FILES, *SPECS},
+    "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
     "sql select\t1": STORE,
-    "explain release": SPECS,
+    "explain release": {*FILES, *SPECS},
     "dataset ls": SPECS,
-    "labels judges": {*SPECS, "pandas"},  # agreement is computed from the items
-    "traces ls": SPECS,
-    "windows --help": SPECS,
-    "doctor": {*STORE, "pandas"},  # pyarrow groups rows with it
+    "labels judges": {*FILES, *SPECS, "pandas"},  # agreement is computed from the items
+    "traces ls": {*FILES, *SPECS},
+    "windows --help": {*FILES, *SPECS},
+    "doctor": {*FILES, "pandas"},  # pyarrow groups rows with it
     "compact": STORE,
     "forget --example nobody": SPECS,
     "export preferences kept": STORE,
     "export parquet bi --only results": STORE,
     "export postgres --help": STORE,
-    "sql --format parquet --output out.parquet select\t1": STORE,
+    "sql --format parquet --output out.parquet select\t1": FILES,
     "connections": {*SPECS, "httpx2"},  # of the list of prices
-    "evaluators": SPECS,
+    "evaluators": {*SPECS, "numpy"},
     "run no_such_file.yaml": SPECS,
     "robustness --help": STORE,
     "receive --help": set(),
@@ -120,7 +122,7 @@ def test_a_run_loads_only_what_it_needs(kind: str, prefect_environment: dict[str
         "targets": [{"kind": "recorded", "column": "said"}],
         "evaluators": [{"use": "length_between", "args": {"most": 5}}],
     }
-    needed = {*SPECS, "prefect", "scipy"}
+    needed = {*FILES, *SPECS, "prefect", "scipy"}
     if kind == "chat":
         spec["targets"] = [{"kind": "chat", "connection": "mock"}]
         needed |= {"httpx2", "openai"}

@@ -2,20 +2,23 @@
 measured and called before.
 """
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evalflows.specs.errors import InputError, NotFoundError, StorageError, names_to_choose
+from evalflows.store.arrow import np
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, SubjectKind, from_json, new_id, to_json
 from evalflows.store.schemas import TABLES
 from evalflows.store.sql import ask_arrow, ask_records, fields_of
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +353,7 @@ def comparison_beside(store: Store, experiments: Sequence[str]) -> str | None:
     return str(rows[0][0]) if len(groups) == 1 and rows else None
 
 
-Runs = npt.NDArray[np.float64]
+Runs: TypeAlias = "npt.NDArray[np.float64]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

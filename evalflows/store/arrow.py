@@ -1,0 +1,31 @@
+"""pyarrow and numpy, which are imported when first used: a command that only queries needs neither, and importing them
+takes longer than most queries.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+else:
+
+    class _Late:
+        """A module that is imported when one of its names is first used."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> Any:
+            module = import_module(self._name)
+            if self._name.startswith("pyarrow"):  # Arrow's default keeps what was freed: a quarter of a run's memory
+                arrow = import_module("pyarrow")
+                arrow.set_memory_pool(arrow.system_memory_pool())
+            setattr(self, name, value := getattr(module, name))
+            return value
+
+    np, pa, pc, pq = map(_Late, ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+
+__all__ = ("np", "pa", "pc", "pq")

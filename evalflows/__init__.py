@@ -9,6 +9,7 @@ from evalflows.specs.errors import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.analysis.plan import sentences_of
+    from evalflows.analysis.trace_datasets import TraceDataset
     from evalflows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
     from evalflows.api.experiments import aevaluate, evaluate, gate, run
     from evalflows.api.planning import backtest_gate, plan, robustness
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
         decide_on,
         diff,
     )
-    from evalflows.api.traces import TraceDataset, dataset_from_traces, evaluate_traces, run_batched_evaluation
+    from evalflows.api.traces import dataset_from_traces, evaluate_traces, run_batched_evaluation
     from evalflows.engine.traces import EvaluatorInputs
     from evalflows.reports.progress import Progress
 
@@ -61,6 +62,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "analysis.plan": ("sentences_of",),
+        "analysis.trace_datasets": ("TraceDataset",),
         "api.planning": (
             "backtest_gate",
             "robustness",
@@ -90,7 +92,6 @@ __getattr__, __dir__ = lazy_names(
         ),
         "engine.traces": ("EvaluatorInputs",),
         "api.traces": (
-            "TraceDataset",
             "dataset_from_traces",
             "evaluate_traces",
             "run_batched_evaluation",

@@ -1,6 +1,6 @@
 """Datasets that grow by traces or sessions of production: the newest, worst, least certain, or random ones.
 
-Nothing is written here.
+Only `add_traces` writes.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from evalflows.store.queries.traces import (
     item_values,
     production_metric,
 )
-from evalflows.store.snapshots import Examples, current_snapshot, draft, load_snapshot, to_examples
+from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze, load_snapshot, to_examples
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -137,6 +137,27 @@ def growth_by_traces(store: Store, name: str | None, selection: TraceSelection) 
     examples = old if first is None else merge_examples(old, _examples(chain([first], rows)), PRODUCTION)
     metadata = {"selection": _described(selection), **_outcome(made.counts)}
     return Growth(current=before if first is None else None, examples=examples, counts=made.counts, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceDataset:
+    """The version of a dataset after traces were added, and what became of the selected ones."""
+
+    name: str
+    snapshot: str
+    n_examples: int
+    counts: "ExampleCounts"
+
+
+def add_traces(store: Store, name: str, selection: TraceSelection, source: str = PRODUCTION) -> TraceDataset:
+    """Add the selected traces or sessions to a dataset as a new version of it, or create the dataset.
+
+    Raise InputError, with nothing written, if no trace meets the filter, or none of those that do can become an
+    example.
+    """
+    growth = growth_by_traces(store, name, selection)
+    snapshot = growth.current or freeze(store, growth.examples, name=name, source=source, metadata=growth.metadata)
+    return TraceDataset(name=name, snapshot=snapshot, n_examples=len(growth.examples), counts=growth.counts)
 
 
 def loaded_dataset(store: Store, spec: DatasetSpec) -> Loaded:

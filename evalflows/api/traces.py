@@ -3,18 +3,17 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 from rich.console import Console
 
-from evalflows.analysis.trace_datasets import PRODUCTION, growth_by_traces
+from evalflows.analysis.trace_datasets import TraceDataset, add_traces
 from evalflows.api.calling import RaisedToCaller, flow_settings
 from evalflows.api.experiments import evaluator_fields
 from evalflows.api.results import BatchEvaluationResult, BatchEvaluationResumeToken
-from evalflows.engine.traces import ExampleCounts, prepare_traces
+from evalflows.engine.traces import prepare_traces
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
@@ -23,19 +22,8 @@ from evalflows.specs.errors import IncompleteError, InputError, first_problem, s
 from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec
 from evalflows.specs.reference import refer
 from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
-from evalflows.store.snapshots import freeze
 from evalflows.store.store import Store
 from evalflows.tasks.engines import watched
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceDataset:
-    """The version of a dataset after traces were added, and what became of the selected ones."""
-
-    name: str
-    snapshot: str
-    n_examples: int
-    counts: ExampleCounts
 
 
 def dataset_from_traces(
@@ -93,10 +81,7 @@ def dataset_from_traces(
         selection = TraceSelection.model_validate(given)
     except ValidationError as error:
         raise InputError(first_problem(error, "dataset from traces")) from None
-    store = Store()
-    growth = growth_by_traces(store, name, selection)
-    snapshot = growth.current or freeze(store, growth.examples, name=name, source=PRODUCTION, metadata=growth.metadata)
-    return TraceDataset(name=name, snapshot=snapshot, n_examples=len(growth.examples), counts=growth.counts)
+    return add_traces(Store(), name, selection)
 
 
 def evaluate_traces(

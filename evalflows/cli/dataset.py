@@ -8,22 +8,16 @@ import click
 from evalflows.cli.late_commands import VERBOSE, moment, one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.stores import store_to_list
+from evalflows.reports.datasets import dataset_versions, difference_text, listed_datasets, snapshot_checks
 from evalflows.specs import hints
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, one_line, short
 from evalflows.store.file_formats import stem
-from evalflows.store.ingest import (
-    Difference,
-    compare_examples,
-    field_changes,
-    find_snapshot,
-    load_dataset,
-    merge_examples,
-)
+from evalflows.store.ingest import add_examples, compare_examples, field_changes, find_snapshot, load_dataset
 from evalflows.store.records import ExampleRow
-from evalflows.store.snapshots import current_snapshot, freeze, load_snapshot
-from evalflows.store.sql import ask, existing_store
+from evalflows.store.snapshots import load_snapshot
+from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -145,31 +139,22 @@ def dataset() -> None:
 dataset.add_command(from_traces)
 
 
-def _fields(context: click.Context, parameter: click.Parameter, text: str | None) -> dict[str, str] | None:
-    """Return field: column. `answer=best` is the field `answer` of the column `best`; `best` alone keeps its name."""
-    if not text:
-        return None
-    pairs = [name.partition("=") for name in text.split(",") if name.strip()]
-    return {field.strip(): (column or field).strip() for field, _, column in pairs}
-
-
 @dataset.command()
 @click.argument("path")
 @click.option("--name", help="Name of the dataset. Default: the file name without its ending.")
 @click.option(
     "--inputs",
-    callback=_fields,
     help="Input columns, if the file has no column `inputs`: question,context or question=text.",
 )
-@click.option("--reference", callback=_fields, help="Columns of the reference outputs, in the same form: answer=best.")
+@click.option("--reference", help="Columns of the reference outputs, in the same form: answer=best.")
 @click.option("--id", "id_", help="Column with the example ids.")
 @click.option("--replace", is_flag=True, help="Replace the examples of the dataset instead of adding to them.")
 @VERBOSE
 def add(
     path: str,
     name: str | None,
-    inputs: dict[str, str] | None,
-    reference: dict[str, str] | None,
+    inputs: str | None,
+    reference: str | None,
     id_: str | None,
     replace: bool,
     verbose: bool,
@@ -181,13 +166,9 @@ def add(
     with one_line_errors(verbose):
         store, name = Store(), name or stem(path)
         examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).examples
-        before = current_snapshot(store, name)
-        old = load_snapshot(store, before) if before else []
-        if not replace:
-            examples = merge_examples(old, examples, path)
-        identity = freeze(store, examples, name=name, source=path)
-        counts = _counts(compare_examples(old, examples))
-        echo(one_line(f"{name}: {identity}, {len(examples)} examples; {counts}"))
+        made = add_examples(store, name, examples, source=path, replace=replace)
+        counts = difference_text(made.difference)
+        echo(one_line(f"{name}: {made.snapshot}, {made.n_examples} examples; {counts}"))
 
 
 @dataset.command("ls")
@@ -196,15 +177,16 @@ def list_(verbose: bool) -> None:
     """List the datasets."""
     with one_line_errors(verbose):
         with store_to_list() as store:
-            (rows,) = ask(store, (_DATASETS, []))
-        if not rows:
+            found = listed_datasets(store)
+        if not found:
             echo(f"no datasets yet: {hints.add_dataset().code} or {hints.run().code} creates one")
             return
         columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
         out = table(*columns, headings=2, wrapped=("splits", "source"))
-        for name, snapshot, n, splits, versions, source, since in rows:
-            shown = "" if splits == "{}" else splits
-            out.add_row(name, snapshot, str(n), shown, str(versions), source, f"{since:%Y-%m-%d %H:%M}")
+        for one in found:
+            shown = "" if one.splits == "{}" else one.splits
+            counts = (str(one.n_examples), shown, str(one.versions))
+            out.add_row(one.name, one.snapshot_id, *counts, one.source, f"{one.since:%Y-%m-%d %H:%M}")
         console().print(out)
 
 
@@ -217,14 +199,13 @@ def show(reference: str, verbose: bool) -> None:
         store = existing_store()
         snapshot = find_snapshot(store, reference)
         examples = load_snapshot(store, snapshot)
-        versions, checks = ask(store, (_VERSIONS, [reference]), (_CHECKS, [snapshot]))
         out = console()
         out.print(f"{snapshot}: {len(examples)} examples")
-        for since, version, n, source in versions:
-            out.print(f"  since {since:%Y-%m-%d %H:%M} UTC: {version}, {n} examples, from {source}")
-        for passed, severity, message in checks:
-            mark = "ok" if passed else "failed" if severity == "error" else "warning"
-            out.print(Text(f"  {mark}: {message}", style="bold red" if mark == "failed" else ""))
+        for one in dataset_versions(store, reference):
+            since = f"{one.recorded_at:%Y-%m-%d %H:%M}"
+            out.print(f"  since {since} UTC: {one.snapshot_id}, {one.n_examples} examples, from {one.source}")
+        for check in snapshot_checks(store, snapshot):
+            out.print(Text(f"  {check.mark}: {check.message}", style="bold red" if check.mark == "failed" else ""))
         out.print(_listed(examples[:CHANGES_SHOWN]))
 
 
@@ -246,7 +227,7 @@ def diff(old: str, new: str | None, verbose: bool) -> None:
         )
         old_examples, new_examples = load_snapshot(store, before), load_snapshot(store, after)
         difference = compare_examples(old_examples, new_examples)
-        echo(f"{before} -> {after}: {_counts(difference)}")
+        echo(f"{before} -> {after}: {difference_text(difference)}")
         for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
             shown = {*identities[:CHANGES_SHOWN]} if sign == "~" else set()
             old_of, new_of = (
@@ -266,18 +247,12 @@ def _print_changes(old: ExampleRow, new: ExampleRow) -> None:
         echo(one_line(f"      {change.path}: {short(change.old)} -> {short(change.new)}"))
 
 
-def _columns(inputs: dict[str, str] | None, reference: dict[str, str] | None, id_: str | None) -> ExampleColumns | None:
-    if inputs is None:
+def _columns(inputs: str | None, reference: str | None, id_: str | None) -> ExampleColumns | None:
+    if not inputs:
         if reference or id_:
             raise InputError("--reference and --id: wanted --inputs too")
         return None
-    return ExampleColumns.model_validate({"inputs": inputs, "reference_outputs": reference or {}, "id": id_})
-
-
-def _counts(difference: Difference) -> str:
-    added, removed, changed = len(difference.added), len(difference.removed), len(difference.changed)
-    counts = ((added, "added"), (removed, "removed"), (changed, "changed"))
-    return ", ".join([*(f"{count} {what}" for count, what in counts if count), f"{difference.same} unchanged"])
+    return ExampleColumns.named(inputs, reference, id_)
 
 
 def _previous(store: Store, name: str) -> str:
@@ -294,18 +269,3 @@ def _listed(examples: list[ExampleRow]) -> object:
     for example in examples:
         out.add_row(example.example_id, example.split or "", example.inputs, example.reference_outputs or "")
     return out
-
-
-_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
-
-_VERSIONS = """
-select v.recorded_at, v.snapshot_id, s.n_examples, v.source
-from dataset_versions v join snapshots s using (snapshot_id)
-where v.name = $1 order by v.recorded_at desc
-"""
-
-_CHECKS = """
-select passed, severity, message from checks
-where subject_kind = 'snapshot' and subject_id = ? and (not passed or passed is null or severity = 'error')
-order by passed nulls first, message
-"""

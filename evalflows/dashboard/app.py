@@ -1,5 +1,5 @@
-"""The routes of the dashboard: an address for each page, who may use it, and what people give: labels, and
-acknowledgements of incidents.
+"""The routes of the dashboard: an address for each page, who may use it, and what people give: labels, examples and
+files of datasets, and acknowledgements of incidents.
 
 People may come by a link on another site's page. They are shown a page, and nothing else is done.
 """
@@ -8,7 +8,7 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from evalflows.analysis.monitoring import acknowledge
 from evalflows.analysis.review import give_label, question_about
 from evalflows.dashboard.compare import compare_example_page, compare_page
+from evalflows.dashboard.datasets import (
+    dataset_example_page,
+    dataset_page,
+    datasets_page,
+    take_example,
+    take_file,
+    take_reviewed,
+    take_trace,
+)
 from evalflows.dashboard.decisions import decision_page, decisions_page, judge_page, judges_page
 from evalflows.dashboard.experiments import example_page, experiment_page, experiments_page, over_time_page
 from evalflows.dashboard.home import home_page
@@ -119,11 +128,14 @@ def _with_headers(send: Send) -> Send:
 Fields = Mapping[str, str]
 """The texts of a JSON object; a text that is empty, and null, are left out."""
 
-Take = Callable[[Store, Query, Fields], dict[str, Any]]
+Take = Callable[[Store, Query, Any], dict[str, Any]]
 """Stores what was sent, and returns what the page is told. Raises InputError for wrong fields."""
 
-MOST_BYTES = 100_000
-"""Largest size of what is sent."""
+Read = Callable[[Request], Awaitable[Any]]
+"""Reads what was sent. Raises InputError for another content type, and for too much."""
+
+MOST_BYTES, MOST_OF_DATASETS = 100_000, 20_000_000
+"""Largest size of what is sent, and of a dataset's file or example."""
 
 _log = logging.getLogger(__name__)
 
@@ -133,14 +145,15 @@ class Taken:
     """Answers to what a page sends, once it is stored; in JSON with `error` if it was not."""
 
     store: Store
+    read: Read
     take: Take
     making: Making
 
     async def answer(self, request: Request) -> Response:
         query = Query.of(request.query_params.multi_items(), request.path_params)
         try:
-            fields = await _fields(request)
-            return JSONResponse(await self.making.run(lambda _: self.take(self.store, query, fields)))
+            sent = await self.read(request)
+            return JSONResponse(await self.making.run(lambda _: self.take(self.store, query, sent)))
         except NotFoundError as error:
             return JSONResponse({"error": str(error)}, 404)
         except InputError as error:
@@ -171,21 +184,36 @@ def take_acknowledgement(store: Store, query: Query, fields: Fields) -> dict[str
 
 
 async def _fields(request: Request) -> Fields:
-    """Read a JSON object of texts. Raise InputError for anything else."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise InputError("got another content type, wanted application/json")
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise InputError(f"got more than {MOST_BYTES} bytes, wanted less")
+    """Read a JSON object of texts, without blanks around them and empty ones."""
+    texts = await _texts(request, MOST_BYTES)
+    return {name: value.strip() for name, value in texts.items() if value.strip()}
+
+
+async def _texts(request: Request, most: int = MOST_OF_DATASETS) -> Fields:
+    """Read a JSON object of texts as they are, without null. Raise InputError for anything else."""
     try:
-        content = json.loads(body)
-    except ValueError:
+        content = json.loads(await _body(request, "application/json", most))
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or not all(value is None or isinstance(value, str) for value in content.values()):
         raise InputError("got no JSON object of texts, wanted one")
-    return {name: value.strip() for name, value in content.items() if value and value.strip()}
+    return {name: value for name, value in content.items() if value is not None}
+
+
+async def _file_content(request: Request) -> bytes:
+    """Read a file. A page of another site may not send this content type without asking."""
+    return await _body(request, "application/octet-stream", MOST_OF_DATASETS)
+
+
+async def _body(request: Request, content_type: str, most: int) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != content_type:
+        raise InputError(f"got another content type, wanted {content_type}")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise InputError(f"got more than {most} bytes, wanted less")
+    return bytes(body)
 
 
 def _wanted(fields: Fields, name: str) -> str:
@@ -203,6 +231,9 @@ PAGES: Mapping[str, PageOf] = {
     "/experiments/{id}": experiment_page,
     "/experiments/{experiment}/example": example_page,
     "/over-time": over_time_page,
+    "/datasets": datasets_page,
+    "/datasets/{name:path}": dataset_page,
+    "/dataset-example": dataset_example_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
     "/pairwise": comparisons_page,
@@ -222,9 +253,13 @@ PAGES: Mapping[str, PageOf] = {
 }
 """The pages by their address; `{name}` is a parameter."""
 
-GIVEN: Mapping[str, Take] = {
-    "/production/incidents/{id}/acknowledgements": take_acknowledgement,
-    "/review/{subject}/labels": take_label,
+GIVEN: Mapping[str, tuple[Read, Take]] = {
+    "/datasets": (_file_content, take_file),
+    "/dataset-example": (_texts, take_example),
+    "/production/incidents/{id}/acknowledgements": (_fields, take_acknowledgement),
+    "/production/traces/{id}/datasets": (_fields, take_trace),
+    "/review/{subject}/labels": (_fields, take_label),
+    "/review/{subject}/datasets": (_fields, take_reviewed),
 }
 """What pages send, by its address."""
 
@@ -241,7 +276,7 @@ def application(store: Store, token: str | None = None, making: Making | None = 
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/home")),
         *(Route(path, _Shown(store, page, proofs, making, queries), methods=["GET"]) for path, page in PAGES.items()),
-        *(Route(path, Taken(store, take, making).answer, methods=["POST"]) for path, take in GIVEN.items()),
+        *(Route(path, Taken(store, *given, making).answer, methods=["POST"]) for path, given in GIVEN.items()),
         Route("/texts", _choose_texts, methods=["GET"]),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),

@@ -75,6 +75,13 @@ class Links:
     def comparison(self, identity: str, **query: Value) -> str | None:
         return self.page("pairwise", identity, **query)
 
+    def dataset(self, name: str, **query: Value) -> str | None:
+        return self.page("datasets", name, **query)
+
+    def dataset_example(self, name: str, example: str | None = None, version: str | None = None) -> str | None:
+        """Return the page of an example of a dataset; without one, the form of a new example."""
+        return self.page("dataset-example", dataset=name, id=example, version=version)
+
     def decision(self, identity: str) -> str | None:
         return self.page("decisions", identity)
 

@@ -19,6 +19,7 @@ from evalflows.reports.comparison import (
     pair_metrics,
     pair_splits,
 )
+from evalflows.reports.datasets import runs_by_dataset
 from evalflows.reports.diff import WordDiff, word_diff
 from evalflows.reports.results import names_apart
 from evalflows.specs.errors import InputError
@@ -38,9 +39,13 @@ MOST_RATES = 3
 @steady
 def comparisons_page(site: Site, query: Query) -> Page:
     """The list of comparisons."""
-    text, number = query.text("q"), query.number("page")
+    text, number, dataset = query.text("q"), query.number("page"), query.text("dataset")
     state = query.choice("state", STATES, "") if query.text("state") else None
-    identities, total = _chosen(site.store, text, state, number)
+    identities, total = chosen_comparisons(
+        *(site.store, text, state, dataset),
+        limit=COMPARISONS_IN_PAGE,
+        offset=COMPARISONS_IN_PAGE * (number - 1),
+    )
     places = ", ".join(f"${n}" for n in range(1, len(identities) + 1))
     holds = f"comparison_id in ({places}) order by started_at desc, comparison_id desc"
     shown = comparison_overviews(site.store, holds, identities) if identities else []
@@ -53,18 +58,31 @@ def comparisons_page(site: Site, query: Query) -> Page:
         states=STATES,
         q=text,
         state=state,
+        dataset=dataset,
+        datasets=[*runs_by_dataset(site.store)],
         total=total,
         number=number,
         last=-(-total // COMPARISONS_IN_PAGE),
-        address=lambda page: site.links.page("pairwise", q=text, state=state, page=page),
+        address=lambda page: site.links.page("pairwise", q=text, state=state, dataset=dataset, page=page),
     )
     is_running = any(one.state == "running" for one in shown)
     return Page(title="Pairwise comparisons", section="pairwise", body=body, refresh_s=5 if is_running else None)
 
 
-def _chosen(store: Store, text: str | None, state: str | None, number: int) -> tuple[list[str], int]:
-    """Return the ids on a page of the list, newest first, and how many there are on all pages."""
-    (rows,) = ask(store, (_CHOSEN, [text, state, COMPARISONS_IN_PAGE, COMPARISONS_IN_PAGE * (number - 1)]))
+def chosen_comparisons(
+    store: Store,
+    text: str | None = None,
+    state: str | None = None,
+    dataset: str | None = None,
+    *,
+    limit: int,
+    offset: int = 0,
+) -> tuple[list[str], int]:
+    """Return the ids on a page of the list, newest first, and how many there are on all pages.
+
+    Those of a dataset compare experiments on any of its versions.
+    """
+    (rows,) = ask(store, (_CHOSEN, [text, state, dataset, limit, offset]))
     return [identity for identity, _ in rows], rows[0][1] if rows else 0
 
 
@@ -73,7 +91,9 @@ select comparison_id, count(*) over () from comparison_sets
 where ($1::varchar is null or contains(lower(name), lower($1)) or len(list_intersect(experiments, (
            select coalesce(list(experiment_id), []) from experiments where contains(lower(name), lower($1))))) > 0)
   and ($2::varchar is null or state = $2)
-order by started_at desc, comparison_id desc limit $3 offset $4
+  and ($3::varchar is null or len(list_intersect(experiments, (
+           select coalesce(list(experiment_id), []) from experiments where dataset_name = $3))) > 0)
+order by started_at desc, comparison_id desc limit $4 offset $5
 """
 
 

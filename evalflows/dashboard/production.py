@@ -12,6 +12,7 @@ from evalflows.analysis.monitoring import WindowFigures, window_figures
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
 from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.reports.datasets import dataset_names
 from evalflows.reports.judges import label_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, json_text
@@ -296,6 +297,7 @@ def trace_page(site: Site, query: Query) -> Page:
         verdicts=by_subject[trace.id],
         nodes=nodes,
         command=_command(f"trace_id = '{trace.id}'", None),
+        datasets=dataset_names(site.store),
         json=_json,
         said=_said,
         tokens=_tokens,

@@ -33,7 +33,17 @@ from evalflows.store.stop import Stop
 from evalflows.store.store import Store
 
 Section = Literal[
-    "home", "experiments", "compare", "pairwise", "decisions", "over_time", "judges", "production", "review", "none"
+    "home",
+    "experiments",
+    "datasets",
+    "compare",
+    "pairwise",
+    "decisions",
+    "over_time",
+    "judges",
+    "production",
+    "review",
+    "none",
 ]
 
 
@@ -231,6 +241,7 @@ CHARTS = (domain, histogram, line_sample, share_bar, sparkline, timeline, whiske
 SECTIONS = (
     ("home", "Home"),
     ("experiments", "Experiments"),
+    ("datasets", "Datasets"),
     ("compare", "Compare"),
     ("pairwise", "Pairwise"),
     ("decisions", "Decisions"),

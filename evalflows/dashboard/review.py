@@ -24,6 +24,7 @@ from evalflows.analysis.review import (
 )
 from evalflows.dashboard.links import Value, query_text
 from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.reports.datasets import dataset_names
 from evalflows.reports.judges import label_text
 from evalflows.reports.results import names_apart
 from evalflows.specs.errors import InputError
@@ -61,6 +62,7 @@ class ReviewSettings:
     shows_reference: bool
     asked: Asked
     skipped: Sequence[str]
+    dataset: str | None  # to which examples are added
 
     @classmethod
     def of(cls, query: Query) -> "ReviewSettings":
@@ -70,7 +72,7 @@ class ReviewSettings:
         return cls(
             subject=query.wanted("subject"),
             metric=query.wanted("metric").strip(),
-            labeller=_name(query),
+            labeller=persons_name(query.text("by")),
             order=query.choice("order", ORDERS, "next"),
             others=query.choice("others", OTHERS, "too"),
             shows_reference=query.text("reference") is not None,
@@ -82,6 +84,7 @@ class ReviewSettings:
                 labels=[label for label in labels if label],
             ),
             skipped=query.all("skip")[-MOST_SKIPPED:],
+            dataset=query.text("dataset"),
         )
 
     def review(self, store: Store) -> Review:
@@ -112,11 +115,13 @@ class ReviewSettings:
             "high": None if asked.high is None else f"{asked.high:g}",
             "labels": list(asked.labels),
             "question": asked.text,
+            "dataset": self.dataset,
         }
 
 
-def _name(query: Query) -> str:
-    name = (query.text("by") or "").strip()
+def persons_name(given: str | None) -> str:
+    """Return who gives something. Raise InputError for no name, and for one that is too long."""
+    name = (given or "").strip()
     if not name or len(name) > LONGEST_NAME:
         got = f"{len(name)} characters" if name else "none"
         raise InputError(f"by: got {got}, wanted your name, of at most {LONGEST_NAME} characters")
@@ -163,6 +168,7 @@ def review_page(site: Site, query: Query) -> Page:
         review=review,
         n_skipped=sum(item.token in settings.skipped for item in review.left),
         before=review.before(item.token if item else ""),
+        datasets=dataset_names(site.store),
     )
     return Page(title=f"Review: {settings.metric}", section="review", body=body)
 
@@ -237,6 +243,7 @@ def review_start_page(site: Site, query: Query) -> Page:
         metric=metric,
         most=MOST_DISAGREEMENTS,
         by=query.text("by"),
+        datasets=dataset_names(site.store),
         label_text=label_text,
     )
     return Page(title="Review", section="review", body=body)

@@ -44,6 +44,22 @@ class ExampleColumns(BaseModel):
     )
     as_json: list[str] = Field([], description="Columns whose texts are JSON, and become what they say")
 
+    @classmethod
+    def named(cls, inputs: str, reference: str | None, identity: str | None) -> "ExampleColumns":
+        """Return the columns that short texts name: `question,context`, and `answer=best` for answer of column best.
+
+        Raise InputError if no input is named.
+        """
+        if not (fields := _named(inputs)):
+            raise InputError(f"inputs: got {short(inputs)}, wanted a column such as question or question=text")
+        return cls(inputs=fields, reference_outputs=_named(reference or ""), id=identity)
+
+
+def _named(text: str) -> dict[str, str]:
+    """Return field: column. `answer=best` is the field `answer` of the column `best`; `best` alone keeps its name."""
+    pairs = [name.partition("=") for name in text.split(",") if name.strip()]
+    return {field.strip(): (column or field).strip() for field, _, column in pairs}
+
 
 class AnswerColumns(BaseModel):
     """Which columns a recorded answer is made from, and which identify its example, for rows of any schema."""

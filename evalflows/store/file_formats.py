@@ -61,6 +61,16 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
         raise InputError(f"{path}: cannot be read: {error}") from error
 
 
+def rows_in(content: bytes, name: str) -> Numbered:
+    """Yield the rows of a file that was sent, with their numbers, as `read_rows` does; its name tells the format."""
+    if (ending := Path(name).suffix.lower()) not in READERS:
+        raise InputError(f"{name}: got {ending or 'no suffix'}, wanted one of {', '.join(READERS)}")
+    try:
+        yield from rows_of(io.BytesIO(content), ending, name)
+    except (EOFError, ValueError, OverflowError) as error:
+        raise InputError(f"{name}: cannot be read: {error}") from error
+
+
 def rows_of(file: BinaryIO, ending: str, where: str) -> Numbered:
     """Yield the rows of an open file with their numbers, as `read_rows` does. `ending` is a key of READERS."""
     text = file if ending == ".parquet" else _in_utf8(file, where)

@@ -1,24 +1,24 @@
-"""Load the examples of a dataset spec, and compare versions of a dataset."""
+"""Load the examples of a dataset spec, make new versions of a dataset, and compare its versions."""
 
 import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from evalflows.specs.code_versions import fault_text
-from evalflows.specs.columns import example_row
+from evalflows.specs.columns import ExampleColumns, example_row
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.errors import InputError, NotFoundError, names_to_choose
 from evalflows.specs.files import located
 from evalflows.specs.reference import load
 from evalflows.specs.values import stored_row
 from evalflows.store.conversations import conversation_rows
 from evalflows.store.erasing import erased_examples, refused_without_texts
-from evalflows.store.file_formats import Numbered, filled_rows, read_rows, stem
+from evalflows.store.file_formats import Numbered, filled_rows, read_rows, rows_in, stem
 from evalflows.store.known_files import key_of, known_snapshot, note_snapshot
-from evalflows.store.records import ExampleRow
+from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.snapshots import (
     Examples,
@@ -124,33 +124,105 @@ def compare_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow]) -> Di
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewVersion:
+    """The version of a dataset after a change, and how it differs from the one before."""
+
+    name: str
+    snapshot: str
+    n_examples: int
+    difference: Difference
+
+
+def add_examples(
+    store: Store, name: str, examples: Sequence[ExampleRow], *, source: str, replace: bool = False
+) -> NewVersion:
+    """Add examples to a dataset, or create it; with `replace`, it has no others afterwards.
+
+    Raise InputError if one has the id of an old example but other content.
+    """
+    old = _current(store, name)
+    return _new_version(store, name, old, examples if replace else merge_examples(old, examples, source), source)
+
+
+def edit_example(
+    store: Store, name: str, identity: str, changes: Mapping[str, Any], *, seen: str, source: str
+) -> NewVersion:
+    """Change fields of one example of a dataset; its other fields stay.
+
+    Raise InputError if the dataset does not have it, if it is not the one `seen` (its `content_key`), or if it would be
+    no example any more.
+    """
+    old = _current(store, name)
+    known = {one: number for number, one in enumerate(old.ids)}
+    if identity not in known:
+        raise NotFoundError(f"example {identity!r}: not in the newest version of dataset {name!r}")
+    before = old[known[identity]]
+    if content_key(before) != seen:
+        raise InputError(f"example {identity!r}: has changed since it was shown, wanted a look at its newest version")
+    fields = {name: from_json(getattr(before, name)) for name in JSON_FIELDS}
+    fields |= {name: getattr(before, name) for name in PLAIN_FIELDS}
+    (after,) = to_examples([(1, {**fields, **changes, "id": identity})], "example")
+    kept = (one for one in old if one.example_id == identity or not is_erased(one.inputs))
+    return _new_version(store, name, old, draft(after if one.example_id == identity else one for one in kept), source)
+
+
+def content_key(example: ExampleRow) -> str:
+    """Return a text that is the same for examples with the same content only."""
+    return _digest(example).hex()
+
+
+def _current(store: Store, name: str) -> Examples:
+    snapshot = current_snapshot(store, name)
+    return load_snapshot(store, snapshot) if snapshot else draft([])
+
+
+def _new_version(store: Store, name: str, old: Examples, new: Sequence[ExampleRow], source: str) -> NewVersion:
+    snapshot = freeze(store, new, name=name, source=source)
+    return NewVersion(name=name, snapshot=snapshot, n_examples=len(new), difference=compare_examples(old, new))
+
+
+def sent_examples(content: bytes, file: str, columns: ExampleColumns | None) -> Examples:
+    """Return the examples of a file that was sent. Raise InputError, with its name and the row, for a wrong one."""
+    return to_examples(_mapped(rows_in(content, file), columns, None, file), file)
+
+
 def find_snapshot(store: Store, reference: str) -> str:
-    """Return the snapshot id for a dataset's name or a snapshot's id. Raises InputError if it is neither."""
+    """Return the snapshot id for a dataset's name or a snapshot's id. Raises NotFoundError if it is neither."""
     if identity := current_snapshot(store, reference):
         return identity
     if store.query("select 1 from source.snapshots where snapshot_id = ?", [reference]):
         return reference
     known = [name for (name,) in store.query("select distinct name from source.dataset_versions order by 1")]
-    raise InputError(f"dataset {reference!r}: not in the store, wanted {names_to_choose(reference, known)}")
+    raise NotFoundError(f"dataset {reference!r}: not in the store, wanted {names_to_choose(reference, known)}")
 
 
 def _examples(store: Store, spec: DatasetSpec) -> Examples:
     if spec.path is not None:
-        return to_examples(_mapped(read_rows(spec.path), spec, spec.path), spec.path)
+        return to_examples(_mapped(read_rows(spec.path), spec.columns, spec.turns, spec.path), spec.path)
     if spec.function is not None:
         where = f"function {spec.function!r}, row"
-        return to_examples(_mapped(filled_rows(_function_rows(spec.function), where), spec, where), where)
+        return to_examples(
+            _mapped(filled_rows(_function_rows(spec.function), where), spec.columns, spec.turns, where), where
+        )
     if spec.rows is not None:
         where = "dataset row"
-        return to_examples(_mapped(filled_rows(enumerate(spec.rows, start=1), where), spec, where), where)
+        return to_examples(
+            _mapped(filled_rows(enumerate(spec.rows, start=1), where), spec.columns, spec.turns, where), where
+        )
     return load_snapshot(store, spec.snapshot or find_snapshot(store, spec.name or ""))
 
 
-def _mapped(rows: Iterable[tuple[int, Mapping[str, Any]]], spec: DatasetSpec, where: str) -> Numbered:
+def _mapped(
+    rows: Iterable[tuple[int, Mapping[str, Any]]],
+    columns: ExampleColumns | None,
+    turns: Literal["whole", "next"] | None,
+    where: str,
+) -> Numbered:
     for number, row in rows:
         try:
-            named = dict(row) if spec.columns is None else example_row(row, spec.columns)
-            examples = [named] if spec.turns is None else conversation_rows(named, spec.turns)
+            named = dict(row) if columns is None else example_row(row, columns)
+            examples = [named] if turns is None else conversation_rows(named, turns)
             yield from ((number, example) for example in examples)
         except InputError as error:
             raise InputError(f"{where}:{number}: {error}") from error

@@ -40,8 +40,13 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels = tmp_path_factory.mktemp("labels") / "labels.csv"
     rows = [f"kept-long,q{number:02},contains,{'no' if number == 3 else 'yes'},ben" for number in range(6)]
     labels.write_text("\n".join(["experiment,example_id,metric,value,labeller", *rows]))
-    done = CliRunner().invoke(cli, ["labels", "import", str(labels)], env={"EVALFLOWS_STORE": str(folder)})
-    assert done.exit_code == 0, done.output
+    versions = [labels.with_name(f"{number}.csv") for number in (1, 2)]
+    for version in versions:
+        version.write_text(f"id,inputs,outputs,split\na,{version.stem}?,**b**,dev\n")
+    adding = [["dataset", "add", str(version), "--name", "faq", "--replace"] for version in versions]
+    for command in (["labels", "import", str(labels)], *adding):
+        done = CliRunner().invoke(cli, command, env={"EVALFLOWS_STORE": str(folder)})
+        assert done.exit_code == 0, done.output
     return folder
 
 

@@ -37,7 +37,7 @@ def test_an_address_without_a_page_says_so(store: Store) -> None:
 
 
 def test_lists_answer_on_an_empty_store(store: Store) -> None:
-    for address in ("/home", "/experiments", "/pairwise", "/decisions", "/judges"):
+    for address in ("/home", "/experiments", "/datasets", "/pairwise", "/decisions", "/judges"):
         answer = browser(store).get(address)
         assert answer.status_code == 200 and 'aria-current="page"' in answer.text
 
@@ -46,7 +46,7 @@ def test_an_unknown_id_is_not_found_and_the_page_says_what_was_wanted(store: Sto
     for address in (
         *("/experiments/nothing", "/decisions/nothing", "/pairwise/nothing", "/judges/nothing", "/review/nothing"),
         *("/compare?baseline=nothing&candidate=x", "/production/incidents/nothing", "/production/traces/nothing"),
-        "/production/evaluations/nothing",
+        *("/production/evaluations/nothing", "/datasets/nothing", "/dataset-example?dataset=nothing"),
     ):
         answer = browser(store).get(address)
         assert answer.status_code == 404, address

@@ -56,7 +56,22 @@ def addresses(store: Path) -> dict[str, str]:
             "select distinct metric from scores where experiment_id is not null order by 1"
         ).fetchall()
         incidents = catalog.sql("select incident_id from incidents").fetchall()
-    names = ("home", "experiments", "compare", "pairwise", "decisions", "over-time", "judges", "production", "review")
+        datasets = catalog.sql(
+            "select name, example_id, coalesce(parent_snapshot_id, snapshot_id) "
+            "from dataset_versions v join examples using (snapshot_id) order by v.recorded_at desc, position limit 1"
+        ).fetchall()
+    names = (
+        "home",
+        "experiments",
+        "datasets",
+        "compare",
+        "pairwise",
+        "decisions",
+        "over-time",
+        "judges",
+        "production",
+        "review",
+    )
     found = {name: f"/{name}" for name in names}
     found |= {"experiment": f"{links.experiment(experiments[0])}", "example": f"{links.example(*examples[0])}"}
     found["two experiments"] = f"{links.compare(*experiments[:2])}"
@@ -72,6 +87,9 @@ def addresses(store: Path) -> dict[str, str]:
         ("trace", links.trace, traces),
     ):
         found |= {name: f"{link(rows[0][0])}"} if rows else {}
+    for name, example, before in datasets:
+        found["dataset"] = f"{links.dataset(name, against=before)}"
+        found["example of a dataset"] = f"{links.dataset_example(name, example)}"
     found["traces"] = "/production/traces"
     found["review's start"] = f"{links.page('review', subject=experiments[0], metric=metrics[0][0])}"
     found["item to label"] = f"{links.page('review', experiments[0], metric=metrics[0][0], by='ann', reference='yes')}"

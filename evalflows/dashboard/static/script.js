@@ -175,45 +175,60 @@ async function giveLabel(answer) {
   if (label.dataset.sending) return;
   label.dataset.sending = "yes";
   const status = label.querySelector("[role=status]");
-  const failed = await post(`${location.pathname}/labels${location.search}`, {
+  const { failed } = await post(`${location.pathname}/labels${location.search}`, {
     item: label.dataset.item,
     answer,
     comment: label.elements.comment.value,
   });
-  if (failed === null) {
+  if (!failed) {
     location.assign(label.dataset.next);
     return;
   }
-  status.className = "status failed";
-  status.textContent = failed;
+  say(status, failed, true);
   delete label.dataset.sending;
 }
 
-// Sends JSON. Returns null if it was stored, else why not.
-async function post(address, content) {
+// Sends JSON, or a file. Returns what the page is told, or `failed`: why it was not stored.
+async function post(address, content, type = "application/json") {
   try {
     const answer = await fetch(address, {
       method: "POST",
-      headers: { "Content-Type": "application/json", Accept: "application/json" },
-      body: JSON.stringify(content),
+      headers: { "Content-Type": type, Accept: "application/json" },
+      body: type === "application/json" ? JSON.stringify(content) : content,
     });
-    return answer.ok ? null : ((await answer.json().catch(() => ({}))).error ?? `Not stored: status ${answer.status}`);
+    const told = await answer.json().catch(() => ({}));
+    return answer.ok ? told : { failed: told.error ?? `Not stored: status ${answer.status}` };
   } catch {
-    return "Not stored: the dashboard does not answer.";
+    return { failed: "Not stored: the dashboard does not answer, or the file cannot be read." };
   }
 }
 
-// A form with `data-post` is sent as JSON, and the page is shown again when that has been stored.
+function say(status, text, isProblem) {
+  status.className = isProblem ? "status failed" : "status";
+  status.textContent = text;
+}
+
+// A form with `data-post` is sent as JSON, to that address or, if it has no slash, below the page's own. With
+// `data-file`, its file is sent, and the rest in the address. What was stored is shown: where it is now, in a sentence,
+// or by this page anew.
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("form[data-post]");
   if (!form) return;
   event.preventDefault();
-  const failed = await post(form.dataset.post, Object.fromEntries(new FormData(form, event.submitter)));
-  if (failed === null) {
-    location.reload();
-    return;
-  }
+  if (form.dataset.sending) return;
+  form.dataset.sending = "yes";
   const status = form.querySelector("[role=status]");
-  status.className = "status failed";
-  status.textContent = failed;
+  const given = Object.fromEntries(new FormData(form, event.submitter));
+  const file = form.hasAttribute("data-file") && given.file;
+  say(status, "Sending …", false);
+  const below = `${location.pathname}/${form.dataset.post}${location.search}`;
+  const address = form.dataset.post.startsWith("/") ? form.dataset.post : below;
+  const told = file
+    ? await post(`${address}?${new URLSearchParams({ ...given, file: file.name })}`, file, "application/octet-stream")
+    : await post(address, given);
+  delete form.dataset.sending;
+  if (told.failed) say(status, told.failed, true);
+  else if (told.location) location.assign(told.location);
+  else if (told.said) say(status, told.said, false);
+  else location.reload();
 });

@@ -231,7 +231,18 @@ def _run(
     if not (only_changes and _print_changes(experiment_ids, made)):
         _print_results(experiment_ids, made, wide=wide, form=form, spec=path)
     if incomplete is not None:
-        raise incomplete
+        raise incomplete if form == "json" else _without_shown_causes(incomplete)
+
+
+def _without_shown_causes(error: IncompleteError) -> IncompleteError:
+    """Return the error in fewer words if all it says is that experiments have no answer: the results have shown why."""
+    lacking = [
+        one for one in overviews(Store(), "is_one_of(experiment_id, $1)", [list(error.experiments)]) if one.reason
+    ]
+    if not lacking or not all(one.has_no_answer for one in lacking):
+        return error
+    said = [f"experiment {one.name!r} ({one.experiment_id}): none of {one.planned} answered" for one in lacking]
+    return IncompleteError("; ".join(said), error.experiments, error.decisions)
 
 
 @click.command()

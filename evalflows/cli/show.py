@@ -150,7 +150,7 @@ def overview_line(overview: ExperimentOverview) -> Text:
         text.append(f", {one.mean_latency_s:.2f} s each")
     if one.calls_text:
         text.append(f"; {one.calls_text}")
-    return text.append(f"; {one.reason}") if one.reason else text
+    return text.append(f"; {one.reason}") if one.reason and not one.has_no_answer else text
 
 
 def loud(count: int) -> Text:

@@ -4,6 +4,7 @@ Otherwise the answers would be written, read and parsed again before they are ju
 rules.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
@@ -46,11 +47,15 @@ def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chun
             for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True)
         ]
         if len(experiments) > 1 and any(pending):  # their latencies are compared
-            for experiment in experiments:
-                loop.run(experiment.open_connections())
+            loop.run(_open_connections(experiments))
         for block in in_blocks(experiments[0].examples.rows(sorted(set().union(*pending))), size_of):
             _answer_in_rounds(answering, block)
     return {each.chunk: each.transient for each in answering if each.transient and not each.breaker.gave_up}
+
+
+async def _open_connections(experiments: Sequence[Experiment]) -> None:
+    """Open those of all targets at the same time: one that has been idle for long may answer quicker."""
+    await asyncio.gather(*(experiment.open_connections() for experiment in experiments))
 
 
 def pending_runs(rounds: Rounds) -> list[list[int]]:

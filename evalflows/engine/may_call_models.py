@@ -9,13 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from evalflows.engine.prepare import PreparedEvaluator, is_ours
-from evalflows.specs.code_versions import imports_used
+from evalflows.specs.code_versions import DYNAMIC, imports_used
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.reference import load
 from evalflows.specs.target import HttpTarget, PythonTarget, TargetSpec
 
 CALLS_OUT = frozenset({"http", "socket", "subprocess", "urllib", "xmlrpc"})
 """Modules of the standard library through which code may call anything."""
+
+UNSEEN = frozenset(
+    {f"builtins.{name}" for name in DYNAMIC}
+    | {"asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell", "asyncio.open_connection"}
+    | {"importlib.import_module", "os.popen", "os.system", "runpy.run_module", "runpy.run_path"}
+)
+"""Functions through which code may call what its imports do not tell."""
 
 CALL_NOTHING = frozenset(
     {"bs4", "dateutil", "duckdb", "jinja2", "jsonschema", "lxml", "nltk", "numpy", "orjson", "pandas", "polars"}
@@ -41,7 +48,9 @@ def may_call_unrecorded(function: Callable[..., Any], *, in_this_process: bool =
     if imports is None:
         return True
     harmless = (sys.stdlib_module_names - CALLS_OUT) | CALL_NOTHING | {"evalflows"}
-    return not (in_this_process and any(map(_records, imports))) and not {_top(name) for name in imports} <= harmless
+    if in_this_process and any(map(_records, imports)):
+        return False
+    return not UNSEEN.isdisjoint(imports) or not {_top(name) for name in imports} <= harmless
 
 
 def _records(name: str) -> bool:

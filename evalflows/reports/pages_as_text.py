@@ -57,6 +57,11 @@ class ExperimentOverview:
     ended_at: datetime | None
 
     @property
+    def has_no_answer(self) -> bool:
+        """Whether it has ended without any answer: its failures say why."""
+        return self.state == "completed" and self.answered == 0 and self.failed > 0
+
+    @property
     def unrecorded(self) -> list[str]:
         """Who may have made model calls that nobody recorded, in words."""
         counts = {"the target": self.unrecorded_answers, "evaluators": self.unrecorded_judgements}

@@ -361,6 +361,10 @@ def changed_since_import(function: Callable[..., Any]) -> list[str]:
     return sorted(edited | gone)
 
 
+DYNAMIC = frozenset({"__import__", "eval", "exec"})
+"""Built-in functions that use what their text says."""
+
+
 class _Walk:
     def __init__(self, plain: Callable[[object], object]) -> None:
         self.parts: dict[str, str] = {}
@@ -411,6 +415,8 @@ class _Walk:
     def _resolve(self, module: ModuleSource, name: str, rest: list[str]) -> bool:
         """Add what a name in a module is bound to; return whether the module binds it."""
         if not module.binds(name):
+            if name in DYNAMIC:
+                self.imported.add(f"builtins.{name}")
             sources = (module_source(star) for star in module.stars)
             return any(source is not None and self._resolve(source, name, rest) for source in sources)
         imports = module.used_by(name).imports

@@ -87,6 +87,17 @@ def test_run_show_ls_and_sql(here: Path, prefect_api: dict[str, str]) -> None:
     assert (again.exit_code, again.stdout) == (0, run.stdout), again.stderr
 
 
+@pytest.mark.usefixtures("without_prefect")
+def test_an_application_that_is_down_is_named_once(here: Path) -> None:
+    url = "http://127.0.0.1:9/ask"
+    targets = [{"kind": "http", "name": "bot", "url": url, "attempts": 1}]
+    (here / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": targets, "chunk_retries": 0}))
+    done = in_process("run", "spec.yaml")
+    assert (done.exit_code, done.output.count(url)) == (4, 1), done.output
+    assert done.stderr.splitlines()[-1].endswith("): none of 4 answered") and "4/4 answers" not in done.output
+    assert in_process("show", "small").stdout.count(url) == 1
+
+
 @pytest.mark.usefixtures("store")
 def test_an_empty_store_is_no_error(store_root: Path) -> None:
     assert in_process("ls").stdout == f"no experiments in the store {store_root}: `evalflows run SPEC` creates one\n"

@@ -28,6 +28,7 @@ MODULES = {
     "site-packages/some_provider.py": "class Client:\n    def ask(self, text):\n        return text\n",
     "clients.py": "from some_provider import Client\n\nCLIENT = Client()\n",
     "application.py": """
+import importlib
 import json
 import re
 import numpy
@@ -50,6 +51,12 @@ def asks_by_late_import(question):
 def asks_by_address(question):
     from urllib.request import urlopen
     return question if urlopen else None
+
+def asks_by_text(question):
+    return __import__("some_provider").Client().ask(question)
+
+def asks_by_name(question):
+    return importlib.import_module("some_provider").Client().ask(question)
 
 def judged(outputs):
     return clients.CLIENT.ask("yes") == "yes"
@@ -114,7 +121,8 @@ def test_imports_tell_whether_code_may_call_a_model() -> None:
         name: may_call_unrecorded(load(f"application:{name}"))
         for name in re.findall(r"^def (\w+)", MODULES["application.py"], flags=re.M)
     }
-    calling = {"asks", "asks_by_late_import", "asks_by_address", "stepped", "scored", "prefers", "judged", "raises"}
+    calling = {"asks", "asks_by_late_import", "asks_by_address", "asks_by_text", "asks_by_name"}
+    calling |= {"stepped", "scored", "prefers", "judged", "raises"}
     assert {name for name, found in may.items() if found} == calling
 
 

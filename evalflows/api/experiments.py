@@ -18,7 +18,6 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
 from evalflows.specs.target import TargetSpec
-from evalflows.store.file_formats import READERS, suffix
 from evalflows.store.store import Store
 from evalflows.tasks.engines import watched
 from evalflows.tasks.finish import refuse_if_running
@@ -222,7 +221,4 @@ def _dataset(data: Data) -> DatasetSpec:
     if not isinstance(data, str | Path):
         records = getattr(data, "to_dict", None)  # of a DataFrame of pandas
         return DatasetSpec(rows=[dict(row) for row in (data if records is None else records(orient="records"))])
-    text = str(data)
-    if text.startswith("snap-"):
-        return DatasetSpec(snapshot=text)
-    return DatasetSpec(path=text) if isinstance(data, Path) or suffix(Path(text)) in READERS else DatasetSpec(name=text)
+    return DatasetSpec(path=str(data)) if isinstance(data, Path) else DatasetSpec.model_validate(data)

@@ -108,9 +108,15 @@ class Expectation(BaseModel):  # type: ignore[no-redef]  # mypy's plugin also de
     )
 
 
+_FILE = re.compile(r".+\.(jsonl|ndjson|json|csv|parquet)(\.gz)?", re.IGNORECASE)
+
+
 class DatasetSpec(BaseModel):
     """Where the examples come from: exactly one of a file, a function, a dataset's name, a snapshot, the rows, or
-    production's traces."""
+    production's traces.
+
+    A text in its place is a file's path, by its ending, a snapshot's id, or a dataset's name.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -140,6 +146,13 @@ class DatasetSpec(BaseModel):
     expectations: list[Expectation] | str | None = Field(
         None, description="Expectations that the examples must meet: a list, or the path of a suite as JSON"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        return {"path" if _FILE.fullmatch(given) else "snapshot" if given.startswith("snap-") else "name": given}
 
     @field_validator("rows")
     @classmethod

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 from catalog_rows import rows
 from click.testing import CliRunner
+from prefect import flow
+from prefect.settings import PREFECT_API_URL
 
 from evalflows import evaluate
 from evalflows.cli.main import cli
+from evalflows.server_watch import changed_settings
 from evalflows.specs import IncompleteError, InputError
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -82,8 +85,16 @@ def test_a_target_that_raises_is_one_exception_with_the_users_file_and_line(logg
 
 
 @pytest.mark.slow
-def test_a_row_has_the_users_place_and_their_frames_with_the_source() -> None:
-    (identity,) = [evaluate(fine, ROWS[:1], [fussy, {"use": fussy, "name": "isolated", "timeout_s": 30}]).experiment_id]
+def test_a_row_has_the_users_place_and_their_frames_with_the_source_inside_a_flow_too() -> None:
+    evaluators: list[Any] = [fussy, {"use": fussy, "name": "isolated", "timeout_s": 30}]
+
+    @flow
+    def users_own() -> str | None:
+        with changed_settings({PREFECT_API_URL: None}):  # as where Prefect has started a server for this flow
+            return evaluate(fine, ROWS[:1], evaluators).experiment_id
+
+    identity = users_own()
+    assert identity is not None
     place = here(fussy, 1)
     assert rows("select evaluator, error, error_trace from scores order by 1") == [
         (name, f"KeyError: 'missing' ({place})", f'  {place}\n    return float(outputs["missing"])')

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec, load_experiment
 
@@ -41,6 +42,11 @@ def test_what_is_no_file_of_a_spec_is_refused(tmp_path: Path, text: str | None, 
     with pytest.raises(InputError) as caught:
         load_experiment(path)
     assert str(caught.value).startswith(f"{path}: {said}") and "\n" not in str(caught.value)
+
+
+def test_a_text_as_dataset_is_a_file_a_snapshot_or_a_name() -> None:
+    for text, field in (("a/q.JSONL.gz", "path"), ("snap-1", "snapshot"), ("faq", "name")):
+        assert DatasetSpec.model_validate(text) == DatasetSpec(**{field: text})
 
 
 def test_metadata_that_is_no_json_is_refused() -> None:

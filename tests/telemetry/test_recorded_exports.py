@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from instrumented import ANSWER, ARGUMENTS, INSTRUCTIONS, QUESTION, RESULT
+from otlp_requests import logs, record, span, traces
 
 from evalflows.store import Store
+from evalflows.store.observations import write_observations
 from evalflows.store.sql import ask
 from evalflows.telemetry.exports import add_traces, read_records
-from evalflows.telemetry.otlp import merged, rows_of_fields
+from evalflows.telemetry.otlp import merged, rows_of_fields, rows_of_logs, rows_of_traces
 from evalflows.telemetry.views import ObservationView, TraceView, trace_view
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -65,8 +67,20 @@ def test_sql_shows_what_traces_show(store: Store) -> None:
             assert (side is None) == (shown is None), (view.name, side, shown)
             text = said(shown)
             assert text is None or text in side.replace("\\", ""), (side, shown)
-    (traces,) = ask(store, ("from traces select list(output order by trace_id)", ()))
-    assert len(traces[0][0]) == len({trace_id for trace_id, _ in views})
+    (outputs,) = ask(store, ("from traces select list(output order by trace_id)", ()))
+    assert len(outputs[0][0]) == len({trace_id for trace_id, _ in views})
+
+
+def test_sql_shows_messages_that_were_logged_after_midnight(store: Store) -> None:
+    midnight, second = 1_764_201_600 * 10**9, 10**9
+    call = span(start=midnight - second, end=midnight + second, attributes={"gen_ai.operation.name": "chat"})
+    asked = record("gen_ai.user.message", body={"content": "hi"}, at=midnight - second)
+    said = record("gen_ai.choice", body={"message": {"role": "assistant", "content": "hello"}}, at=midnight + second)
+    both = merged([rows_of_traces(traces(call)), rows_of_logs(logs(asked, said))])
+    write_observations(store, both.observations)
+    query = "select input, output from observations where kind <> 'log' and day = (select min(day) from observations)"
+    (rows,) = ask(store, (query, ()))
+    assert len(rows) == 1 and "hi" in rows[0][0] and "hello" in rows[0][1]
 
 
 def said(side: Any) -> str | None:

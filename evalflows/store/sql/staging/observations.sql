@@ -21,13 +21,20 @@ select * exclude (spoken) replace (resource::json as resource, attributes::json 
        attribute_trace_name(source, attributes, contents, resource, spoken) as trace_name,
        attribute_tool_name(source, attributes, contents, resource, spoken) as tool_name
 from (
-    -- Messages may have come as log records of their span, which are rows too; the day lets a filter skip files of both
+    -- Messages may have come as log records of their span, which are rows too, of its day or of the next three hours;
+    -- the day lets a filter skip files of both
     select o.*, coalesce(records.events, o.events) as spoken
     from source.observations o
     left join (
         select day, trace_id, parent_id as span_id,
                to_json(list({'name': name, 'attributes': json_merge_patch(attributes::json, coalesce(contents, '{}')::json)}
                             order by started_at, span_id))::varchar as events
-        from source.observations where kind = 'log' group by all
+        from (
+            select * from source.observations where kind = 'log'
+            union all
+            select * replace (strftime(day::date - 1, '%Y-%m-%d') as day)
+            from source.observations where kind = 'log' and epoch(started_at) % 86400 < 3 * 3600
+        )
+        group by all
     ) records using (day, trace_id, span_id)
 )

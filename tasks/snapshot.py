@@ -24,8 +24,8 @@ from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import prepare_experiment, prepared_experiments
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, metric_of
-from evalflows.specs.experiment import TRIAL, ExperimentSpec
+from evalflows.specs.errors import TRIAL, InputError, metric_of
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.target import RecordedTarget, TargetSpec
 from evalflows.store.ingest import Loaded

@@ -27,8 +27,8 @@ from evalflows.analysis.gates import (
     replicated_rule,
 )
 from evalflows.analysis.pairing import PairedMetric, PairedRows, drop_ambiguous, is_same_target
-from evalflows.specs.errors import MEASURES, base_metric, metric_of
-from evalflows.specs.experiment import TRIAL, ExperimentSpec
+from evalflows.specs.errors import MEASURES, TRIAL, base_metric, metric_of
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.stats.clusters import clustering_of
 from evalflows.stats.means import ShareEstimate, share_estimate

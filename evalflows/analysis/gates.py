@@ -18,8 +18,8 @@ from evalflows.analysis.figures import estimate as estimate_text
 from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows, Scale
 from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs import hints
-from evalflows.specs.errors import InputError, metric_of, sliced_metric
-from evalflows.specs.experiment import TRIAL, ExperimentSpec
+from evalflows.specs.errors import TRIAL, InputError, metric_of, sliced_metric
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.means import MeanEstimate, sample_skewness
 from evalflows.stats.multiple_tests import adjusted

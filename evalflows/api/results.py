@@ -20,8 +20,7 @@ from evalflows.evaluators.score import Evaluation
 from evalflows.reports.comparison import ComparisonReport, comparison_report
 from evalflows.reports.diff import METRICS_SHOWN, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.results import Result, results_of, sentences
-from evalflows.specs.errors import MEASURES, InputError
-from evalflows.specs.experiment import TRIAL
+from evalflows.specs.errors import MEASURES, TRIAL, InputError
 from evalflows.specs.gate import GateSpec
 from evalflows.store.queries.example_slices import check_slices_of
 from evalflows.store.queries.lookup import find_experiments

@@ -16,8 +16,17 @@ from evalflows.cli.running import find_modules_here, prepared
 from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs import hints
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, json_text, one_line, short
-from evalflows.specs.experiment import TRIAL, ExperimentSpec, load_experiment
+from evalflows.specs.errors import (
+    NOT_ATTEMPTED,
+    TRIAL,
+    UNREACHABLE,
+    IncompleteError,
+    InputError,
+    json_text,
+    one_line,
+    short,
+)
+from evalflows.specs.experiment import ExperimentSpec, load_experiment
 from evalflows.specs.files import SpecLoader
 from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import RecordedTarget

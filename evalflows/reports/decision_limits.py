@@ -8,15 +8,10 @@ from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.results import SIDE_BY_SIDE
-from evalflows.specs.errors import LATENCY, base_metric, metric_of
-from evalflows.specs.gate import GateSpec
+from evalflows.specs.errors import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.records import EXCLUDED, ExperimentRow, VerdictRow, controls_batch, from_json
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
-
-FEW: int = GateSpec.model_fields["min_examples"].default
-"""The examples that gates ask for by default; a gate may ask for fewer."""
 
 StoredRule = Mapping[str, Any]
 """A rule of a decision, as it is stored."""
@@ -50,8 +45,8 @@ def _of_rule(rule: StoredRule, tested: VerdictRow | None) -> Iterator[str]:
     name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule["n"]
     if rule["n_missing"]:
         yield f"{name}: {_missing(rule, tested)}"
-    if n is not None and n < FEW:
-        yield f"{name}: n = {n}, fewer than the {FEW} that gates ask for by default"
+    if n is not None and n < MIN_EXAMPLES:  # a gate may ask for fewer
+        yield f"{name}: n = {n}, fewer than the {MIN_EXAMPLES} that gates ask for by default"
     if rule["rule"] == "threshold" and _includes_bound(rule):
         yield (
             f"{name}: only the mean counts, and its interval {_interval(rule, rule['low'], rule['high'])} includes the "
@@ -103,7 +98,8 @@ def _metrics_of_rules(decision: Decision, candidate: ExperimentRow) -> dict[str,
 
     Those whose rules are open because of their judge are left out: the rules say so.
     """
-    parts = {composite.name: composite.metrics for composite in experiment_spec(candidate).composites}
+    composites = from_json(candidate.spec).get("composites", [])  # without the specs' models, which are slow to import
+    parts = {one["name"]: {*one["weights"], *one.get("requirements", {})} for one in composites}
     found: dict[str, dict[str, None]] = {}
     for rule in decision.rules:
         metric = base_metric(metric_of(rule["metric"]))

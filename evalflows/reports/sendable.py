@@ -21,8 +21,7 @@ from evalflows.reports.pages_as_text import (
 from evalflows.reports.results import Result, results_against, results_of
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
 from evalflows.specs import hints
-from evalflows.specs.errors import MEASURES, InputError
-from evalflows.specs.experiment import TRIAL
+from evalflows.specs.errors import MEASURES, TRIAL, InputError
 from evalflows.specs.hints import Hint
 from evalflows.store.layout import quoted
 from evalflows.store.queries.continuing import continuing

@@ -66,9 +66,10 @@ def _with_texts(
     if not ranked:
         return []
     runs = [run for row in ranked for run in row[1:3] if run is not None]
+    (((snapshot,),),) = ask(store, ("select snapshot_id from experiments where experiment_id = $1", [candidate]))
     examples, outputs = ask(
         store,
-        (_INPUTS, [store.read("experiments", candidate)[0].snapshot_id, [row[0] for row in ranked]]),
+        (_INPUTS, [snapshot, [row[0] for row in ranked]]),
         (_OUTPUTS, [candidate, baseline, runs]),
     )
     inputs_of, outputs_of = dict(examples), dict(outputs)
@@ -86,10 +87,9 @@ def _with_texts(
 
 def is_higher_better(store: Store, experiment: str, metric: str) -> bool:
     """Return whether higher is better for a metric, according to the experiment's spec."""
-    from evalflows.store.row_specs import experiment_spec  # late: specs are slow to import
-
-    row = store.read("experiments", experiment)[0]
-    return bool(experiment_spec(row).direction(metric).higher_is_better)
+    query = "select higher_is_better(spec, $2) from experiments where experiment_id = $1"
+    (((higher,),),) = ask(store, (query, [experiment, metric]))
+    return bool(higher)
 
 
 _WORST = """

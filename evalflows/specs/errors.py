@@ -222,6 +222,12 @@ def lazy_names(
 
 LATENCY = "latency"
 
+TRIAL = "trial"
+"""The tag of an experiment that only tries something: baselines, gates and backtests leave it out."""
+
+MIN_EXAMPLES = 20
+"""The examples that gates ask for by default."""
+
 LENGTH = "answer_length"  # not `length`, which people call scores
 
 MEASURES = (LATENCY, "cost", "tokens", LENGTH)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import MEASURES, base_metric, kept_apart, metric_of
+from evalflows.specs.errors import MEASURES, TRIAL, base_metric, kept_apart, metric_of
 from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, MetricSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
@@ -37,10 +37,6 @@ from evalflows.specs.target import TargetSpec
 
 def _as_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
-
-
-TRIAL = "trial"
-"""The tag of an experiment that only tries something: baselines, gates and backtests leave it out."""
 
 
 class ExperimentSpec(BaseModel):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evalflows.specs.errors import sliced_metric
+from evalflows.specs.errors import MIN_EXAMPLES, sliced_metric
 
 PREFIX = "production:"
 FORM = "production:EVALUATION@24h, @7d or @2026-11-01..2026-11-08, and [version=1.4] for one version"
@@ -142,7 +142,7 @@ class GateSpec(BaseModel):
         "rules must be met",
     )
     min_examples: int = Field(
-        20, ge=2, description="Minimum number of examples (or of clusters, if there are any) for a decision"
+        MIN_EXAMPLES, ge=2, description="Minimum number of examples (or of clusters, if there are any) for a decision"
     )
     recalibrate: RecalibrationSpec | None = Field(
         None,

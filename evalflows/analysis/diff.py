@@ -13,6 +13,7 @@ from evalflows.analysis.changes import (
 )
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
 from evalflows.analysis.pairing import commit_change, is_plain_change
+from evalflows.analysis.slice_search import SliceSearch, search_slices
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
 from evalflows.store.records import ExperimentRow, VerdictRow
@@ -46,6 +47,14 @@ def figures_between(
         n_compared={candidate: len(examples) for candidate, examples in shared.items()},
         chosen=chosen,
     )
+
+
+def slice_searches(
+    store: Store, baseline: str, candidates: Sequence[str], metrics: Sequence[str] = (), where: str | None = None
+) -> list[SliceSearch]:
+    """Return where each candidate departs from its overall difference. Raise InputError as `figures_between` does."""
+    rows: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in (baseline, *candidates)]
+    return [search_slices(pair, metrics) for pair in stored_pairs(MetricReader(store), rows[0], rows[1:], where)]
 
 
 def verdicts_between(

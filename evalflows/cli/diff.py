@@ -13,6 +13,7 @@ from evalflows.cli.output import Console, Table, Text, console, echo, echo_error
 from evalflows.cli.show import MAX_WIDTH, all_columns, links_here, loud, overview_line, print_page, styled
 from evalflows.reports.diff import (
     METRICS_SHOWN,
+    SLICE_COLUMNS,
     ExperimentsDiff,
     WordDiff,
     answers_apart,
@@ -22,10 +23,13 @@ from evalflows.reports.diff import (
     no_examples,
     notes_of,
     remarks,
+    search_text,
+    slice_cells,
     values_text,
 )
 from evalflows.reports.results import Result
 from evalflows.reports.worst import cut_lines, plain_text
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, one_line
 from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
 from evalflows.store.sql import existing_store
@@ -46,6 +50,9 @@ MOST_LINES = 2
     "--where",
     metavar="CONDITION",
     help="Compare only the examples for which this SQL condition holds, such as \"metadata->>'topic' = 'billing'\".",
+)
+@click.option(
+    "--slices", is_flag=True, help="Where did it get worse? Search the slices of the examples for departures."
 )
 @click.option(
     "--limit", type=click.IntRange(0), default=METRICS_SHOWN, show_default=True, help="The most examples in each list."
@@ -121,6 +128,7 @@ def print_diff(out: Console, diff: ExperimentsDiff, *, wide: bool = False) -> No
     _print_notes(out, diff)
     for overview in (diff.baseline, *diff.candidates):
         out.print(overview_line(overview))
+    _print_searches(out, diff)
     _print_lists(out, diff)
 
 
@@ -133,6 +141,22 @@ def print_changes(out: Console, diff: ExperimentsDiff) -> None:
 def _print_notes(out: Console, diff: ExperimentsDiff) -> None:
     for note in notes_of(diff):
         out.print(Text(note, style="yellow"))
+
+
+def _print_searches(out: Console, diff: ExperimentsDiff) -> None:
+    """Print which slices of the examples depart from the overall difference, worse ones first."""
+    for search in diff.searches:
+        out.print()
+        out.print(Text(search_text(diff, search), style="bold"))
+        if not search.found:
+            continue
+        rows = table(*SLICE_COLUMNS, headings=2, wrapped=("slice",))
+        for one in search.found:
+            rows.add_row(*slice_cells(one))
+        out.print(rows)
+        worst, candidate = search.found[0], search.candidate_experiment_id
+        command = hints.diff(diff.baseline.experiment_id, candidate, metric=worst.metric, where=worst.where)
+        echo(f"examples of the first: {command}")
 
 
 def _print_lists(out: Console, diff: ExperimentsDiff) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rapidfuzz.distance import Indel
 
@@ -21,7 +21,7 @@ from evalflows.analysis.changes import (
     change_counts,
     change_lists,
 )
-from evalflows.analysis.figures import usd
+from evalflows.analysis.figures import figure, p_text, usd
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.pages_as_text import IN_ORDER, Document, ExperimentOverview, metric_document, overviews, plain
 from evalflows.reports.results import VERDICT_FIELDS, Result, names_apart, on_chosen, results_of, sentences
@@ -29,6 +29,9 @@ from evalflows.reports.worst import plain_text, value_text
 from evalflows.specs.errors import MEASURES, InputError, names_to_choose
 from evalflows.store.records import VerdictRow, from_json
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.slice_search import DepartingSlice, SliceSearch
 
 LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed", "missing")
 """The changes of which examples are listed, in this order."""
@@ -50,6 +53,7 @@ class ExperimentsDiff:
     notes: Sequence[Note]
     counts: Sequence[ChangeCounts]
     lists: Sequence[ChangeList]
+    searches: "Sequence[SliceSearch]" = ()  # of slices, if asked for
 
     @property
     def run_groups(self) -> dict[str, str]:
@@ -69,6 +73,7 @@ def diff_of(
     where: str | None = None,
     metrics: Sequence[str] = (),
     limit: int = METRICS_SHOWN,
+    slices: bool = False,
 ) -> ExperimentsDiff:
     """Return the diff of experiments, given by id; nothing is stored.
 
@@ -79,12 +84,16 @@ def diff_of(
         where: A SQL condition: only the examples for which it holds count.
         metrics: Show only these. The verdicts are the same: p-values are adjusted over all metrics.
         limit: The most examples in each list.
+        slices: Search the slices of the examples for those that depart from the overall difference.
 
     Raise InputError as `figures_between` does, and for a metric that no experiment has.
     """
-    from evalflows.analysis.diff import figures_between  # late: specs are slow to import
+    from evalflows.analysis.diff import figures_between, slice_searches  # late: specs are slow to import
 
-    return experiments_diff(store, figures_between(store, baseline, candidates, where), metrics=metrics, limit=limit)
+    figures = figures_between(store, baseline, candidates, where)
+    diff = experiments_diff(store, figures, metrics=metrics, limit=limit)
+    searches = slice_searches(store, baseline, candidates, metrics, where) if slices else []
+    return replace(diff, searches=searches)
 
 
 def experiments_diff(
@@ -179,6 +188,7 @@ def diff_document(diff: ExperimentsDiff) -> Document:
         "changes": [asdict(count) for count in diff.counts],
         "examples": [_list(one) for one in diff.lists],
         "sentences": diff.sentences,
+        "slices": [asdict(search) for search in diff.searches],
     }
     return plain(content)  # type: ignore[no-any-return]
 
@@ -342,6 +352,31 @@ def notes_of(diff: ExperimentsDiff) -> list[str]:
     return out
 
 
+def search_text(diff: ExperimentsDiff, search: "SliceSearch") -> str:
+    """Return what was searched and how many slices stand out, in a sentence."""
+    name, baseline = diff.names[search.candidate_experiment_id], diff.names[diff.baseline.experiment_id]
+    if not search.n_slices:
+        return f"{name} against {baseline}: no slice has {search.min_examples} examples, and as many outside"
+    more = f"; {search.n_left_out} smaller ones of two fields were not searched" if search.n_left_out else ""
+    fields, n = len(search.fields), len(search.found)
+    of_fields = f"{search.n_slices} slices of {fields} field{'s' * (fields != 1)}"
+    searched = f"{of_fields} searched in {', '.join(search.metrics)}{more}"
+    if not n:
+        return f"no slice stands out from the overall difference of {name} against {baseline}: {searched}"
+    stand = "slices stand" if n != 1 else "slice stands"
+    return f"{n} {stand} out from the overall difference of {name} against {baseline}: {searched}"
+
+
+SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "there")
+
+
+def slice_cells(one: "DepartingSlice") -> list[str]:
+    """Return a slice that stands out as cells of a row."""
+    there, elsewhere = (figure(value, one.metric, signed=True) for value in (one.difference, one.difference_elsewhere))
+    word = "worse" if one.is_worse else "better"
+    return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), word]
+
+
 def diff_markdown(diff: ExperimentsDiff) -> str:
     """Return the table, what else differs, cost and latency, and the examples that changed."""
     candidates = ", ".join(diff.names[one.experiment_id] for one in diff.candidates)
@@ -353,6 +388,14 @@ def diff_markdown(diff: ExperimentsDiff) -> str:
             _bullets([*diff.sentences, *notes_of(diff)]),
             markdown_table(header, [_cells(result) for result in diff.results if result.is_worth_showing]),
             markdown_table(_OF_EXPERIMENTS, [_experiment(diff, one) for one in (diff.baseline, *diff.candidates)]),
+            *(
+                part
+                for search in diff.searches
+                for part in (
+                    escaped(search_text(diff, search)),
+                    markdown_table(SLICE_COLUMNS, [slice_cells(one) for one in search.found]) if search.found else "",
+                )
+            ),
             *([_markdown_list(diff, changes) for changes in diff.lists] or [no_examples(diff)]),
         )
         if part

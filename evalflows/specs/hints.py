@@ -70,9 +70,10 @@ def show_worst(reference: str, metrics: Sequence[str], against: str | None = Non
     return Hint(("show", reference, *named, *(("--against", against) if against else ())))
 
 
-def diff(baseline: str, *candidates: str) -> Hint:
+def diff(baseline: str, *candidates: str, metric: str | None = None, where: str | None = None) -> Hint:
     """Compare stored experiments, example by example."""
-    return Hint(("diff", baseline, *candidates))
+    chosen = [*(("--metric", metric) if metric else ()), *(("--where", where) if where else ())]
+    return Hint(("diff", baseline, *candidates, *chosen))
 
 
 def explain(decision: str) -> Hint:

@@ -1,6 +1,8 @@
 """`evalflows diff`, as users have it: names, wrong names, texts from outside, JSON, Markdown; and what `show` adds."""
 
 import json
+import re
+import shlex
 from typing import Any
 
 import numpy as np
@@ -116,3 +118,27 @@ def test_a_run_on_other_examples_is_no_previous_run(past: Past) -> None:
     past.fields = None
     past.experiment({"right": np.ones(2)}, examples=["x", "y"], name="support")
     assert "previous run" not in called("show", "exp-002").stdout
+
+
+def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(past: Past) -> None:
+    topics = ["billing", 'say "hi"', "other", "more"]
+    past.fields = [
+        {"metadata": {"topic": topics[place % 4], "level": place % 3 + 0.5, "age": place, "vip": place % 7 < 3}}
+        for place in range(200)
+    ]
+    right = np.arange(200) % 10 > 0
+    for version, lost in (("old", right & False), ("new", np.arange(200) % 8 == 0), ("same", right & False)):
+        past.experiment({"right": right & ~lost}, target_version=version, name=version)
+    done = called("diff", "old", "new", "same", "--slices", "--limit", "0")
+    said = " ".join(done.stdout.split())
+    assert re.search(r"1 slice stands out from the overall difference of bot \(2026-01-04 .* against bot ", said)
+    assert re.search(r"right metadata\.topic=billing 50 -0\.400 \+0\.000 <0\.001 worse", said), said
+    assert re.search(r"no slice stands out from the overall difference of bot \(2026-01-05 .* against bot ", said)
+    (command,) = re.findall(r"examples of the first: evalflows (diff .*)", done.stdout)
+    assert (
+        "only the examples where metadata->>'topic' = 'billing' are compared: 50"
+        in called(*shlex.split(command)).stdout
+    )
+    (worse, same) = json.loads(called("diff", "old", "new", "same", "--slices", "--format", "json").stdout)["slices"]
+    assert (worse["metrics"], same["found"]) == (["right"], [])
+    assert worse["fields"] == ["length of inputs", *(f"metadata.{name}" for name in ("age", "level", "topic", "vip"))]

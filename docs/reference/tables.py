@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from evalflows.store.sql import connect
-from evalflows.store.views import grain, is_mart, is_own, view_files
+from evalflows.store.views import SQL, grain, is_mart, is_own, view_files
 
 HEAD = """# The marts
 
@@ -21,7 +21,7 @@ are null with a reason, times are UTC, money is USD. This page is made by `docs/
 
 def page() -> str:
     """Return the page's text. Raise KeyError for a column without a meaning, or a mart without an example."""
-    told: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
+    told: dict[str, Any] = yaml.safe_load((SQL / "tables.yaml").read_text(encoding="utf-8"))
     marts = sorted(path for path in view_files() if is_mart(path) and not is_own(path))
     with TemporaryDirectory() as folder, connect(folder) as catalog:
         columns = {path.stem: catalog.execute(f"describe main.{path.stem}").fetchall() for path in marts}

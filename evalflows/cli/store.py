@@ -109,6 +109,7 @@ COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, inste
 ONLY = click.option(
     "--only", metavar="NAME", multiple=True, help="Export this view alone; repeatable. `evalflows sql` lists them."
 )
+ALL = click.option("--all", "is_all", is_flag=True, help="Internal and empty tables too.")
 SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="The schema that holds the tables.")
 
 
@@ -116,9 +117,10 @@ SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="
 @click.argument("file")
 @COPY
 @ONLY
+@ALL
 @VERBOSE
-def duckdb(file: str, copy: bool, only: tuple[str, ...], verbose: bool) -> None:
-    """Export every view of the store to a DuckDB FILE, which DuckDB 1.1 and later read.
+def duckdb(file: str, copy: bool, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+    """Export the views of the store to a DuckDB FILE, which DuckDB 1.1 and later read.
 
     The views read the store's files at query time, so the file need not be exported again for new experiments, and
     opens where the store is at the same path. With --copy, the file holds the rows.
@@ -129,51 +131,59 @@ def duckdb(file: str, copy: bool, only: tuple[str, ...], verbose: bool) -> None:
         if only and not copy:
             raise InputError("export duckdb: got --only, which needs --copy")
         store, target = existing_store(), Path(file)
-        _report(file, export_tables(store, target, only) if copy else export_views(store, target))
+        _report(
+            file,
+            export_tables(store, target, only, is_all=is_all) if copy else export_views(store, target, is_all=is_all),
+        )
 
 
 @export.command()
 @click.argument("folder")
 @ONLY
+@ALL
 @VERBOSE
-def parquet(folder: str, only: tuple[str, ...], verbose: bool) -> None:
-    """Export every view of the store to a FOLDER, as NAME.parquet."""
-    _to_folder(folder, "parquet", only, verbose)
+def parquet(folder: str, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+    """Export the views of the store to a FOLDER, as NAME.parquet."""
+    _to_folder(folder, "parquet", only, is_all, verbose)
 
 
 @export.command()
 @click.argument("folder")
 @ONLY
+@ALL
 @VERBOSE
-def csv(folder: str, only: tuple[str, ...], verbose: bool) -> None:
-    """Export every view of the store to a FOLDER, as NAME.csv.
+def csv(folder: str, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+    """Export the views of the store to a FOLDER, as NAME.csv.
 
     Texts that a spreadsheet may take for formulas get a leading apostrophe.
     """
-    _to_folder(folder, "csv", only, verbose)
+    _to_folder(folder, "csv", only, is_all, verbose)
 
 
 @export.command()
 @click.argument("url")
 @SCHEMA
 @ONLY
+@ALL
 @VERBOSE
-def postgres(url: str, schema: str, only: tuple[str, ...], verbose: bool) -> None:
-    """Export every view of the store to tables in PostgreSQL, in one transaction.
+def postgres(url: str, schema: str, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+    """Export the views of the store to tables in PostgreSQL, in one transaction.
 
     URL is postgresql://user@host:port/database; what it leaves out is taken from PGHOST, PGUSER, PGPASSWORD and so on.
     """
     with one_line_errors(verbose):
         from evalflows.store.postgres import export_postgres
 
-        _report(f"schema {schema}", export_postgres(existing_store(), url, schema, only))
+        _report(f"schema {schema}", export_postgres(existing_store(), url, schema, only, is_all=is_all))
 
 
-def _to_folder(folder: str, form: Literal["parquet", "csv"], only: tuple[str, ...], verbose: bool) -> None:
+def _to_folder(
+    folder: str, form: Literal["parquet", "csv"], only: tuple[str, ...], is_all: bool, verbose: bool
+) -> None:
     with one_line_errors(verbose):
         from evalflows.store.exports import export_folder
 
-        _report(folder, export_folder(existing_store(), Path(folder), form, only), f".{form}")
+        _report(folder, export_folder(existing_store(), Path(folder), form, only, is_all=is_all), f".{form}")
 
 
 FIRST = ("results", "item_scores")
@@ -184,9 +194,12 @@ def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
     written = [one for one in exported if one.is_written]
     kind = "views" if any(one.rows is None for one in exported) else "tables"
     rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
-    named = [f"{one.name}{ending}" for one in exported if one.name in FIRST]
+    named = [f"{one.name}{ending}" for one in exported if one.name in FIRST and not one.is_left_out]
     first = f"; start with {' and '.join(sorted(named, reverse=True))} (docs/guides/bi.md)" if named else ""
-    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {len(exported) - len(written)} unchanged{first}"))
+    n_left_out = sum(one.is_left_out for one in exported)
+    left_out = f", {n_left_out} empty ones left out (--all)" if n_left_out else ""
+    unchanged = f"{len(exported) - len(written) - n_left_out} unchanged"
+    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {unchanged}{left_out}{first}"))
 
 
 TIMEOUT_S = 60.0

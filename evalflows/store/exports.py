@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from evalflows.store.layout import identifier, quoted
 from evalflows.store.leases import held_leases
 from evalflows.store.sql import ask, connect, create_own_marts
 from evalflows.store.store import Store
-from evalflows.store.views import grain, is_mart, is_own, tables_of, view_files
+from evalflows.store.views import grain, is_mart, is_own, meanings, tables_of, view_files
 
 LEASED = frozenset({"experiments", "comparison_sets", "watermarks"})
 """Tables whose `state` depends on which leases are held."""
@@ -41,9 +41,11 @@ class Relation:
     """A view of the store."""
 
     name: str
+    is_mart: bool  # statements of dashboards find it even while it is empty
     key: tuple[str, ...]  # empty if unknown
     about: str  # what a row is
     columns: dict[str, str]  # with their DuckDB types
+    meanings: dict[str, str]  # of columns, as far as they are known
     state: str  # changes with the view's SQL and the files that it reads
 
 
@@ -53,31 +55,45 @@ class Exported:
 
     name: str
     rows: int | None  # None: a view
-    is_written: bool  # False: it was up to date
+    is_written: bool  # False: it was up to date, or is left out
+    is_left_out: bool = False  # since it is empty
 
 
 WHOLE = "judgements"
 """The view whose rows are those of `scores` and `comparisons`: it is copied only if it is named."""
 
+INTERNAL = frozenset(
+    {
+        *("alerts", "baselines", "checks", "dataset_versions", "decisions", "erasures", "estimates", WHOLE, "limits"),
+        *("ratings", "verdicts", "watched_windows", "watermarks"),
+    }
+)
+"""Tables that marts show better, or that are about the store itself: exported if they are named, or all are wanted."""
 
-def relations(store: Store, only: Sequence[str] = (), *, as_views: bool = False) -> list[Relation]:
-    """Return the relations of these names; by default all, but for WHOLE unless they become views, which hold no rows.
 
-    Raise InputError for an unknown name.
+def relations(
+    store: Store, only: Sequence[str] = (), *, is_all: bool = False, as_views: bool = False
+) -> list[Relation]:
+    """Return the relations of these names; by default those that are not internal.
+
+    With `is_all`, internal ones too, but for WHOLE unless they become views, which hold no rows. Raise InputError for
+    an unknown name.
     """
     with connect(store.layout.root) as catalog:
         columns = _columns(catalog)
         if unknown := sorted({*only} - {*columns}):
             raise InputError(f"export: got {unknown[0]!r}, wanted a view: {hints.list_views().code} lists them")
         now = _Now(store, catalog)
-        names = only or (columns.keys() if as_views else columns.keys() - {WHOLE})
+        left_out = INTERNAL if not is_all else frozenset[str]() if as_views else {WHOLE}
+        names = only or columns.keys() - left_out
         return [_relation(name, columns[name], now.state_of(name)) for name in columns if name in names]
 
 
 def stage(store: Store, relation: Relation, path: Path) -> int:
     """Write a relation to a new Parquet file, from one consistent state of the store. Return the number of rows.
 
-    Sums of whole numbers, which DuckDB gives 128 bits, get 64; one that needs more is null.
+    Sums of whole numbers, which DuckDB gives 128 bits, get 64; one that needs more is null. JSON is written as text,
+    since readers such as Polars take what Parquet marks as JSON for bytes.
     """
     columns = ", ".join(_portable(name, kind) for name, kind in relation.columns.items())
     options = f"format parquet, compression zstd, row_group_size_bytes {quoted(BYTES_PER_GROUP)}"
@@ -106,7 +122,18 @@ def _relation(name: str, columns: dict[str, str], state: str) -> Relation:
     path = next((path for path in view_files() if path.stem == name), None)
     first = path.read_text(encoding="utf-8").partition("\n")[0] if path else ""
     key = grain(path) if path else ()
-    return Relation(name=name, key=key, about=first.removeprefix("-- "), columns=columns, state=state)
+    told = meanings(name)
+    known = {column: told[column] for column in columns if column in told}
+    about = first.removeprefix("-- ")
+    return Relation(
+        name=name,
+        is_mart=path is not None and is_mart(path),
+        key=key,
+        about=about,
+        columns=columns,
+        meanings=known,
+        state=state,
+    )
 
 
 def _definitions(catalog: duckdb.DuckDBPyConnection) -> list[tuple[str, ...]]:
@@ -141,7 +168,9 @@ class _Now:
 
 def _portable(name: str, kind: str) -> str:
     column = identifier(name)
-    return f"try_cast({column} as bigint) as {column}" if kind in ("HUGEINT", "UHUGEINT") else column
+    if kind in ("HUGEINT", "UHUGEINT"):
+        return f"try_cast({column} as bigint) as {column}"
+    return f"{column}::varchar as {column}" if kind == "JSON" else column
 
 
 STAGED_ROWS = 1_000
@@ -219,17 +248,18 @@ class _Kept:
     rows: int | None  # None: a view
 
 
-def export_views(store: Store, target: Path) -> list[Exported]:
-    """Write a DuckDB file with every view of the store as a view in `main`, which reads the store at query time.
+def export_views(store: Store, target: Path, *, is_all: bool = False) -> list[Exported]:
+    """Write a DuckDB file with the views of the store as views in `main`, which read the store at query time.
 
-    A file that has these views is left as it is. Raise InputError if the store is no folder, if there is a file of
-    something else, and if the file cannot be written.
+    Internal tables are there with `is_all`. A file that has these views is left as it is. Raise InputError if the store
+    is no folder, if there is a file of something else, and if the file cannot be written.
     """
     if not store.layout.is_local:
         raise InputError(f"{target}: got views of an object store, which few BI tools can read, wanted --copy")
     root = store.layout.root
-    before, wanted = _kept(target, root), relations(store, as_views=True)
-    kept = {one.name: _Kept(_views_state(), None) for one in wanted}
+    before, wanted = _kept(target, root), relations(store, is_all=is_all, as_views=True)
+    names = {one.name for one in wanted}
+    kept = {name: _Kept(_views_state(), None) for name in names}
     is_written = kept != before
     if is_written:
         with whole_file(target) as temporary:
@@ -239,7 +269,7 @@ def export_views(store: Store, target: Path) -> list[Exported]:
                     connection.execute(FIND_STAGING)
                     create_own_marts(connection)
                     for path in view_files():
-                        if not is_mart(path):
+                        if path.stem in names and not is_mart(path):
                             connection.execute(
                                 f"create view if not exists main.{path.stem} as from staging.{path.stem}"
                             )
@@ -255,14 +285,16 @@ def _views_state() -> str:
     return hashlib.sha256(f"{views_key()}\n{own}".encode()).hexdigest()
 
 
-def export_tables(store: Store, target: Path, only: Sequence[str] = ()) -> list[Exported]:
-    """Write a DuckDB file with every view of the store, or those of these names, as a table in `main`.
+def export_tables(store: Store, target: Path, only: Sequence[str] = (), *, is_all: bool = False) -> list[Exported]:
+    """Write a DuckDB file with the views of the store, or those of these names, as tables in `main`.
 
-    Tables whose rows cannot have changed are taken from the file that is there; if none has, it is left as it is. Raise
-    InputError as `export_views`, and for an unknown name.
+    Internal tables and empty ones, but for marts, are left out unless they are named or `is_all`. Tables whose rows
+    cannot have changed are taken from the file that is there; if none has, it is left as it is. Raise InputError as
+    `export_views`, and for an unknown name.
     """
     root = store.layout.root
-    before, wanted = _kept(target, root), relations(store, only)
+    before, wanted = _kept(target, root), relations(store, only, is_all=is_all)
+    with_empty = is_all or bool(only)
     unchanged = {one.name for one in wanted if one.name in before and before[one.name].state == one.state}
     kept = {name: before[name] for name in unchanged}
     if len(unchanged) < len(wanted) or kept != before:
@@ -274,10 +306,24 @@ def export_tables(store: Store, target: Path, only: Sequence[str] = ()) -> list[
                 rows = _fill(
                     connection, store, one, f"before.main.{identifier(one.name)}" if one.name in kept else None
                 )
-                kept[one.name] = _Kept(one.state, rows)
-            _describe(connection, "table", wanted, root, kept)
+                if rows or with_empty or one.is_mart:
+                    kept[one.name] = _Kept(one.state, rows)
+                else:
+                    connection.execute(f"drop table main.{identifier(one.name)}")
+                    kept.pop(one.name, None)
+            _describe(connection, "table", [one for one in wanted if one.name in kept], root, kept)
             connection.execute("use memory")
-    return [Exported(name=one.name, rows=kept[one.name].rows, is_written=one.name not in unchanged) for one in wanted]
+    return _exported(wanted, kept, unchanged)
+
+
+def _exported(wanted: Sequence[Relation], kept: Mapping[str, _Kept], unchanged: Collection[str]) -> list[Exported]:
+    found = [(one.name, kept.get(one.name)) for one in wanted]
+    return [
+        Exported(name=name, rows=0, is_written=False, is_left_out=True)
+        if known is None
+        else Exported(name=name, rows=known.rows, is_written=name not in unchanged)
+        for name, known in found
+    ]
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, store: Store, relation: Relation, before: str | None) -> int:
@@ -288,7 +334,11 @@ def _fill(connection: duckdb.DuckDBPyConnection, store: Store, relation: Relatio
             staged = Path(scratch) / "staged.parquet"
             stage(store, relation, staged)
             source = f"read_parquet({quoted(str(staged))})"
-        create = f"create table main.{identifier(relation.name)} as from {source}"
+        columns = ", ".join(
+            f"{column}::json as {column}" if kind == "JSON" else column
+            for column, kind in ((identifier(name), kind) for name, kind in relation.columns.items())
+        )
+        create = f"create table main.{identifier(relation.name)} as select {columns} from {source}"
         ((count,),) = connection.execute(create).fetchall()
     return int(count)
 
@@ -310,9 +360,12 @@ def _database(target: Path, connection: duckdb.DuckDBPyConnection) -> Iterator[s
 def _describe(
     connection: duckdb.DuckDBPyConnection, kind: str, wanted: Sequence[Relation], root: str, kept: dict[str, _Kept]
 ) -> None:
-    """Say what the rows of each relation are, and note of which store and state they are."""
+    """Say what the rows and columns of each relation are, and note of which store and state they are."""
     for one in wanted:
-        connection.execute(f"comment on {kind} main.{identifier(one.name)} is {quoted(one.about)}")
+        name = f"main.{identifier(one.name)}"
+        connection.execute(f"comment on {kind} {name} is {quoted(one.about)}")
+        for column, meaning in one.meanings.items():
+            connection.execute(f"comment on column {name}.{identifier(column)} is {quoted(meaning)}")
     connection.execute("create schema if not exists source")
     connection.execute("create table source.exported (name varchar, state varchar, rows bigint, store varchar)")
     noted = [(name, one.state, one.rows, root) for name, one in kept.items()]
@@ -348,16 +401,20 @@ MARK = "evalflows_export.json"
 Form = Literal["parquet", "csv"]
 
 
-def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = ()) -> list[Exported]:
+def export_folder(
+    store: Store, folder: Path, form: Form, only: Sequence[str] = (), *, is_all: bool = False
+) -> list[Exported]:
     """Write one file per view, `NAME.parquet` or `NAME.csv`; leave files alone whose view is unchanged.
 
-    Unless only some are wanted, files of an earlier export are removed whose view no longer exists.
-    Each file is written whole or not at all. Raise InputError if the folder holds anything but an export of this store
-    in this form, for an unknown name, and if a file cannot be written.
+    Internal tables and empty ones, marts apart, are left out unless they are named or `is_all`. Unless only some are
+    wanted, files of an earlier export are removed whose view is gone. Each file is written whole or not at all.
+
+    Raise InputError if the folder holds anything but an export of this store in this form, for an unknown name, and if
+    a file cannot be written.
     """
     if folder.is_dir():  # refused at once, if it is
         _files(folder, store.layout.root, form)
-    wanted = relations(store, only)
+    wanted, with_empty = relations(store, only, is_all=is_all), is_all or bool(only)
     with _locked(folder):
         files = _files(folder, store.layout.root, form)
         unchanged = {one.name for one in wanted if _is_unchanged(folder, form, one, files)}
@@ -367,10 +424,14 @@ def export_folder(store: Store, folder: Path, form: Form, only: Sequence[str] = 
         for one in stale:  # so that an export that is interrupted is not taken for a finished one
             files.pop(one.name, None)
         _write_mark(folder, store.layout.root, form, files)
+        empty: set[str] = set()
         for one in stale:
             files[one.name] = _Kept(one.state, _write(store, one, folder / f"{one.name}.{form}", form))
+            if files[one.name].rows == 0 and not (with_empty or one.is_mart):
+                empty.add(one.name)
+        _remove(folder, form, files, empty)
         _write_mark(folder, store.layout.root, form, files)
-    return [Exported(name=one.name, rows=files[one.name].rows, is_written=one.name not in unchanged) for one in wanted]
+    return _exported(wanted, files, unchanged)
 
 
 def _remove(folder: Path, form: Form, files: dict[str, _Kept], names: Iterable[str]) -> None:

@@ -30,12 +30,13 @@ _NO_KEY = (asyncpg.UniqueViolationError, asyncpg.NotNullViolationError, asyncpg.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A table's name, its key, what a row is, and its columns with their PostgreSQL types."""
+    """A table's name, its key, what a row is, its columns with their PostgreSQL types, and what these mean."""
 
     name: str
     key: tuple[str, ...]
     about: str
     columns: dict[str, str]
+    meanings: dict[str, str]
 
     @property
     def columns_sql(self) -> str:
@@ -122,6 +123,8 @@ class Schema:
             await self._connection.execute(f"drop table if exists {table}")
         await self._connection.execute(f"create table {table} ({shape.columns_sql})")
         await self._connection.execute(f"comment on table {table} is {quoted(shape.about)}")
+        for column, meaning in shape.meanings.items():
+            await self._connection.execute(f"comment on column {table}.{identifier(column)} is {quoted(meaning)}")
         count = await self._copy(self._name, shape.name, shape, rows)
         await self._add_key(table, shape)
         return count
@@ -273,8 +276,13 @@ def _refuse(text: str) -> None:
 DEFAULT_SCHEMA = "evalflows"
 
 
-def export_postgres(store: Store, url: str, schema: str = DEFAULT_SCHEMA, only: Sequence[str] = ()) -> list[Exported]:
-    """Write every view of the store, or those of these names, to tables of a schema, which is created if needed.
+def export_postgres(
+    store: Store, url: str, schema: str = DEFAULT_SCHEMA, only: Sequence[str] = (), *, is_all: bool = False
+) -> list[Exported]:
+    """Write the views of the store, or those of these names, to tables of a schema, which is created if needed.
+
+    Internal tables and empty ones, marts apart, are left out unless they are named or `is_all`; a table that was
+    exported before stays.
 
     All in one transaction: readers see the former rows until it ends. A table whose view is unchanged is left alone; of
     the others, only rows that differ are written. What the URL leaves out is taken from libpq's environment variables.
@@ -282,11 +290,11 @@ def export_postgres(store: Store, url: str, schema: str = DEFAULT_SCHEMA, only: 
     Raise InputError, without the URL's password, if the database cannot be used, for an unknown name, and if the schema
     has tables of something else.
     """
-    wanted = relations(store, only)
+    wanted = relations(store, only, is_all=is_all)
     if not url.startswith(("postgresql://", "postgres://")):
         raise InputError("export postgres: got another URL, wanted postgresql://user@host:port/database")
     try:
-        return asyncio.run(_export(store, url, schema, wanted, is_whole=not only))
+        return asyncio.run(_export(store, url, schema, wanted, is_whole=not only, with_empty=is_all or bool(only)))
     except asyncpg.PostgresError as error:
         raise InputError(f"postgres: {error}") from error
     except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
@@ -295,14 +303,16 @@ def export_postgres(store: Store, url: str, schema: str = DEFAULT_SCHEMA, only: 
         ) from error
 
 
-async def _export(store: Store, url: str, schema: str, wanted: Sequence[Relation], *, is_whole: bool) -> list[Exported]:
+async def _export(
+    store: Store, url: str, schema: str, wanted: Sequence[Relation], *, is_whole: bool, with_empty: bool
+) -> list[Exported]:
     connection = await _connect(url)
     try:
         async with connection.transaction():
             tables = await Schema.opened(connection, schema, store.layout.root)
             if is_whole:
                 await tables.remove(tables.states.keys() - {relation.name for relation in wanted})
-            return [await _write(store, tables, relation) for relation in wanted]
+            return [await _write(store, tables, relation, with_empty=with_empty) for relation in wanted]
     finally:
         await connection.close()
 
@@ -317,14 +327,18 @@ async def _connect(url: str) -> Any:
         ) from None
 
 
-async def _write(store: Store, schema: Schema, relation: Relation) -> Exported:
+async def _write(store: Store, schema: Schema, relation: Relation, *, with_empty: bool) -> Exported:
     if await schema.has(relation.name, relation.state):
         return Exported(name=relation.name, rows=schema.states[relation.name][1], is_written=False)
     columns = {name: type_of(kind) for name, kind in relation.columns.items()}
-    shape = Shape(name=relation.name, key=relation.key, about=relation.about, columns=columns)
+    shape = Shape(
+        name=relation.name, key=relation.key, about=relation.about, columns=columns, meanings=relation.meanings
+    )
     with TemporaryDirectory(prefix="evalflows-") as scratch:
         staged = Path(scratch) / "staged.parquet"
-        stage(store, relation, staged)
+        is_kept = with_empty or relation.is_mart or relation.name in schema.states
+        if not stage(store, relation, staged) and not is_kept:
+            return Exported(name=relation.name, rows=0, is_written=False, is_left_out=True)
         rows = await schema.replace(shape, relation.state, _rows(staged, relation))
     return Exported(name=relation.name, rows=rows, is_written=True)
 

@@ -10,6 +10,9 @@ from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from evalflows.specs.attribute_aliases import (
     FIELDS,
@@ -263,6 +266,20 @@ def grain(path: Path) -> tuple[str, ...]:
     if not match:
         raise ValueError(f"{path.name}: got {first!r}, wanted '-- one row per column, column'")
     return tuple(match[1].split(", "))
+
+
+def meanings(name: str) -> Mapping[str, str]:
+    """Return what the columns of a view mean; nothing of one of the user's marts. The columns of others may be more."""
+    if name not in _taken():
+        return {}
+    described = _described()
+    own: Mapping[str, str] = described["marts"].get(name, {}).get("columns", {})
+    return {**described["columns"], **own}
+
+
+@cache
+def _described() -> Any:
+    return yaml.safe_load((SQL / "tables.yaml").read_text(encoding="utf-8"))
 
 
 def macros() -> Iterator[str]:

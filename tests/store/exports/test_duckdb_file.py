@@ -14,12 +14,12 @@ from full_store import Filler
 
 from evalflows.specs.errors import InputError
 from evalflows.store import exports
-from evalflows.store.exports import export_tables, export_views
+from evalflows.store.exports import INTERNAL, export_tables, export_views
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 from evalflows.store.views import grain, view_files
 
-VIEWS = {path.stem: path for path in view_files()}
+VIEWS = {path.stem: path for path in view_files() if path.stem not in INTERNAL}
 SOME = ["results", "label_shares", "experiments", "item_scores"]
 
 
@@ -64,6 +64,8 @@ def test_exported_views_have_the_rows_of_the_store(
         assert comparable(rows(views, query)) == comparable(rows(of_store, query)), name
     ((comment,),) = rows(views, "select comment from duckdb_views() where view_name = 'results'")
     assert comment.startswith("one row per experiment_id, metric, evaluator_version: the mean with its interval")
+    silent = "from duckdb_columns() where schema_name = 'main' and not internal and comment is null"
+    assert rows(views, silent) == []
 
 
 @pytest.mark.slow
@@ -121,6 +123,8 @@ def test_only_what_has_changed_is_read_from_the_store(
     assert [one.name for one in export_tables(store, path, ["labels"])] == ["labels"]
     with duckdb.connect(str(path), read_only=True) as connection:
         assert tables_of(connection) == {"labels"}
+        columns = rows(connection, "select data_type, comment from duckdb_columns() where column_name = 'metadata'")
+        assert columns == [("JSON", "its metadata, as JSON")]
 
 
 def test_a_file_of_something_else_is_left_alone(store: Store, tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ QUERIES = [f"from {path.stem} order by {', '.join(grain(path))}" for path in vie
 def files(filled: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """An exported file of each kind."""
     folder = tmp_path_factory.mktemp("clients")
-    export_views(filled, folder / "views.duckdb")
-    export_tables(filled, folder / "tables.duckdb")
+    export_views(filled, folder / "views.duckdb", is_all=True)
+    export_tables(filled, folder / "tables.duckdb", is_all=True)
     return {"views": folder / "views.duckdb", "tables": folder / "tables.duckdb"}
 
 

@@ -74,7 +74,7 @@ def test_tables_of_views_that_are_gone_are_removed_and_no_others(
     export(store, postgres_url, *names)
     run("create table mine (x int)")
     run("create view on_limits as select * from limits")
-    monkeypatch.setattr("evalflows.store.postgres.relations", lambda *_: relations(store, names[:1]))
+    monkeypatch.setattr("evalflows.store.postgres.relations", lambda *_, **__: relations(store, names[:1]))
     export(store, postgres_url, "labels")
     tables = "select table_name from information_schema.tables where table_schema = current_schema()"
     assert {"alerts", "limits"} <= {name for (name,) in run(tables)}, "an export of some views removes nothing"
@@ -100,6 +100,7 @@ def test_tables_have_types_keys_and_comments(filled: Store, postgres_url: str, r
     assert ("metric_summary", "PRIMARY KEY (experiment_id, metric, evaluator_version)") in run(keys)
     ((comment,),) = run("select obj_description('metric_summary'::regclass)")
     assert comment.startswith("one row per experiment_id, metric, evaluator_version: the mean")
+    assert run("select col_description('experiments'::regclass, 1)") == [("the experiment",)]
 
 
 def test_hostile_texts_are_kept(filled: Store, postgres_url: str, run: Run) -> None:

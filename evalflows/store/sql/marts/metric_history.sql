@@ -1,6 +1,6 @@
 -- one row per experiment_id, metric, evaluator_version: one metric over time: its mean in each experiment, and what changed since the previous point of its line (same name, target, evaluator and metric)
 with points as (
-    select r.* exclude (higher_is_better), e.name, e.dataset_name, e.snapshot_id, e.started_at, e.state, e.tags, e.git_commit, e.git_branch, e.git_dirty,
+    select r.* exclude (higher_is_better), e.name, e.state, e.git_commit, e.git_branch, e.git_dirty,
            e.target_version || ' ' || coalesce(e.application_version, '') as target_version,
            higher_is_better(e.spec, r.metric) as higher_is_better,
            -- two versions of an evaluator in one experiment are two lines

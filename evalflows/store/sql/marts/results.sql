@@ -19,7 +19,8 @@ with summed as (
            and t.slice is null and base_metric(t.metric) = m.metric and t.metric <> m.metric
     where not is_pass_k or t.metric is not null
 )
-select m.experiment_id, m.experiment, m.target, e.run_group, m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
+select m.experiment_id, m.experiment, m.target, e.run_group, e.started_at, e.dataset_name, e.snapshot_id, e.tags,
+       m.metric, m.evaluator_version, m.evaluator, m.subject_kind,
        coalesce(t.mean, m.mean) as mean, t.standard_error, t.ci_low, t.ci_high, t.confidence_level, t.method,
        m.scored, m.missing, m.not_applicable, m.sampled_out, m.cost_usd,
        v.baseline_experiment_id, b.target as baseline, v.difference,

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from evalflows.evaluators.score import (
+    Conversation,
     Evaluations,
     ExampleView,
     ItemResult,
@@ -143,12 +144,17 @@ LANGFUSE_FIELDS = {
 
 
 def offer_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given fields of a run, under LangSmith's and Langfuse's names."""
+    """Return the given fields of a run, under LangSmith's and Langfuse's names.
+
+    As in Langfuse, the `input` of a conversation is the list of its messages.
+    """
     langfuse = {
         name: with_attributes(unwrapped(fields[source], only))
         for name, (source, only) in LANGFUSE_FIELDS.items()
         if source in fields
     }
+    if (inputs := fields.get("inputs")) and inputs.keys() == {"messages"} and isinstance(inputs["messages"], list):
+        langfuse["input"] = Conversation(langfuse["input"]["messages"])
     return {**fields, **langfuse}
 
 

@@ -635,6 +635,20 @@ class Fields(dict[str, Any]):
             raise AttributeError(f"{name!r}: wanted one of {', '.join(self)}") from None
 
 
+class Conversation(list[Any]):
+    """The messages of inputs that are nothing else: a list, whose name `messages` works too, as of a mapping."""
+
+    @property
+    def messages(self) -> list[Any]:
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self if key == "messages" else super().__getitem__(key)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self if name == "messages" else default
+
+
 def with_attributes(value: Any) -> Any:
     """Return a value whose mappings, at any depth, have their fields as attributes too."""
     if isinstance(value, dict):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, Self, overload
@@ -422,6 +422,8 @@ class EvaluatorType(StrEnum):
     JSON_VALIDITY = "json_validity"
     STRING_DISTANCE = "string_distance"
     EMBEDDING_DISTANCE = "embedding_distance"
+    PAIRWISE_STRING_DISTANCE = "pairwise_string_distance"
+    PAIRWISE_EMBEDDING_DISTANCE = "pairwise_embedding_distance"
 
 
 class PairwiseStringEvaluator(ABC):
@@ -626,33 +628,53 @@ def _json(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
     return StringEvaluator(evaluation_name=kind, judge=judge)
 
 
-def _edit_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    metric, normalised = settings.get("distance") or "jaro_winkler", settings.get("normalize_score", True)
+class PairwiseDistance(PairwiseStringEvaluator):
+    """How far two texts are from each other: `{"score": distance}`, 0 for equal texts. Neither is the better one."""
+
+    def __init__(self, name: str, distance: Callable[[str, str], float]) -> None:
+        self._name, self._distance = name, distance
+
+    @property
+    def evaluation_name(self) -> str:
+        return self._name
+
+    def _evaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
+        return {"score": self._distance(arguments["prediction"], arguments["prediction_b"])}
+
+
+def _distance(
+    kind: str, distance: Callable[[str, str], float], bounds: tuple[float, float] | None
+) -> StringEvaluator | PairwiseDistance:
+    """Return the evaluator of a distance: between two texts if its name says pairwise, else from the reference."""
+    if kind.startswith("pairwise_"):
+        return PairwiseDistance(kind, distance)
 
     async def judge(inputs: Any, outputs: Any, reference_outputs: Any) -> Any:
-        texts = str(outputs["output"]), str(reference_outputs["output"])
-        return edit_distance(*texts, str(getattr(metric, "value", metric)), normalised=normalised)
+        # In a thread: the default encoder waits for the loop of the calls, on which this may run.
+        return await asyncio.to_thread(distance, str(outputs["output"]), str(reference_outputs["output"]))
 
-    bounds = SHARE if normalised else None
     return StringEvaluator(
         evaluation_name=kind, judge=judge, requires_reference=True, higher_is_better=False, range=bounds
     )
 
 
-def _embedding_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
+def _edit_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator | PairwiseDistance:
+    metric, normalised = settings.get("distance") or "jaro_winkler", settings.get("normalize_score", True)
+    distance = partial(edit_distance, metric=str(getattr(metric, "value", metric)), normalised=normalised)
+    return _distance(kind, distance, SHARE if normalised else None)
+
+
+def _embedding_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator | PairwiseDistance:
     metric, model = settings.get("distance_metric") or "cosine", settings.get("embeddings")
     encoder = None if model is None else model.embed_documents
-
-    async def judge(inputs: Any, outputs: Any, reference_outputs: Any) -> Any:
-        texts = str(outputs["output"]), str(reference_outputs["output"])
-        metric_name = str(getattr(metric, "value", metric))
-        # In a thread: the default encoder waits for the loop of the calls, on which this may run.
-        return await asyncio.to_thread(embedding_distance, *texts, metric_name, encoder)
-
-    return StringEvaluator(evaluation_name=kind, judge=judge, requires_reference=True, higher_is_better=False)
+    return _distance(
+        kind, partial(embedding_distance, metric=str(getattr(metric, "value", metric)), encoder=encoder), None
+    )
 
 
-KINDS: Mapping[str, tuple[Callable[[str, Any, Mapping[str, Any]], StringEvaluator], set[str]]] = {
+Build = Callable[[str, Any, Mapping[str, Any]], StringEvaluator | PairwiseDistance]
+
+KINDS: Mapping[str, tuple[Build, set[str]]] = {
     "qa": (_qa, {"llm_kwargs"}),
     "cot_qa": (_qa, {"llm_kwargs"}),
     "criteria": (_criteria, {"criteria", "llm_kwargs"}),
@@ -664,6 +686,8 @@ KINDS: Mapping[str, tuple[Callable[[str, Any, Mapping[str, Any]], StringEvaluato
     "json_validity": (_json, set()),
     "string_distance": (_edit_distance, {"distance", "normalize_score"}),
     "embedding_distance": (_embedding_distance, {"distance_metric", "embeddings"}),
+    "pairwise_string_distance": (_edit_distance, {"distance", "normalize_score"}),
+    "pairwise_embedding_distance": (_embedding_distance, {"distance_metric", "embeddings"}),
 }
 """LangChain's names, and for each the function that builds the evaluator, and its settings."""
 

@@ -19,8 +19,12 @@ def conversation_rows(row: Mapping[str, Any], turns: Literal["whole", "next"]) -
     or id, or else the conversation. If the conversation ends with the user, one more row asks for the missing turn,
     with the row's own reference. `whole`: one row, whose inputs are the messages before the first assistant turn and
     whose reference is everything after. A turn as reference is `{"output": text}`, or `{"messages": […]}` if it is not
-    a single text. Raises InputError, in one line, if the row has no such conversation.
+    a single text. A row `{history, next_user_input, expected_output}` gives the one example that asks for the answer to
+    the next input. Raises InputError, in one line, if the row has no such conversation.
     """
+    if turns == "next" and HISTORY.keys() <= _named(row).keys():
+        yield _after_history(row)
+        return
     fields, messages = _conversation(row)
     assistant_turns, reference = turns_of(messages), _only_value(row, REFERENCES)
     rest = {name: value for name, value in row.items() if name not in (*INPUTS, *REFERENCES)}
@@ -30,6 +34,33 @@ def conversation_rows(row: Mapping[str, Any], turns: Literal["whole", "next"]) -
         rest["cluster"] = _cluster(row, messages)
         for number, example in _next(fields, messages, assistant_turns, reference):
             yield rest | example | ({} if row.get("id") is None else {"id": f"{row['id']}#{number}"})
+
+
+HISTORY = {"history": list, "next_user_input": str}
+"""The columns of rows that ask for one more turn."""
+
+
+def _named(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the mapping that has the inputs' fields: the inputs, or a row of bare columns."""
+    inputs = _only_value(row, INPUTS)
+    return inputs if isinstance(inputs, Mapping) else row if inputs is None else {}
+
+
+def _after_history(row: Mapping[str, Any]) -> Row:
+    named = _named(row)
+    for column, kind in HISTORY.items():
+        if not isinstance(named[column], kind):
+            wanted = "a list of messages" if kind is list else "a text"
+            raise InputError(f"turns: {column}: got {type(named[column]).__name__}, wanted {wanted}")
+    try:
+        messages = checked_messages([*named["history"], {"role": "user", "content": named["next_user_input"]}])
+    except ValueError as error:
+        raise InputError(f"turns: history: {error}") from error
+    others = {name: value for name, value in named.items() if name not in HISTORY}
+    if named is row:
+        return others | {"inputs": {"messages": messages}}
+    rest = {name: value for name, value in row.items() if name not in INPUTS}
+    return rest | {"inputs": others | {"messages": messages}}
 
 
 def _conversation(row: Mapping[str, Any]) -> tuple[Row, list[Message]]:

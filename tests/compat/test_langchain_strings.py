@@ -1,5 +1,6 @@
 """LangChain's evaluators of one text, alone and as LangSmith's LangChainStringEvaluator."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -75,6 +76,11 @@ def test_rules_judge_by_each_name() -> None:
             return [[1.0, float(text == "b")] for text in texts]
 
     assert score("embedding_distance", "a", "b", embeddings=Embeddings(), distance_metric="euclidean") == 1
+    between: dict[str, Any] = {"prediction": "a", "prediction_b": "b"}
+    edits = load_evaluator("pairwise_string_distance", distance="levenshtein")
+    assert edits.evaluate_string_pairs(**between) == {"score": 1.0}
+    vectors = load_evaluator("pairwise_embedding_distance", embeddings=Embeddings(), distance_metric="euclidean")
+    assert asyncio.run(vectors.aevaluate_string_pairs(**between)) == {"score": 1.0}
     assert not load_evaluator("string_distance").higher_is_better
     assert not load_evaluator("criteria", llm=Complete(), criteria="harmfulness").higher_is_better
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from evalflows.evaluators.binding import offer_fields
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.store.ingest import load_dataset
@@ -104,6 +105,22 @@ def test_a_whole_conversation_is_its_opening_and_what_followed(store: Store) -> 
     (only,) = load(store, "whole", ROW)
     assert (only.example_id, inputs(only), reference(only)) == ("conv-01", TALK[:2], {"messages": TALK[2:]})
     assert only.cluster is None
+
+
+# one more turn
+
+
+def test_a_history_with_the_next_input_is_one_example_and_its_input_is_a_list_of_messages(store: Store) -> None:
+    asked: Row = {"history": talk("u1", "a1"), "next_user_input": "u2"}
+    wanted = {"expected_output": "a2"}
+    bare, nested = load(store, "next", asked | wanted, {"input": asked | {"plan": "pro"}} | wanted)
+    for example, others in ((bare, {}), (nested, {"plan": "pro"})):
+        assert json.loads(example.inputs) == {"messages": talk("u1", "a1", "u2")} | others
+        assert reference(example) == {"output": "a2"}
+    given = offer_fields({"inputs": json.loads(bare.inputs)})["input"]
+    assert [message.content for message in given] == ["u1", "a1", "u2"]
+    assert given["messages"] == given.messages == given == talk("u1", "a1", "u2")
+    assert "turns: next_user_input: got int, wanted a text" in problem(store, "next", {**asked, "next_user_input": 2})
 
 
 # both

@@ -1,6 +1,7 @@
 """Compare experiments."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from evalflows.api.results import ComparativeResult, ExperimentResult
 from evalflows.engine.prepare import named_reference
 from evalflows.reports.progress import Watch
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import InputError, first_problem
+from evalflows.specs.errors import IncompleteError, InputError, first_problem, one_line, print_note
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.tasks.compare import check_and_resolve
 from evalflows.tasks.engines import watched
@@ -71,8 +72,8 @@ def evaluate_comparative(
         load_nested: Pass the steps of the runs to the evaluators.
         settings: Further fields of ComparisonSpec, such as baseline, pairs, failed_output, slice_by, seed, run_key.
 
-    Raise InputError, before anything is called, if the settings are wrong, and IncompleteError if the comparison could
-    not be completed.
+    Failed judgements are reported on standard error. Raise InputError, before anything is called, if the settings are
+    wrong, and IncompleteError if the comparison could not be completed, or every judgement failed.
     """
     if "name" in settings:
         raise InputError("evaluate_comparative: got name, wanted experiment_prefix")
@@ -95,7 +96,22 @@ def evaluate_comparative(
         )
     except ValidationError as error:
         raise InputError(first_problem(error, "evaluate_comparative")) from (error if error.error_count() > 1 else None)
-    return ComparativeResult(compare(spec))
+    result = ComparativeResult(compare(spec))
+    _report_failures(result)
+    return result
+
+
+def _report_failures(result: ComparativeResult) -> None:
+    """Print how many judgements of each metric failed, and why the first did. Raise IncompleteError if all did."""
+    pairs = list(result)
+    failed = [pair for pair in pairs if pair["status"] == "missing"]
+    counts = Counter(pair["metric"] for pair in failed)
+    errors = {pair["metric"]: one_line(pair["error"]) for pair in reversed(failed)}
+    for metric, count in counts.items():
+        of_metric = sum(pair["metric"] == metric for pair in pairs)
+        print_note(f"{result.name}: {count} of {of_metric} judgements by {metric} failed: {errors[metric]}")
+    if pairs and len(failed) == len(pairs):
+        raise IncompleteError(f"{result.name}: all {len(pairs)} judgements failed: {errors[pairs[0]['metric']]}")
 
 
 async def aevaluate_comparative(

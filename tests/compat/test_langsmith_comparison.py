@@ -23,6 +23,7 @@ from evalflows.compat.langsmith.evaluation import (
 from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.evaluators.score import Preference
 from evalflows.specs import InputError
+from evalflows.specs.errors import IncompleteError
 from evalflows.store import Store
 
 Runs = list[Run]
@@ -186,13 +187,21 @@ def test_the_first_named_is_shown_first_unless_the_order_is_drawn(two: Pair) -> 
 
 
 @pytest.mark.slow
-def test_of_three_experiments_every_two_are_compared(client: Client, two: Pair) -> None:
+def test_of_three_experiments_every_two_are_compared(
+    client: Client, two: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
     def of_two(runs: Runs) -> list[int]:
         assert len(runs) == 2
         if {(run.outputs or {})["a"] for run in runs} == {"q1", "Q1"}:
             raise OSError("gone")
         return [(run.outputs or {})["a"][0] == "Q" for run in runs]
 
+    def gone(runs: Runs) -> list[int]:
+        raise OSError("gone")
+
+    with pytest.raises(IncompleteError, match=r"^nothing-\w+: all 6 judgements failed: OSError: gone"):
+        evaluate_comparative(two, evaluators=[gone], experiment_prefix="nothing")
+    assert ": 6 of 6 judgements by gone failed: OSError: gone" in capsys.readouterr().err
     third = evaluate(lower, data="letters")
     results = evaluate_comparative([*two, third], evaluators=[of_two, longest], max_concurrency=0)
     first, other = (row["evaluation_results"] for row in list(results)[:2])

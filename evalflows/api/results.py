@@ -15,8 +15,10 @@ from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, evidence_of, keep_decision, with_fixed_window
 from evalflows.analysis.gates import approve_baseline
+from evalflows.dashboard.links import Links
 from evalflows.engine.views import evaluations_view
 from evalflows.evaluators.score import Evaluation
+from evalflows.prefect_server import dashboard_url
 from evalflows.reports.comparison import ComparisonReport, comparison_report
 from evalflows.reports.diff import METRICS_SHOWN, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.results import Result, results_of, sentences
@@ -347,6 +349,12 @@ class ExperimentResult:
             rows = store.read("experiments", *find_experiments(store, experiment, just_one=True))
         self._row = rows[0]
         self._examples = load_snapshot(store, self._row.snapshot_id)
+
+    @property
+    def url(self) -> str | None:
+        """The address of its page, if a dashboard runs here or EVALFLOWS_DASHBOARD_URL names one; else None."""
+        url = dashboard_url(self._store.layout.root)
+        return None if url is None else Links(url).experiment(self.experiment_id)
 
     @cached_property
     def _runs(self) -> list[str]:

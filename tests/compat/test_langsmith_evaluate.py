@@ -77,7 +77,10 @@ def old(rs: list[Run], es: list[Example]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_prefect")
-def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> None:
+def test_every_form_of_evaluator_and_what_the_results_are(
+    client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", "https://evals.example.com")
     results = client.evaluate(
         upper,
         data="letters",
@@ -88,6 +91,8 @@ def test_every_form_of_evaluator_and_what_the_results_are(client: Client) -> Non
         description="all forms",
     )
     assert re.fullmatch(r"forms-[0-9a-f]{8}", results.experiment_name)
+    assert results.url == f"https://evals.example.com/experiments/{results.experiment_id}"
+    assert f"experiment {results.experiment_name}: {results.url}\n" in capsys.readouterr().err
     assert len(results) == len(list(results)) == 4
     assert results.get_dataset_id() == client.read_dataset(dataset_name="letters").id
     row = list(results)[1]

@@ -43,8 +43,9 @@ from evalflows.evaluators.binding import OFFERED, Bound, Scope, bind, declares
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.score import ExampleView, RunView, preferences
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, short
+from evalflows.specs.errors import InputError, print_note, short
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
+from evalflows.specs.hints import show
 from evalflows.specs.reference import name_of, parameters_of
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, from_json
@@ -526,7 +527,7 @@ class ExperimentResults:
         (row,) = Store().read("experiments", result.experiment_id)
         self.experiment_id: str = row.experiment_id
         self.experiment_name: str = row.name
-        self.url: str | None = None  # there is no web page
+        self.url: str | None = result.url
         self.comparison_url: str | None = None
         self.summary_results: EvaluationResults = {"results": [result_of(score) for score in result.summary]}
         self._dataset = dataset_id(row.dataset_name)
@@ -564,6 +565,13 @@ class ExperimentResults:
         import pandas as pd
 
         return pd.DataFrame([_flat(row) for row in self._rows[start:end]])
+
+
+def _reported(result: "ExperimentResult") -> ExperimentResults:
+    """Return the results of a finished experiment, after printing its name, and where to look at it."""
+    found = ExperimentResults(result)
+    print_note(f"experiment {found.experiment_name}: {found.url or show(found.experiment_id).code}")
+    return found
 
 
 def _flat(row: ExperimentResultRow) -> dict[str, Any]:
@@ -625,7 +633,7 @@ def evaluate_existing(
         max_concurrency=max_concurrency,
         num_repetitions=row.repetitions,
     )
-    return ExperimentResults(result)
+    return _reported(result)
 
 
 async def aevaluate_existing(
@@ -831,7 +839,7 @@ def evaluate(
         max_concurrency=max_concurrency,
         num_repetitions=num_repetitions,
     )
-    return ExperimentResults(result)
+    return _reported(result)
 
 
 @overload

@@ -171,6 +171,42 @@ def test_a_label_given_by_keyboard_is_stored_and_counts_for_the_judge(
         assert complaints(browser) == []
 
 
+def test_a_file_and_an_edit_become_versions_and_a_key_adds_a_reviewed_example(
+    browser: Chrome, everything: Path, tmp_path: Path
+) -> None:
+    store, file = tmp_path / "store", tmp_path / "more.csv"
+    shutil.copytree(everything, store)
+
+    def fill(**fields: str) -> None:
+        for name, text in fields.items():
+            field = browser.find_element("css selector", f"form[data-post] [name='{name}']")
+            field.clear() if name != "file" else None
+            field.send_keys(text)
+        browser.find_element("css selector", "form[data-post] button").click()
+
+    def status() -> str:
+        return browser.find_element("css selector", "form[data-post] [role=status]").text
+
+    with dashboard(store) as url:
+        browser.get(f"{url}/datasets")
+        file.write_text("id,inputs\nb,\n")
+        fill(file=str(file), dataset="faq", by="ann")
+        until(lambda: status().startswith("more.csv:2: no inputs"), 10)
+        file.write_text("id,inputs\nb,How?\n")
+        browser.refresh()
+        fill(file=str(file), dataset="faq", by="ann")
+        until(lambda: browser.current_url == f"{url}/datasets/faq", 10)
+        browser.find_element("link text", "b").click()
+        fill(**{"inputs.input": "Why?", "by": "ben"})
+        until(lambda: "Why?" in browser.find_element("css selector", ".card").text, 10)
+        browser.get(f"{url}/datasets/faq")
+        assert "an edit by ben" in browser.find_element("tag name", "main").text
+        browser.get(url + addresses(store)["item to label"] + "&dataset=hard")
+        browser.find_element("tag name", "body").send_keys("d")
+        until(lambda: status() == "hard: 1 examples; 1 added, 0 unchanged", 10)
+        browser.get_log("browser")  # the refused file
+
+
 def is_another(browser: Chrome, item: str | None) -> bool:
     """Whether the page shows another item to label."""
 

@@ -210,23 +210,24 @@ function say(status, text, isProblem) {
 
 // A form with `data-post` is sent as JSON, to that address or, if it has no slash, below the page's own. With
 // `data-file`, its file is sent, and the rest in the address. What was stored is shown: where it is now, in a sentence,
-// or by this page anew.
+// or by this page anew. Attributes are read by name: a field of that name would stand in for `form.dataset`.
+const sent = new WeakSet();
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("form[data-post]");
   if (!form) return;
   event.preventDefault();
-  if (form.dataset.sending) return;
-  form.dataset.sending = "yes";
+  if (sent.has(form)) return;
+  sent.add(form);
   const status = form.querySelector("[role=status]");
   const given = Object.fromEntries(new FormData(form, event.submitter));
   const file = form.hasAttribute("data-file") && given.file;
   say(status, "Sending …", false);
-  const below = `${location.pathname}/${form.dataset.post}${location.search}`;
-  const address = form.dataset.post.startsWith("/") ? form.dataset.post : below;
+  const to = form.getAttribute("data-post");
+  const address = to.startsWith("/") ? to : `${location.pathname}/${to}${location.search}`;
   const told = file
     ? await post(`${address}?${new URLSearchParams({ ...given, file: file.name })}`, file, "application/octet-stream")
     : await post(address, given);
-  delete form.dataset.sending;
+  sent.delete(form);
   if (told.failed) say(status, told.failed, true);
   else if (told.location) location.assign(told.location);
   else if (told.said) say(status, told.said, false);

@@ -71,7 +71,7 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
 
 
 Target = Function | Mapping[str, Any] | TargetSpec
-Data = str | Path | Iterable[Mapping[str, Any]] | DatasetSpec | Any
+Data = str | Path | Iterable[Mapping[str, Any] | str] | DatasetSpec | Any
 """Any: a DataFrame of pandas, whose rows are used."""
 
 
@@ -107,7 +107,8 @@ def evaluate(
     Args:
         target: A function of the inputs, sync or async, or a target's spec; or a tuple of experiments: see
             `evaluate_comparative`.
-        data: File path, dataset name, snapshot id, rows of {"inputs", "reference_outputs", …}, or a spec.
+        data: File path, dataset name, snapshot id, rows of {"inputs", "reference_outputs", …}, texts that
+                are the inputs, a DataFrame, or a spec.
         evaluators: Functions, `"module:name"`, short names of built-in evaluators, or specs.
         summary_evaluators: The same, for evaluators that score all answers at once.
         experiment_prefix: Name of the experiment.
@@ -117,7 +118,7 @@ def evaluate(
             many as the limits allow.
         num_repetitions: Number of answers per example.
         run_key: A later call with the same key continues the experiment.
-        settings: Further fields of ExperimentSpec.
+        settings: Further fields of ExperimentSpec; `name` and `repetitions` are two of the above by our own names.
 
     Raise InputError, before anything is called, if the settings are wrong, and IncompleteError if the run could not be
     completed.
@@ -141,19 +142,21 @@ def evaluate(
         raise InputError("evaluate: got no data, wanted a file's path, a dataset's name, a snapshot's id, or rows")
     try:
         target_spec = _target(target)  # type: ignore[arg-type]  # raises if it is no target
-        spec = ExperimentSpec(
-            name=experiment_prefix or target_spec.get("name", "experiment"),
-            description=description or "",
-            metadata=dict(metadata or {}),
-            dataset=_dataset(data),
-            targets=[target_spec],
-            evaluators=[evaluator_fields(evaluator) for evaluator in evaluators],
-            summary_evaluators=[evaluator_fields(evaluator) for evaluator in summary_evaluators],
-            repetitions=num_repetitions,
-            max_concurrency=1 if max_concurrency == 0 else max_concurrency,
-            run_key=run_key,
-            **settings,
-        )
+        fields = {
+            "name": experiment_prefix or target_spec.get("name", "experiment"),
+            "description": description or "",
+            "metadata": dict(metadata or {}),
+            "dataset": _dataset(data),
+            "targets": [target_spec],
+            "evaluators": [evaluator_fields(evaluator) for evaluator in evaluators],
+            "summary_evaluators": [evaluator_fields(evaluator) for evaluator in summary_evaluators],
+            "repetitions": num_repetitions,
+            "max_concurrency": 1 if max_concurrency == 0 else max_concurrency,
+            "run_key": run_key,
+        }
+        if twice := settings.keys() & {"dataset", "targets"}:
+            raise InputError(f"evaluate: got {min(twice)}, wanted the target and the data as the first two arguments")
+        spec = ExperimentSpec.model_validate({**fields, **settings})
     except ValidationError as error:
         raise InputError(first_problem(error, "evaluate")) from (error if error.error_count() > 1 else None)
     from evalflows.api.results import ExperimentResult
@@ -215,10 +218,19 @@ def _named(evaluator: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
+def _row(row: Any, number: int) -> dict[str, Any]:
+    if isinstance(row, str):
+        return {"inputs": row}
+    if not isinstance(row, Mapping):
+        raise InputError(f"evaluate: data: row {number}: got {type(row).__name__}, wanted a mapping or a text")
+    return dict(row)
+
+
 def _dataset(data: Data) -> DatasetSpec:
     if isinstance(data, DatasetSpec):
         return data
     if not isinstance(data, str | Path):
         records = getattr(data, "to_dict", None)  # of a DataFrame of pandas
-        return DatasetSpec(rows=[dict(row) for row in (data if records is None else records(orient="records"))])
+        rows = data if records is None else records(orient="records")
+        return DatasetSpec(rows=[_row(row, number) for number, row in enumerate(rows, start=1)])
     return DatasetSpec(path=str(data)) if isinstance(data, Path) else DatasetSpec.model_validate(data)

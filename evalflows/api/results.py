@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any, overload
 
 from evalflows.analysis.changes import Change, ChangeFilter, ExampleChange, changed_examples
 from evalflows.analysis.diff import figures_between
@@ -326,13 +326,30 @@ order by metric, repetition, position, left_experiment_id, right_experiment_id
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ItemOutcome:
-    """One run: the example, the output, and its scores."""
+    """One run: the example, the output, and its scores, as the store has them: contents are JSON."""
 
     example: ExampleRow
     output: OutputRow
     scores: Sequence[JudgementRow]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return dict(from_json(self.example.inputs))
+
+    @property
+    def reference_outputs(self) -> dict[str, Any] | None:
+        return from_json(self.example.reference_outputs)  # type: ignore[no-any-return]
+
+    @property
+    def outputs(self) -> dict[str, Any] | None:
+        """The answer; None if there is none."""
+        return from_json(self.output.outputs)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        said = [f"{one.metric}={one.label if one.value is None else one.value}" for one in self.scores]
+        return f"ItemOutcome({', '.join([repr(self.example.example_id), self.output.status, *said])})"
 
 
 class ExperimentResult:
@@ -417,6 +434,16 @@ class ExperimentResult:
             for example in self._examples:
                 if output := self._outputs.get((repetition, example.example_id)):
                     yield ItemOutcome(example=example, output=output, scores=self._scores_of(output.run_id))
+
+    @overload
+    def __getitem__(self, number: int) -> ItemOutcome: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[ItemOutcome]: ...
+    def __getitem__(self, number: int | slice) -> ItemOutcome | list[ItemOutcome]:
+        if isinstance(number, slice):
+            return [*self][number]
+        place = range(len(self))[number]  # raises IndexError
+        return next(islice(self, place, None))
 
     def _scores_of(self, subject: str) -> list[JudgementRow]:
         return sorted(self._scores.get(subject, []), key=lambda score: score.metric)

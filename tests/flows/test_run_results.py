@@ -12,6 +12,7 @@ from prefect.client.orchestration import get_client
 from evalflows import aevaluate, evaluate, run
 from evalflows.reports.pages_as_text import experiments_report
 from evalflows.reports.results import results_of
+from evalflows.specs.errors import InputError
 from evalflows.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -60,13 +61,29 @@ def test_aevaluate_runs_inside_an_event_loop() -> None:
 
     async def program() -> Any:
         other = asyncio.create_task(asyncio.sleep(0.01, "the loop goes on"))
-        result = await aevaluate(target, ROWS, ["exact_match"], summary_evaluators=[best], num_repetitions=2)
+        result = await aevaluate(target, ROWS, ["exact_match"], summary_evaluators=[best], name="loud", repetitions=2)
         return result, await other
 
     result, said = asyncio.run(program())
     assert said == "the loop goes on"
     assert result.scores("exact_match") == [1.0] * (2 * N)
     assert rows("select mean from metric_summary where subject_kind = 'experiment'") == [(2.0 * N,)]
+    assert (result.experiment_name, len(result[1:3])) == ("loud", 2)
+    first, last = result[0], result[-1]
+    assert (first.inputs, last.output.repetition) == (ROWS[0]["inputs"], 1)
+    assert first.outputs and repr(first).startswith(f"ItemOutcome({first.example.example_id!r}, ok, ")
+    assert len(repr([*result])) < 120 * len(result)
+
+
+def test_rows_are_mappings_or_texts() -> None:
+    result = evaluate(lambda inputs: inputs["input"], ["a", "b"], [lambda outputs: "output" in outputs])
+    assert [one.inputs for one in result] == [{"input": "a"}, {"input": "b"}]
+    for data, settings, error in (
+        (["a", 3], {}, "evaluate: data: row 2: got int, wanted a mapping or a text"),
+        (["a"], {"dataset": "b"}, "evaluate: got dataset, wanted the target and the data"),
+    ):
+        with pytest.raises(InputError, match=error):
+            evaluate(lambda inputs: inputs, data, ["exact_match"], **settings)
 
 
 def test_one_warning_says_that_answers_and_references_differ_by_type() -> None:

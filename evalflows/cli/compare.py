@@ -5,10 +5,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalflows.cli.late_commands import CHANGES, FRESH, STARTED_ANEW, VERBOSE_RUN, WIDE, one_line_errors, print_json
+from evalflows.cli.late_commands import (
+    CHANGES,
+    FRESH,
+    STARTED_ANEW,
+    VERBOSE_RUN,
+    Detail,
+    one_line_errors,
+    print_json,
+    with_detail,
+)
 from evalflows.cli.output import Table, Text, console, table
-from evalflows.cli.show import P_VERDICT, STYLES, links_here, print_next
-from evalflows.reports.comparison import ComparisonReport, Overview, WinRate, comparison_report
+from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
+from evalflows.cli.show import (
+    P_VERDICT,
+    STYLES,
+    links_here,
+    print_next,
+)
+from evalflows.reports.comparison import ComparisonReport, Overview, RankedExperiment, WinRate, comparison_report
 from evalflows.reports.pages_as_text import document
 from evalflows.reports.sendable import after_comparison
 from evalflows.specs import hints
@@ -50,10 +65,10 @@ OF_JUDGES = {
 )
 @CHANGES
 @FRESH
-@WIDE
+@with_detail
 @VERBOSE_RUN
 def compare(
-    experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, wide: bool, verbose: bool, **options: Any
+    experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, detail: Detail, verbose: bool, **options: Any
 ) -> None:
     """Compare the answers of two or more EXPERIMENTS pair by pair, or rate systems by a file of votes.
 
@@ -65,7 +80,7 @@ def compare(
         spec = _spec(experiments, options, settings)
         if spec.votes is None:
             existing_store()
-        run_comparison(spec, None, verbose, wide=wide)
+        run_comparison(spec, None, verbose, detail=detail)
 
 
 def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":
@@ -110,7 +125,7 @@ def _judge(use: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"use": use, "connection": options["connection"], "model": options["model"], **args}
 
 
-def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *, wide: bool = False) -> None:
+def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *, detail: Detail = None) -> None:
     """Run a comparison and print its results."""
     from evalflows.cli.running import prepared
 
@@ -118,27 +133,73 @@ def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *,
         from evalflows import compare as run_flow
 
         comparison_id = run_flow(spec, resume, watch)
-    show_comparison(comparison_id, wide=wide)
+    show_comparison(comparison_id, IN_BRIEF, detail=detail)
 
 
-def show_comparison(comparison_id: str, *, wide: bool = False, form: str = "table") -> None:
+def show_comparison(comparison_id: str, most: int, *, detail: Detail = None, form: str = "table") -> None:
     """Print a comparison and the command to run next."""
     report = comparison_report(Store(), comparison_id)
     command = after_comparison(Store(), report.overview)
     if form == "json":
         print_json(document([], comparison=report, next_command=command))
         return
-    print_comparison(report, wide=wide)
+    if detail is None:
+        print_sections(console(), comparison_sections(report), most, hints.show_all(comparison_id).command)
+    else:
+        print_comparison(report, wide=detail == "wide")
     print_next(console(), command, links_here().comparison(comparison_id))
+
+
+def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> list[Section]:
+    """The verdicts, the ranking, the win rates over all examples and those of slices that differ, then what is known of
+    the judges. Below other results, only the verdicts stay however many lines there are."""
+    verdicts, others = report.verdicts, report.remarks
+    overall = [rate for rate in report.win_rates if rate.is_overall and not report.has_many_pairs]
+    slices = [rate for rate in report.win_rates if not rate.is_overall]
+    slices.sort(key=lambda rate: rate.conclusion not in ("better", "worse"))
+    differing = sum(rate.conclusion in ("better", "worse") for rate in slices)
+    ranking = list(report.ranking) if report.has_ranking else []
+    biases = [Text(bias.text, style="yellow" if bias.passed is False else "") for bias in report.known_biases]
+    biases.sort(key=lambda text: text.style != "yellow")
+    errors = [Text(f"  {count} x {evaluator}: {error}", "yellow") for evaluator, error, count in report.errors]
+    return [
+        lines_section(
+            [Text(one, "bold") for one in verdicts],
+            "verdict",
+            least=min(4 if is_alone else 1, len(verdicts)),
+            is_apart=is_alone,
+        ),
+        Section(
+            items=ranking,
+            draw=lambda rows: _ranking(rows, wide=False),
+            what="rank",
+            least=min(6, len(ranking)) * is_alone,
+            is_apart=True,
+        ),
+        Section(
+            items=[*overall, *slices[:differing]],
+            draw=lambda rates: _rates(report, rates),
+            what="win rate",
+            least=min(4, len(overall)) * is_alone,
+            count=len(overall) + len(slices),
+            is_apart=True,
+        ),
+        lines_section([Text(one) for one in others], least=min(3, len(others)) * is_alone, is_apart=True),
+        lines_section(biases, "judge check", least=min(1, len(biases)) * is_alone),
+        lines_section(errors, "failure", least=min(1, len(errors)) * is_alone),
+        lines_section(
+            [_in_words(report.overview)], "state", least=int(is_alone or report.overview.state != "completed")
+        ),
+    ]
 
 
 def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
     """Print win rates, the ranking, known judge biases, and a summary in sentences; with `wide` also p-values."""
     out = console()
     if wide or not report.has_many_pairs:
-        out.print(_all_columns(report) if wide else _rates(report))
+        out.print(_all_columns(report) if wide else _rates(report, report.win_rates))
     if report.has_ranking:
-        out.print(_ranking(report, wide=wide))
+        out.print(_ranking(report.ranking, wide=wide))
     for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))
     for bias in report.known_biases:
@@ -150,12 +211,12 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
 
 
-def _rates(report: ComparisonReport) -> Table:
+def _rates(report: ComparisonReport, rates: Sequence[WinRate]) -> Table:
     """One row per pair of experiments, and per slice; the number of missing pairs only if there are any."""
-    has_slices, has_missing = (any(_slice(rate) for rate in report.win_rates), any(r.missing for r in report.win_rates))
+    has_slices, has_missing = any(map(_slice, rates)), any(rate.missing for rate in rates)
     columns = ("metric", "candidate", "baseline", *(("on",) if has_slices else ()), "win rate", "wins/ties/losses")
     out = table(*columns, *(("missing",) if has_missing else ()), "verdict", headings=3, wrapped=("verdict",))
-    for rate in report.win_rates:
+    for rate in rates:
         cells = [rate.metric, rate.candidate, rate.baseline, *([_slice(rate)] if has_slices else []), rate.rate_text]
         cells += ["" if rate.length_controlled else f"{rate.wins}/{rate.ties}/{rate.losses}"]
         cells += [rate.counts[-1]] if has_missing else []
@@ -182,10 +243,10 @@ def _styled(verdict: str, rate: WinRate) -> Text:
     return Text(verdict, style=STYLES.get(rate.conclusion, ""))
 
 
-def _ranking(report: ComparisonReport, *, wide: bool) -> Table:
+def _ranking(ranking: Sequence[RankedExperiment], *, wide: bool) -> Table:
     columns = ("metric", "rank", "experiment", "rating", "win rate over all")
     out = table(*columns, *(("wins", "ties", "losses") if wide else ()), headings=1)
-    for row in report.ranking:
+    for row in ranking:
         counts = [str(count) for count in (row.wins, row.ties, row.losses) if wide]
         out.add_row(row.metric, row.rank_text, row.experiment, row.rating_text, row.rate_text, *counts)
     return out

@@ -1,6 +1,7 @@
 """Compare any stored experiments with a baseline. Nothing here loads Prefect."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 import rich.table
@@ -8,9 +9,22 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
-from evalflows.cli.late_commands import VERBOSE, WIDE, one_line_errors, print_json
+from evalflows.cli.late_commands import VERBOSE, Detail, one_line_errors, print_json, with_detail
 from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
-from evalflows.cli.show import MAX_WIDTH, all_columns, links_here, loud, overview_line, print_page, styled
+from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
+from evalflows.cli.show import (
+    MAX_WIDTH,
+    all_columns,
+    links_here,
+    loud,
+    metrics_section,
+    overview_line,
+    print_page,
+    states_in_brief,
+    styled,
+    verdicts_section,
+    worst_section,
+)
 from evalflows.reports.diff import (
     METRICS_SHOWN,
     SLICE_COLUMNS,
@@ -25,10 +39,12 @@ from evalflows.reports.diff import (
     remarks,
     search_text,
     slice_cells,
+    values_of,
     values_text,
 )
 from evalflows.reports.results import Result
-from evalflows.reports.worst import cut_lines, plain_text
+from evalflows.reports.results import remarks as remarks_on
+from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, one_line
 from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
@@ -55,7 +71,9 @@ MOST_LINES = 2
     "--slices", is_flag=True, help="Where did it get worse? Search the slices of the examples for departures."
 )
 @click.option(
-    "--limit", type=click.IntRange(0), default=METRICS_SHOWN, show_default=True, help="The most examples in each list."
+    "--limit",
+    type=click.IntRange(0),
+    help=f"Print everything, with at most so many examples in each list. Default: {METRICS_SHOWN}.",
 )
 @click.option(
     "--format",
@@ -64,9 +82,17 @@ MOST_LINES = 2
     default="table",
     help="json: one document on standard output, and nothing else; md: a Markdown page; html: a file of its own.",
 )
-@WIDE
+@with_detail
 @VERBOSE
-def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verbose: bool, **settings: object) -> None:
+def diff(
+    baseline: str,
+    candidates: tuple[str, ...],
+    limit: int | None,
+    form: str,
+    detail: Detail,
+    verbose: bool,
+    **settings: object,
+) -> None:
     """Compare stored experiments with a BASELINE, on the metrics that they share.
 
     Experiments are given by id, id prefix or name: NAME is the newest run of a name, NAME~1 the one before it. They may
@@ -81,7 +107,8 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
         from evalflows.reports.diff import diff_of
 
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
-        compared = diff_of(store, found, others, **settings)  # type: ignore[arg-type]  # as the options declare
+        most = METRICS_SHOWN if limit is None else limit
+        compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
         if form == "json":
             print_json(diff_document(compared))
         elif form == "md":
@@ -89,7 +116,10 @@ def diff(baseline: str, candidates: tuple[str, ...], form: str, wide: bool, verb
         elif form == "html":
             echo(_html(store, compared))
         else:
-            print_diff(console(), compared, wide=wide)
+            if detail is None and limit is None:
+                print_brief(console(), compared)
+            else:
+                print_diff(console(), compared, wide=detail == "wide")
             console().print()
             print_page(links_here().compare(found, *others))
 
@@ -118,6 +148,46 @@ def _experiment(store: Store, reference: str) -> str:
         older = f"{reference}~1 is the one before"
         echo_error(f"{reference!r}: the newest of {runs} runs of this name, {found}; {older}")
     return found
+
+
+def print_brief(out: Console, diff: ExperimentsDiff) -> None:
+    """Print the verdicts, the metrics, the worst examples, what else differs, and the states, in a few lines."""
+    counts = {(one.candidate_experiment_id, one.metric): one for one in diff.counts}
+
+    def worse_and_better(result: Result) -> str:
+        one = counts.get((result.experiment_id, result.metric))
+        return f"{one.regressed}/{one.improved}" if one else ""
+
+    notes = [Text(remark, "bold") for remark in remarks_on(diff.results)]
+    notes += [Text(note, "yellow") for note in notes_of(diff)]
+    sections = [
+        verdicts_section(diff.results),
+        metrics_section(diff.results, worse_and_better),
+        *(_worst(diff, changes, out.width) for changes in diff.lists if changes.change == "regressed"),
+        lines_section(_counted(diff), "change", is_apart=True),
+        lines_section(notes, least=min(1, len(notes))),
+        lines_section(states_in_brief([*diff.candidates, diff.baseline]), "state", least=1),
+    ]
+    print_sections(out, sections, IN_BRIEF, "--all")
+    _print_searches(out, diff)  # whole, since they were asked for
+
+
+def _worst(diff: ExperimentsDiff, changes: ChangeList, width: int) -> Section:
+    lines = [
+        brief_lines(one, f"{one.metric} {change_text(*values_of(one))}", min(width, MAX_WIDTH) - 2)
+        for one in changes.examples
+    ]
+    return worst_section(
+        heading=lambda n: heading(diff, replace(changes, examples=changes.examples[:n])),
+        lines=lines,
+        count=changes.count,
+    )
+
+
+def _counted(diff: ExperimentsDiff) -> list[Text]:
+    """How many examples changed otherwise than for the worse, which are listed."""
+    others = [heading(diff, replace(one, examples=[])) for one in diff.lists if one.change != "regressed"]
+    return [Text(one) for one in (others if diff.lists else [no_examples(diff)])]
 
 
 def print_diff(out: Console, diff: ExperimentsDiff, *, wide: bool = False) -> None:

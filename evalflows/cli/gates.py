@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.figures import figure
@@ -23,15 +23,24 @@ from evalflows.cli.late_commands import (
     STARTED_ANEW,
     VERBOSE,
     VERBOSE_RUN,
-    WIDE,
+    Detail,
     json_document,
     one_line_errors,
     print_json,
     stdout_for,
+    with_detail,
 )
 from evalflows.cli.output import DECISION_STYLES, Console, Table, Text, console, echo, echo_error, indented_lines, table
 from evalflows.cli.running import find_modules_here
-from evalflows.cli.show import links_here, print_calls, print_experiments, print_next, print_worst
+from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
+from evalflows.cli.show import (
+    links_here,
+    print_calls,
+    print_experiments,
+    print_next,
+    print_worst,
+    results_sections,
+)
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.decision_limits import with_limits
@@ -255,7 +264,7 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
     "production:EVALUATION@24h.",
 )
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
-@WIDE
+@with_detail
 @FORMAT
 @with_ci_files
 @VERBOSE_RUN
@@ -265,7 +274,7 @@ def gate(
     fresh: bool,
     against: str | None,
     group: str | None,
-    wide: bool,
+    detail: Detail,
     form: str,
     verbose: bool,
     **files: str | None,
@@ -284,11 +293,11 @@ def gate(
             )
         ci_files, store = CiFiles.of(**files), Store()
         run_group = run_groups(store, find_experiments(store, group))[0] if group else None
-        _run_gate(loaded, run_group, verbose, wide=wide, form=form, path=spec, files=ci_files)
+        _run_gate(loaded, run_group, verbose, detail=detail, form=form, path=spec, files=ci_files)
 
 
 def _run_gate(
-    spec: "ExperimentSpec", group: str | None, verbose: bool, *, wide: bool, form: str, path: str, files: CiFiles
+    spec: "ExperimentSpec", group: str | None, verbose: bool, *, detail: Detail, form: str, path: str, files: CiFiles
 ) -> None:
     from evalflows.cli.running import prepared
 
@@ -306,7 +315,7 @@ def _run_gate(
     incomplete = str(failed) if isinstance(failed, IncompleteError) else None
     decisions, made = decisions_named(store, decision_ids), calls_made() - before
     report = gate_report(store, decisions, made, spec=path, incomplete=incomplete)
-    _print_decided(report, wide=wide, form=form)
+    _print_decided(report, detail=detail, form=form)
     undecided = [decision for decision in decisions if decision.conclusion != "PASS"]
     _write_files(files, report, is_red=failed is not None or bool(undecided))
     if failed is not None:
@@ -327,20 +336,58 @@ def _write_files(files: CiFiles, report: GateReport, *, is_red: bool) -> None:
         echo_error(str(error))
 
 
-def _print_decided(report: GateReport, *, wide: bool, form: str) -> None:
+def _print_decided(report: GateReport, *, detail: Detail, form: str) -> None:
     """Print each candidate against its baseline and the decisions on it, the worst examples, and what to do next."""
     out = console()
     if form == "json":
         print_json(report.document)
         return
-    for one in report.reports:
-        print_experiments(one, wide=wide)
-    print_decisions(report.candidates)
-    for one in report.reports:
-        print_worst(out, one.worst)
-    print_calls(report.experiments, report.calls_made or 0)
+    if detail is None:
+        sections, limits = [decisions_section(report.candidates)], limits_section(report.candidates)
+        for number, one in enumerate(report.reports, start=1):
+            rest = (report.calls_made or 0, limits) if number == len(report.reports) else ()
+            sections += results_sections(one, out.width, *rest)
+        groups = run_groups(Store(), [one.candidate_experiment_id for one in report.decisions])
+        print_sections(out, sections, IN_BRIEF, hints.show_all(groups[0]).command)
+    else:
+        for one in report.reports:
+            print_experiments(one, wide=detail == "wide")
+        print_decisions(report.candidates)
+        for one in report.reports:
+            print_worst(out, one.worst)
+        print_calls(report.experiments, report.calls_made or 0)
     decided = [one.decision_id for one in report.decisions]
     print_next(out, report.next_command, links_here().page("decisions", *(decided if len(decided) == 1 else ())))
+
+
+def decisions_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
+    """Each decision: the conclusion, then its rules, those that are met last. Several candidates stand in a table."""
+    return Section(items=[*decisions], draw=_decisions_in_brief, what="decision")
+
+
+def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> RenderableType:
+    parts: list[RenderableType] = []
+    for one in decisions:
+        if isinstance(one, CandidatesOfGate):
+            parts += [Text(one.title, style="bold"), Text(one.standing), _candidates(one)]
+            continue
+        parts.append(Text(one.conclusion, DECISION_STYLES[one.conclusion]).append(f"  {one.title}", "bold"))
+        out = indented_lines(7)
+        for rule in sorted(one.rules, key=lambda rule: [*OUTCOMES].index(rule["outcome"]), reverse=True):
+            out.add_row(Text(rule["outcome"], style=OUTCOMES[rule["outcome"]]), Text(rule["text"]))
+        parts.append(Padding(out, (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def limits_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
+    """What limits the decisions, each once; never cut."""
+    limits = [
+        limit for one in decisions for limit in (one.limits if isinstance(one, CandidatesOfGate) else one.what_limits)
+    ]
+    lines = indented_lines(8)
+    for number, limit in enumerate(dict.fromkeys(limits)):
+        lines.add_row("" if number else "limits", Text(limit, "yellow"))
+    return lines_section([lines] if limits else [], is_apart=True)
 
 
 def print_decisions(decisions: Iterable[Decision | CandidatesOfGate]) -> None:
@@ -359,6 +406,13 @@ def print_decisions(decisions: Iterable[Decision | CandidatesOfGate]) -> None:
 def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
     """Print the decision and each rule by candidate, how the candidates compare, and what limits the decisions."""
     out.print(Text(candidates.title, style="bold"))
+    out.print(_candidates(candidates))
+    out.print(Text(candidates.standing, style="bold"))
+    _print_limits(out, candidates.limits)
+    out.print(f"why, and how to reproduce it: {hints.explain('DECISION')}")
+
+
+def _candidates(candidates: CandidatesOfGate) -> Table:
     rows = table("rule", "candidate", "outcome", "value", headings=2, wrapped=("value",))
     for one in candidates.decisions:
         conclusion = Text(one.conclusion, style=DECISION_STYLES[one.conclusion])
@@ -366,10 +420,7 @@ def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
     for rule in candidates.rules:
         outcome = Text(rule.outcome, style=OUTCOMES[rule.outcome])
         rows.add_row(rule.rule, rule.candidate, outcome, rule.figures or rule.text)
-    out.print(rows)
-    out.print(Text(candidates.standing, style="bold"))
-    _print_limits(out, candidates.limits)
-    out.print(f"why, and how to reproduce it: {hints.explain('DECISION')}")
+    return rows
 
 
 def _print_limits(out: Console, limits: Sequence[str]) -> None:
@@ -497,6 +548,7 @@ def ls_baselines(verbose: bool) -> None:
 @click.option("--effect", type=float, help="Difference to detect, such as 0.03.")
 @click.option("--metric", "metrics", multiple=True, help="Plan for this metric only. Repeatable.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
+@click.option("--all", "is_whole", is_flag=True, help="Print the assumptions too.")
 @FORMAT
 @VERBOSE
 def plan(
@@ -505,6 +557,7 @@ def plan(
     effect: float | None,
     metrics: tuple[str, ...],
     power: float,
+    is_whole: bool,
     form: str,
     verbose: bool,
 ) -> None:
@@ -518,7 +571,7 @@ def plan(
         if form == "json":
             print_json({"plan_id": identity, **document})
             return
-        print_plan(document)
+        print_plan(document, is_whole=is_whole)
         echo(f"\nkept: {hints.show(identity)}")
 
 
@@ -542,17 +595,27 @@ def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, .
     return make_plan(spec, effect, metrics=metrics, power=power)
 
 
-def print_plan(plan: Mapping[str, Any]) -> None:
-    """Print the calls, the sample sizes, and a summary in sentences; `plan` is the document of `--format json`."""
+def print_plan(plan: Mapping[str, Any], *, is_whole: bool) -> None:
+    """Print a summary in sentences, the calls and the sample sizes; with `is_whole` the assumptions too. `plan` is the
+    document of `--format json`."""
     out = console()
+    said = list(zip(plan["sentences"], plan["is_detail"], strict=True))
+    answers = [Text(sentence, "bold") for sentence, is_detail in said if not is_detail]
+    details = [Text(sentence) for sentence, is_detail in said if is_detail]
+    for answer in answers:
+        out.print(answer)
     if plan["calls"]:
+        out.print()
         out.print(_calls(plan["calls"]))
-        out.print()
     if any(metric["sample_sizes"] for metric in plan["metrics"]):
-        out.print(_sizes(plan))
         out.print()
-    for sentence, is_detail in zip(plan["sentences"], plan["is_detail"], strict=True):
-        out.print(Text(sentence, style="" if is_detail else "bold"))
+        out.print(_sizes(plan))
+    if details and is_whole:
+        out.print()
+        for detail in details:
+            out.print(detail)
+    elif details:
+        out.print(f"not shown: {len(details)} assumptions: --all")
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:

@@ -5,11 +5,11 @@ exit code by kind, one JSON document for `--format json`, and moments that optio
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -80,7 +80,19 @@ def _escaped_usage_errors() -> Iterator[None]:
 
 VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
-WIDE = click.option("--wide", is_flag=True, help="Show all columns: counts, p-values and adjusted p-values.")
+Detail = Literal["all", "wide"] | None
+"""How much is printed: all, all with all columns, or by default what matters most."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def with_detail(command: Command) -> Command:
+    """Add the options that say how much is printed; the command gets them as `detail`."""
+    columns = "Print everything, with all columns: counts, p-values and adjusted p-values."
+    command = click.option("--wide", "detail", flag_value="wide", help=columns)(command)
+    return click.option("--all", "detail", flag_value="all", help="Print everything.")(command)
+
+
 CHANGES = click.option(
     "--set",
     "changes",

@@ -24,15 +24,16 @@ Gates = Mapping[str, Mapping[str, str]]
 @click.option("--name", help="Only names that begin with this.")
 @click.option("--dataset", help="Only experiments on this dataset.")
 @click.option("--tag", help="Only those with this tag.")
+@click.option("--all", "with_ids", is_flag=True, help="Print ids and all columns, on two lines where they do not fit.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those started since (UTC).")
 @FORMAT
 @VERBOSE
-def ls(form: str, verbose: bool, **wanted: str | datetime | None) -> None:
+def ls(with_ids: bool, form: str, verbose: bool, **wanted: str | datetime | None) -> None:
     """List experiments with the decisions of their gates, and comparisons, newest first."""
     with one_line_errors(verbose):
         if not is_store(layout := Layout.at()):
             echo_error(no_store(layout))
-            _print_list([], [], {}, form, "")
+            _print_list([], [], {}, form, "", with_ids=with_ids)
             return
         store = Store(layout.root)
         values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
@@ -41,11 +42,17 @@ def ls(form: str, verbose: bool, **wanted: str | datetime | None) -> None:
         experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
         compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
         gates = conclusions_on(store, [one.experiment_id for one in experiments]) if experiments else {}
-        _print_list(experiments, compared, gates, form, none)
+        _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
 
 
 def _print_list(
-    experiments: Sequence[ExperimentOverview], compared: Sequence[Overview], gates: Gates, form: str, none: str
+    experiments: Sequence[ExperimentOverview],
+    compared: Sequence[Overview],
+    gates: Gates,
+    form: str,
+    none: str,
+    *,
+    with_ids: bool,
 ) -> None:
     """Print experiments and comparisons; as a table, `none` if there are none."""
     if form == "json":
@@ -53,11 +60,76 @@ def _print_list(
         return
     if not experiments and not compared and none:
         echo(none)
+    if not with_ids:
+        _print_rows([_row(one, gates.get(one.experiment_id, {})) for one in experiments])
+        _print_rows([_row_of_pairs(one) for one in compared])
+        return
     if experiments:
         lines = [_experiment_lines(one, gates.get(one.experiment_id, {})) for one in experiments]
         _print(_experiments(experiments, gates), lines)
     if compared:
         _print(_comparisons(compared), [_comparison_lines(one) for one in compared])
+
+
+Row = Mapping[str, Text]
+"""One line: the texts of its columns, by name."""
+
+DROPPED = ("id", "dataset", "experiments", "answered", "judged", "started (UTC)")
+"""The columns that are left out where they do not fit, in this order."""
+
+
+def _print_rows(rows: Sequence[Row]) -> None:
+    """Print one line each, with as many columns as fit. What still does not fit is cut."""
+    if not rows:
+        return
+    out = console()
+    columns = every = [name for name in rows[0] if any(row[name].plain for row in rows)]
+    for dropped in (None, *DROPPED):
+        columns = [name for name in columns if name != dropped]
+        lines = table(*columns)
+        for row in rows:
+            lines.add_row(*(row[name] for name in columns))
+        if lines.fits(out.width):
+            out.print(lines)
+            break
+    else:
+        for row in rows:
+            out.print(Text("  ").join(row[name] for name in columns), no_wrap=True, overflow="ellipsis")
+    if hidden := [name for name in every if name not in columns]:
+        echo(f"not shown: {', '.join(hidden)}: --all")
+
+
+def _row(one: ExperimentOverview, gates: Mapping[str, str]) -> Row:
+    state = [*([] if one.state == "completed" else [one.state]), *([f"{one.failed} failed"] if one.failed else [])]
+    return {
+        "experiment": Text(one.name, "bold"),
+        "gates": _gates_in_brief(gates),
+        "state": Text(", ".join(state), "bold red"),
+        "answered": Text(f"{one.answered}/{one.planned}"),
+        "started (UTC)": Text(_when(one)),
+        "dataset": Text(one.dataset_name or ""),
+        "id": Text(one.experiment_id),
+    }
+
+
+def _row_of_pairs(one: Overview) -> Row:
+    return {
+        "comparison": Text(one.name, "bold"),
+        "state": Text("" if one.state == "completed" else one.state, "bold red"),
+        "judged": Text(_judged(one)),
+        "started (UTC)": Text(_when(one)),
+        "experiments": Text(", ".join(one.experiments)),
+        "id": Text(one.comparison_id),
+    }
+
+
+def _gates_in_brief(conclusions: Mapping[str, str]) -> Text:
+    """Each conclusion with its gates, that of a FAIL first."""
+    out = Text()
+    for conclusion, style in sorted(DECISION_STYLES.items(), key=lambda item: item[0] == "PASS"):
+        if gates := [gate for gate, found in conclusions.items() if found == conclusion]:
+            out.append("; " if out.plain else "").append(conclusion, style).append(f" {', '.join(gates)}")
+    return out
 
 
 def _print(rows: Table, lines: Sequence[tuple[Text, Text]]) -> None:

@@ -15,20 +15,37 @@ from evalflows.cli.late_commands import (
     STARTED_ANEW,
     VERBOSE,
     VERBOSE_RUN,
-    WIDE,
+    Detail,
     json_document,
     one_line_errors,
     print_json,
     stdout_for,
+    with_detail,
 )
 from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_error, shortened
 from evalflows.cli.running import load_for_runs, prepared
-from evalflows.cli.show import links_here, print_calls, print_examples, print_experiments, print_next, print_worst
+from evalflows.cli.sections import IN_BRIEF, IN_BRIEF_SHOWN, Section, lines_section, print_sections
+from evalflows.cli.show import (
+    links_here,
+    print_calls,
+    print_examples,
+    print_experiments,
+    print_next,
+    print_worst,
+    results_sections,
+    verdicts_section,
+)
 from evalflows.prefect_server import home_root
 from evalflows.reports.candidates import candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
-from evalflows.reports.pages_as_text import document, experiments_report, overviews, worst_document
+from evalflows.reports.pages_as_text import (
+    ExperimentsReport,
+    document,
+    experiments_report,
+    overviews,
+    worst_document,
+)
 from evalflows.reports.results import results_of
 from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import all_worst
@@ -45,6 +62,7 @@ from evalflows.store.queries.lookup import (
     is_comparison,
     is_report,
     newest_finished,
+    run_groups,
     runs_named,
 )
 from evalflows.store.records import ExperimentRow
@@ -52,7 +70,10 @@ from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
+    from evalflows.reports.candidates import CandidatesOfGate
     from evalflows.reports.checks import CheckedExperiment
+    from evalflows.reports.comparison import ComparisonReport
+    from evalflows.reports.decisions import Decision
     from evalflows.reports.experiments import PreviousRun
     from evalflows.reports.sendable import Reported
     from evalflows.specs.experiment import ExperimentSpec
@@ -129,7 +150,7 @@ def _write_docs(store: Store, rows: Sequence[ExperimentRow], folder: Path) -> li
 @click.argument("spec")
 @CHANGES
 @FRESH
-@WIDE
+@with_detail
 @FORMAT
 @click.option(
     "--watch",
@@ -162,21 +183,28 @@ WATCHED = ("run_key=null",)
 
 
 def _run_file(
-    spec: str, changes: Sequence[str], verbose: bool, *, fresh: bool, wide: bool, form: str, only_changes: bool = False
+    spec: str,
+    changes: Sequence[str],
+    verbose: bool,
+    *,
+    fresh: bool,
+    detail: Detail,
+    form: str,
+    only_changes: bool = False,
 ) -> None:
     from evalflows.specs.experiment import load_experiment
 
     with one_line_errors(verbose):
         loaded = load_experiment(spec, [*changes, *(STARTED_ANEW if fresh else ())])
-        _run(loaded, None, verbose, wide=wide, form=form, path=spec, only_changes=only_changes)
+        _run(loaded, None, verbose, detail=detail, form=form, path=spec, only_changes=only_changes)
 
 
 @click.command()
 @click.argument("experiment")
 @CHANGES
-@WIDE
+@with_detail
 @VERBOSE_RUN
-def resume(experiment: str, changes: tuple[str, ...], wide: bool, verbose: bool) -> None:
+def resume(experiment: str, changes: tuple[str, ...], detail: Detail, verbose: bool) -> None:
     """Resume an interrupted EXPERIMENT or comparison.
 
     The other experiments of its run group are resumed too.
@@ -188,21 +216,23 @@ def resume(experiment: str, changes: tuple[str, ...], wide: bool, verbose: bool)
     with one_line_errors(verbose):
         store = existing_store()
         if is_comparison(store, experiment):
-            _resume_comparison(store, experiment, changes, verbose, wide=wide)
+            _resume_comparison(store, experiment, changes, verbose, detail=detail)
             return
         (row,) = store.read("experiments", find_experiments(store, experiment)[0])
         spec = change_experiment(experiment_spec(row), changes)
-        _run(spec, row.run_group, verbose, wide=wide)
+        _run(spec, row.run_group, verbose, detail=detail)
 
 
-def _resume_comparison(store: Store, reference: str, changes: tuple[str, ...], verbose: bool, *, wide: bool) -> None:
+def _resume_comparison(
+    store: Store, reference: str, changes: tuple[str, ...], verbose: bool, *, detail: Detail
+) -> None:
     from evalflows.cli.compare import run_comparison
     from evalflows.specs.files import change_spec
     from evalflows.store.row_specs import comparison_spec
 
     (row,) = store.read("comparison_sets", find_comparison(store, reference))
     spec = change_spec(comparison_spec(row), changes, f"comparison {row.name!r}")
-    run_comparison(spec, row.comparison_id, verbose, wide=wide)
+    run_comparison(spec, row.comparison_id, verbose, detail=detail)
 
 
 def _run(
@@ -210,7 +240,7 @@ def _run(
     group: str | None,
     verbose: bool,
     *,
-    wide: bool,
+    detail: Detail,
     form: str = "table",
     path: str | None = None,
     only_changes: bool = False,
@@ -229,7 +259,7 @@ def _run(
             experiment_ids, incomplete = error.experiments, error
     made = calls_made() - before
     if not (only_changes and _print_changes(experiment_ids, made)):
-        _print_results(experiment_ids, made, wide=wide, form=form, spec=path)
+        _print_results(experiment_ids, made, detail=detail, form=form, spec=path)
     if incomplete is not None:
         raise incomplete if form == "json" else _without_shown_causes(incomplete)
 
@@ -256,10 +286,12 @@ def _without_shown_causes(error: IncompleteError) -> IncompleteError:
     "Repeatable.",
 )
 @click.option("--against", metavar="EXPERIMENT", help="With --worst: the experiment to compare with.")
-@WIDE
+@with_detail
 @FORMAT
 @VERBOSE
-def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: bool, form: str, verbose: bool) -> None:
+def show(
+    experiment: str, metrics: tuple[str, ...], against: str | None, detail: Detail, form: str, verbose: bool
+) -> None:
     """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.
 
     Also a plan or a backtest, by its id or an id prefix.
@@ -268,12 +300,12 @@ def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: b
         raise click.UsageError("--against: wanted --worst too")
     with one_line_errors(verbose):
         store = existing_store()
-        if is_report(experiment) and _print_report(store, experiment, form):
+        if is_report(experiment) and _print_report(store, experiment, form, detail):
             return
         if is_comparison(store, experiment) and not metrics:
             from evalflows.cli.compare import show_comparison  # late: most runs have none
 
-            show_comparison(find_comparison(store, experiment), wide=wide, form=form)
+            show_comparison(find_comparison(store, experiment), IN_BRIEF_SHOWN, detail=detail, form=form)
             return
         found = find_experiments(store, experiment)
         if (runs := runs_named(store, experiment)) > 1:
@@ -281,10 +313,10 @@ def show(experiment: str, metrics: tuple[str, ...], against: str | None, wide: b
         if metrics:
             _print_worst(store, found, metrics, against, form)
         else:
-            _print_results(found, wide=wide, form=form)
+            _print_results(found, detail=detail, form=form)
 
 
-def _print_report(store: Store, reference: str, form: str) -> bool:
+def _print_report(store: Store, reference: str, form: str, detail: Detail) -> bool:
     """Print a plan or a backtest as when it was made. Return whether there is one."""
     if (found := find_report(store, reference)) is None:
         return False
@@ -294,7 +326,7 @@ def _print_report(store: Store, reference: str, form: str) -> bool:
     if form == "json":
         print_json({f"{kind}_id": identity, **content})
     elif kind == "plan":
-        print_plan(content)
+        print_plan(content, is_whole=detail is not None)
     else:
         print_backtest(console(), content)
     return True
@@ -327,7 +359,7 @@ def _print_results(
     experiment_ids: Sequence[str],
     made: Mapping[str | None, int] | None = None,
     *,
-    wide: bool = False,
+    detail: Detail = None,
     form: str = "table",
     spec: str | None = None,
 ) -> None:
@@ -360,6 +392,44 @@ def _print_results(
         )
         print_json(shown)
         return
+    out, links = console(), links_here()
+    if detail is None:
+        since = lines_section([Text(one.sentence) for one in previous], "earlier run", least=1)
+        verdicts, limits = _verdicts(report, candidates)
+        sections = [verdicts, since, *results_sections(report, out.width, calls_made, limits)]
+        if comparison:
+            from evalflows.cli.compare import comparison_sections
+
+            sections += comparison_sections(comparison, is_alone=False)
+        reference = ids[0] if len(ids) == 1 else run_groups(store, ids)[0]
+        is_shown = calls_made is None
+        most = IN_BRIEF_SHOWN if is_shown else IN_BRIEF
+        print_sections(out, sections, most, "--all" if is_shown else hints.show_all(reference).command)
+    else:
+        _print_all(report, candidates, previous, comparison, calls_made, wide=detail == "wide")
+    print_next(out, command, links.experiment(ids[0]) if len(ids) == 1 else links.compare(*ids))
+
+
+def _verdicts(
+    report: ExperimentsReport, candidates: "Sequence[Decision | CandidatesOfGate]"
+) -> "tuple[Section, Section | None]":
+    """The decisions and their limits; without any, the verdicts."""
+    if not candidates:
+        return verdicts_section(report.results), None
+    from evalflows.cli.gates import decisions_section, limits_section  # late: only these need it
+
+    return decisions_section(candidates), limits_section(candidates)
+
+
+def _print_all(
+    report: ExperimentsReport,
+    candidates: "Sequence[Decision | CandidatesOfGate]",
+    previous: "Sequence[PreviousRun]",
+    comparison: "ComparisonReport | None",
+    calls_made: int | None,
+    *,
+    wide: bool,
+) -> None:
     out = console()
     print_experiments(report, wide=wide)
     for one in previous:
@@ -367,7 +437,7 @@ def _print_results(
         echo(one_line(f"all of it: {one.command}"))
     if calls_made is not None:
         print_calls(report.experiments, calls_made)
-    if report.decisions:
+    if candidates:
         from evalflows.cli.gates import print_decisions
 
         print_decisions(candidates)
@@ -377,8 +447,6 @@ def _print_results(
         out.print()
         print_comparison(comparison, wide=wide)
     print_worst(out, report.worst)
-    links = links_here()
-    print_next(out, command, links.experiment(ids[0]) if len(ids) == 1 else links.compare(*ids))
 
 
 CHANGES_SHOWN = 3

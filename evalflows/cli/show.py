@@ -1,16 +1,20 @@
-"""The tables and sentences that are printed of experiments. Nothing here loads Prefect."""
+"""The sections, tables and sentences that are printed of experiments. Nothing here loads Prefect."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from textwrap import indent
 
+from rich.console import Group, RenderableType
+
 from evalflows.cli.output import Console, Table, Text, console, echo, table
+from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport
-from evalflows.reports.results import Result
-from evalflows.reports.worst import Worst, WorstExamples
+from evalflows.reports.results import Result, remarks, verdict_sentences
+from evalflows.reports.worst import Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
-from evalflows.specs.errors import one_line
+from evalflows.specs.errors import MEASURES, one_line
 from evalflows.specs.hints import Hint
 from evalflows.store.layout import Layout
 
@@ -22,27 +26,178 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     out.print(all_columns(report.results) if wide else _metrics(report.results))
     for sentence in report.sentences:
         out.print(Text(sentence, style="bold"))
-    for mismatch in report.types_apart:
-        out.print(Text(mismatch.text, style="yellow"))
-    for check in report.unmentioned_checks:
-        out.print(Text(f"{check.judge}: {check.message}", style="" if check.passed else "yellow"))
-    for warning in report.judge_warnings:
-        out.print(Text(warning, style="yellow"))
+    for note in _checks(report):
+        out.print(note)
     for overview in report.experiments:
         out.print(overview_line(overview))
     for number, failure in enumerate(report.failures):
-        example = f" (example {failure.example_id})" if failure.example_id else ""
-        text = f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}{example}"
-        out.print(Text(text, style="yellow"))
+        out.print(_failure_line(report, number))
         if failure.trace and number < TRACES:
             out.print(Text(indent(failure.trace, "    "), lines=True))
+    for note in _calls_notes(report):
+        out.print(note)
+
+
+def _checks(report: ExperimentsReport) -> Iterator[Text]:
+    """Yield answers of another type, and what is known of the judges."""
+    for mismatch in report.types_apart:
+        yield Text(mismatch.text, style="yellow")
+    for check in report.unmentioned_checks:
+        yield Text(f"{check.judge}: {check.message}", style="" if check.passed else "yellow")
+    for warning in report.judge_warnings:
+        yield Text(warning, style="yellow")
+
+
+def _failure_line(report: ExperimentsReport, number: int) -> Text:
+    failure = report.failures[number]
+    example = f" (example {failure.example_id})" if failure.example_id else ""
+    return Text(f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}{example}", "yellow")
+
+
+def _calls_notes(report: ExperimentsReport) -> Iterator[Text]:
+    """Yield which calls have no known cost, and how limits were reduced."""
     for calls in report.unpriced:
         for what, style in ((calls.estimated_text, "yellow"), (calls.uncounted_text, "bold red")):
             if what:
-                out.print(Text(f"  {calls.experiment}: {what}", style=style))
+                yield Text(f"  {calls.experiment}: {what}", style=style)
     for limit in report.reduced_limits:
         reduced = f"reduced {limit.times} times because calls were refused"
-        out.print(f"  {limit.connection}: {limit.lowest} to {limit.highest} calls at once, {reduced}")
+        yield Text(f"  {limit.connection}: {limit.lowest} to {limit.highest} calls at once, {reduced}")
+
+
+def verdicts_section(results: Sequence[Result]) -> Section:
+    """The verdict on each candidate in a sentence."""
+    return lines_section([Text(one, "bold") for one in verdict_sentences(results)], "verdict", least=MOST_VERDICTS)
+
+
+MOST_VERDICTS = 4
+"""Sentences that stay however many other lines there are."""
+
+
+def results_sections(
+    report: ExperimentsReport, width: int, calls_made: int | None = None, limits: Section | None = None
+) -> list[Section]:
+    """Return the metrics, the worst examples, the limits of decisions, what restricts the results, and the state of the
+    experiments."""
+    notes = [*(Text(remark, "bold") for remark in remarks(report.results)), *_checks(report)]
+    failures = [_failure_line(report, number) for number in range(len(report.failures))]
+    made = [] if calls_made is None else [Text(calls_made_text(report.experiments, calls_made))]
+    is_apart = not notes and not failures
+    return [
+        metrics_section(report.results),
+        *worst_sections(report.worst, min(width, MAX_WIDTH)),
+        *([limits] if limits else []),
+        lines_section(notes, least=min(1, len(notes)), is_apart=limits is None),
+        lines_section(failures, "failure", least=0),
+        lines_section(_calls_notes(report), "note"),
+        lines_section([*states_in_brief(_bad_first(report)), *made], "state", least=1, is_apart=is_apart),
+    ]
+
+
+def _bad_first(report: ExperimentsReport) -> list[ExperimentOverview]:
+    """Those that are incomplete or have failures first, baselines last."""
+    baselines = {result.baseline_experiment_id for result in report.results}
+    return sorted(
+        report.experiments,
+        key=lambda one: (one.state == "completed" and not one.failed, one.experiment_id in baselines),
+    )
+
+
+def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] | None = None) -> Section:
+    """One line per metric and candidate: both means, the difference and the verdict; means alone without a baseline.
+
+    Built-in measures that do not differ stand last. `counts` gives the text of a last column, of what got worse and
+    better.
+    """
+    shown = [result for result in results if result.is_worth_showing]
+    compared = [result for result in shown if result.baseline_experiment_id is not None]
+    baselines = {(result.experiment_id, result.metric): result for result in shown}
+    several = len({result.experiment_id for result in compared or shown}) > 1
+    if not compared:
+        ordered = _measures_last(shown)
+        return Section(items=ordered, draw=_means, what="metric", least=min(MOST_METRICS, len(ordered)), is_apart=True)
+    ordered = _measures_last(compared)
+    columns = ["metric", *(["system"] if several else []), "means", "difference", "verdict"]
+
+    def draw(rows: Sequence[Result]) -> RenderableType:
+        out = table(*columns, *(["worse/better"] if counts else []), headings=1, wrapped=("verdict",))
+        for one in rows:
+            before = baselines.get((one.baseline_experiment_id or "", one.metric))
+            is_alike = before is not None and _values(before) == _values(
+                one
+            )  # else the difference is of the shared ones
+            means = change_text(before.mean_text, one.mean_text) if before and is_alike else one.mean_text
+            cells = [one.metric, *([one.target] if several else []), means, one.difference_text]
+            out.add_row(*cells, styled(one.verdict_text, one), *([counts(one)] if counts else []))
+        return out
+
+    least = min(MOST_METRICS, len(ordered))
+    return Section(items=ordered, draw=draw, what="metric", least=least, is_apart=True)
+
+
+def _values(result: Result) -> int:
+    return result.scored + result.missing + result.not_applicable + result.sampled_out
+
+
+MOST_METRICS = 3
+"""Rows of metrics that stay however many other lines there are."""
+
+
+def _measures_last(results: Sequence[Result]) -> list[Result]:
+    """Metrics of evaluators, then built-in measures that differ, then the others."""
+    return sorted(results, key=lambda one: (one.metric in MEASURES) + (one.metric in MEASURES and not _differs(one)))
+
+
+def _differs(result: Result) -> bool:
+    return result.conclusion in ("better", "worse")
+
+
+def _means(rows: Sequence[Result]) -> RenderableType:
+    return _metrics(rows)
+
+
+def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:
+    """Yield the worst examples in two lines each, every example once, below what they are worst by."""
+    if worst is None:
+        return
+    items: dict[str, tuple[WorstExamples, WorstItem]] = {}
+    for examples in worst.examples:
+        for item in examples.items:
+            items.setdefault(item.example_id, (examples, item))
+    first = worst.examples[0]
+    heading = first.heading if len(worst.examples) == 1 else f"examples that are lowest: {first.name}"
+    count = first.n_worse
+    yield worst_section(
+        heading=lambda n: heading if count is None or n == count else f"{heading}, {n} of {count}",
+        lines=[_brief(*pair, width, named=len(worst.examples) > 1) for pair in items.values()],
+        count=count,
+    )
+
+
+def worst_section(
+    *, heading: Callable[[int], str], lines: Sequence[Sequence[str]], count: int | None = None
+) -> Section:
+    """The first of some examples in a few lines each, below a heading for as many as are shown.
+
+    `count` is the number of all; None if it says nothing.
+    """
+    most = list(lines)[:MOST_WORST]
+
+    def draw(rows: Sequence[Sequence[str]]) -> RenderableType:
+        return Group(Text(heading(len(rows)), "bold"), *(Text(f"  {line}") for row in rows for line in row))
+
+    return Section(items=most, draw=draw, what="example", least=min(1, len(most)), count=count, is_apart=True)
+
+
+MOST_WORST = 3
+"""Examples, at most."""
+
+
+def _brief(examples: WorstExamples, item: WorstItem, width: int, *, named: bool) -> list[str]:
+    metric, now = examples.metric, value_text(item.value, item.missing, examples.metric)
+    was = value_text(item.baseline_value, item.baseline_missing, metric)
+    values = change_text(was, now) if examples.baseline else now
+    return brief_lines(item, f"{metric} {values}" if named else values, width - 2)
 
 
 def print_worst(out: Console, worst: Worst | None) -> None:
@@ -82,13 +237,16 @@ def links_here() -> Links:
 
 def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> None:
     """Print the number of calls recorded for experiments in this run."""
+    console().print(calls_made_text(experiments, calls_made))
+
+
+def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) -> str:
+    """Return the number of calls recorded for experiments in this run, in words."""
     if not any(overview.has_unrecorded for overview in experiments):
-        said = f"{calls_made} model calls made in this run"
-    elif calls_made:
-        said = f"{calls_made} recorded model calls made in this run"
-    else:
-        said = "the model calls of this run were not recorded"
-    console().print(said)
+        return f"{calls_made} model calls made in this run"
+    if calls_made:
+        return f"{calls_made} recorded model calls made in this run"
+    return "the model calls of this run were not recorded"
 
 
 def _metrics(results: Sequence[Result]) -> Table:
@@ -137,11 +295,12 @@ P_VERDICT = ("p", "p adj.", "verdict")
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 
-def overview_line(overview: ExperimentOverview) -> Text:
+def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text:
     """An experiment's progress, latency and cost."""
     one = overview
-    version = f", version {one.application_version}" if one.application_version else ""
-    text = Text(f"{one.name} ({one.experiment_id}{version}) ")
+    known = [one.experiment_id] if with_id else []
+    known += [f"version {one.application_version}"] if one.application_version else []
+    text = Text(f"{one.name} ({', '.join(known)}) " if known else f"{one.name} ")
     text.append(one.state, style="green" if one.state == "completed" else "bold red")
     text.append(f": {one.answered} of {one.planned} answered")
     if one.failed:
@@ -151,6 +310,15 @@ def overview_line(overview: ExperimentOverview) -> Text:
     if one.calls_text:
         text.append(f"; {one.calls_text}")
     return text.append(f"; {one.reason}") if one.reason and not one.has_no_answer else text
+
+
+def states_in_brief(experiments: Sequence[ExperimentOverview]) -> list[Text]:
+    """Return the lines without ids; experiments of the same state, counts and cost share one."""
+    lines: dict[str, tuple[Text, list[str]]] = {}
+    for one in experiments:
+        line = overview_line(replace(one, name=""), with_id=False)
+        lines.setdefault(line.plain, (line, []))[1].append(one.name)
+    return [Text(", ".join(dict.fromkeys(names))).append(line) for line, names in lines.values()]
 
 
 def loud(count: int) -> Text:

@@ -221,9 +221,15 @@ class ComparisonReport:
     @property
     def sentences(self) -> list[str]:
         """The comparison in sentences."""
-        return [*self._verdicts(), *self._graded(), *self._reasons(), *self._about_ratings(), *self._warnings()]
+        return [*self.verdicts, *self.remarks]
 
-    def _verdicts(self) -> list[str]:
+    @property
+    def remarks(self) -> list[str]:
+        """What the verdicts rest on, and what is missing."""
+        return [*self._graded(), *self._reasons(), *self._about_ratings(), *self._warnings()]
+
+    @property
+    def verdicts(self) -> list[str]:
         if self.has_many_pairs:
             return self._counted_verdicts()
         return [

@@ -321,9 +321,14 @@ def no_examples(diff: ExperimentsDiff) -> str:
 
 def values_text(change: ExampleChange) -> str:
     """Return a metric's values on both sides: `contains: was 1, now 0`."""
-    was = change.baseline_label or value_text(change.baseline_value, change.baseline_missing, change.metric)
-    now = change.label or value_text(change.value, change.missing, change.metric)
+    was, now = values_of(change)
     return f"{change.metric}: was {was}, now {now}"
+
+
+def values_of(change: ExampleChange) -> tuple[str, str]:
+    """Return a metric's value or label in the baseline and in the candidate."""
+    was = change.baseline_label or value_text(change.baseline_value, change.baseline_missing, change.metric)
+    return was, change.label or value_text(change.value, change.missing, change.metric)
 
 
 def remarks(change: ExampleChange) -> Iterator[tuple[str, str]]:

@@ -475,7 +475,8 @@ def _comparison(report: ComparisonReport) -> Document:
 
 def _item(item: WorstItem) -> Document:
     texts = ("inputs", "outputs", "baseline_outputs")
-    return {**asdict(item), **{name: from_json(getattr(item, name)) for name in texts}}
+    fields = {name: value for name, value in asdict(item).items() if name != "n_worse"}
+    return {**fields, **{name: from_json(getattr(item, name)) for name in texts}}
 
 
 MOST_FAILURES = 20

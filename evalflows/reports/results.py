@@ -394,12 +394,21 @@ def metric_ranges(store: Store, results: Sequence[Result]) -> dict[str, tuple[fl
 
 def sentences(results: Sequence[Result]) -> list[str]:
     """Summarize a run group: one sentence per candidate, reasons for not enough evidence, and warnings."""
+    return [*verdict_sentences(results), *remarks(results)]
+
+
+def verdict_sentences(results: Sequence[Result]) -> list[str]:
+    """Return one sentence per candidate: how it compares with the baseline."""
     compared = [result for result in results if result.baseline and result.metric not in MEASURES]
-    verdicts = [
+    return [
         _verdict(target, [result for result in compared if result.target == target])
         for target in dict.fromkeys(result.target for result in compared)
     ]
-    return [*verdicts, *_reasons(results), *_warnings(results)]
+
+
+def remarks(results: Sequence[Result]) -> list[str]:
+    """Return the reasons for not enough evidence, and what is missing or was left out."""
+    return [*_reasons(results), *_warnings(results)]
 
 
 def _verdict(target: str, results: Sequence[Result]) -> str:

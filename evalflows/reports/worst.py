@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, zip_longest
 from textwrap import wrap
 from typing import Any
 
+from evalflows.analysis.changes import ExampleChange
 from evalflows.analysis.figures import figure
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Result, names_apart, results_of
@@ -34,6 +35,7 @@ class WorstItem:
     baseline_missing: int
     baseline_outputs: str | None
     baseline_error: str | None
+    n_worse: int | None = field(default=None, compare=False)  # all examples that got worse, of which it is one
 
 
 def worst_items(
@@ -55,7 +57,8 @@ def worst_items(
         from evalflows.store.queries.example_slices import ids_in  # late: specs are slow to import
 
         within = ids_in(store, store.read("experiments", candidate)[0], sliced)
-        ranked = [row for row in ranked if row[0] in within][:count]
+        inside = [row for row in ranked if row[0] in within]
+        ranked = [(*row[:-1], len(inside)) for row in inside[:count]]
     return _with_texts(store, candidate, baseline, ranked)
 
 
@@ -128,14 +131,14 @@ with runs as (
     where c.experiment_id = $1 and ($2 is null or b.example_id is not null)
 )
 select example_id, shown.run_id, baseline_shown.run_id, value, missing, shown.comment, shown.error,
-       baseline_value, baseline_missing, baseline_shown.error
+       baseline_value, baseline_missing, baseline_shown.error, count(*) filter (loss > 0) over ()
 from paired
 where is_missing or ($2 is null and value is not null) or loss > 0
 order by $5 and is_missing desc, loss desc nulls last, position
 limit $6
 """
 
-_FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error")
+_FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error", "n_worse")
 """The fields of an item that the columns after the ids are."""
 
 # DuckDB makes list_contains a filter of its scan, with which it held nearly all texts: 1.2 GB of 1,000 with 1 MB each.
@@ -176,6 +179,19 @@ def item_texts(item: WorstItem, *, compared: bool) -> Iterator[tuple[str, str]]:
     for name, text in (("comment", item.comment), ("error", item.error), ("baseline's error", baseline_error)):
         if text:
             yield name, text
+
+
+def brief_lines(item: WorstItem | ExampleChange, values: str, width: int) -> list[str]:
+    """Return an example in two lines of `width` characters: its values and question, and why, or else the answer."""
+    begin = f"{one_line(item.example_id)}  {one_line(values)}  "
+    why = item.comment or item.error
+    name, text = ("", why) if why else ("answer: ", plain_text(item.outputs))
+    return [*cut_lines(begin, plain_text(item.inputs), width, 1), *cut_lines(f"  {name}", text, width, 1)]
+
+
+def change_text(was: str, now: str) -> str:
+    """Return what a value was and is: `0.75 → 0.28`."""
+    return f"{was} → {now}"
 
 
 def value_text(value: float | None, missing: int, metric: str) -> str:
@@ -230,6 +246,11 @@ class WorstExamples:
     baseline_experiment_id: str | None
     baseline: str | None
     items: Sequence[WorstItem]
+
+    @property
+    def n_worse(self) -> int | None:
+        """How many examples got worse in all; None if they are the lowest, without a baseline."""
+        return self.items[0].n_worse if self.items and self.baseline_experiment_id else None
 
     @property
     def heading(self) -> str:

@@ -60,8 +60,8 @@ def watch(identity: str) -> Hint:
 
 
 def show_all(identity: str) -> Hint:
-    """Show all columns of the results."""
-    return Hint(("show", identity, "--wide"))
+    """Show all results."""
+    return Hint(("show", identity, "--all"))
 
 
 def show_worst(reference: str, metrics: Sequence[str], against: str | None = None) -> Hint:

@@ -82,7 +82,7 @@ def test_run_show_ls_and_sql(here: Path, prefect_api: dict[str, str]) -> None:
     changed = ("--set", "name=twice", "--set", "repetitions=2", "--set", "evaluators.0={use: contains}")
     twice = in_process("run", "spec.yaml", *changed)
     assert "contains" in twice.stdout and "exact_match" not in twice.stdout
-    assert "twice (exp-" in twice.stdout and "8 of 8 answered" in twice.stdout
+    assert "twice completed: 8 of 8 answered" in twice.stdout
     again = in_process("resume", "small")
     assert (again.exit_code, again.stdout) == (0, run.stdout), again.stderr
 

@@ -52,7 +52,7 @@ def past(monkeypatch: pytest.MonkeyPatch) -> Past:
 
 
 def test_a_name_is_its_newest_run_and_says_so() -> None:
-    done = called("diff", "support~1", "support")
+    done = called("diff", "support~1", "support", "--all")
     assert (
         done.stderr == "evalflows: 'support': the newest of 2 runs of this name, exp-001; support~1 is the one before\n"
     )

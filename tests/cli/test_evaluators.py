@@ -198,7 +198,7 @@ def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
     assert (listed["experiment_id"], listed["tags"], listed["answered"]) == (identity, ["trial"], 1)
     shown = json.loads(asked("show", identity, "--format", "json").stdout)
     assert [one["mean"] for one in shown["metrics"] if one["metric"] == "exact_match"] == [1.0]
-    assert shown["next"] == f"evalflows show {identity} --wide", "not to approve it"
+    assert shown["next"] == f"evalflows show {identity} --all", "not to approve it"
     refused = asked("baseline", "approve", identity)
     assert refused.exit_code == 2 and "got the tag 'trial', wanted one that gates may compare with" in refused.stderr
     with pytest.raises(InputError, match="got the tag 'trial', wanted one that a gate may decide on"):

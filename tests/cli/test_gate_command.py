@@ -69,9 +69,9 @@ def test_pass_ends_with_0_and_can_be_approved(new_folder: Callable[[], Folder]) 
     folder = new_folder()
     done = folder.gate([GUARD], old=OLD, new=OLD)
     assert done.exit_code == 0, done.output
-    assert "gate release: app-new against app-old: PASS\n" in done.stdout
+    assert "PASS  gate release: app-new against app-old\n" in done.stdout
     said = " ".join(done.stdout.split())
-    assert "met non inferiority exact_match is not worse by more than 0.05: +0.000 [" in said
+    assert "met exact_match is not worse by more than 0.05: +0.000 [" in said
     assert all(line.startswith("evalflows: ") for line in done.stderr.splitlines())
     assert "examples that got worse" not in done.stdout and "all of them" not in done.stdout
     ((candidate,),) = folder.rows("select candidate_experiment_id from decisions")
@@ -79,19 +79,30 @@ def test_pass_ends_with_0_and_can_be_approved(new_folder: Callable[[], Folder]) 
     assert command == f"evalflows baseline approve {candidate}"
     assert folder(*command.split()[1:]).exit_code == 0
     shown = folder("show", "app").stdout.splitlines()[-1]
-    assert shown == f"next: evalflows show {candidate} --wide", "it is approved already"
+    assert shown == f"next: evalflows show {candidate} --all", "it is approved already"
 
 
 @pytest.mark.slow
 def test_fail_ends_with_1_and_says_which_metric_by_how_much_and_which_examples(failed: tuple[Folder, Result]) -> None:
     folder, done = failed
     assert done.exit_code == 1
-    assert "gate release: app-new against app-old: FAIL\n" in done.stdout
+    assert done.stdout.startswith("FAIL  gate release: app-new against app-old\n")
     line = r"evalflows: gate release: app-new against app-old: FAIL: exact_match is worse by more than 0\.05: "
     assert re.fullmatch(line + r"-0\.200 \[-0\.\d+, -0\.\d+\], 200 pairs", done.stderr.splitlines()[-1])
     lines = [line.rstrip() for line in done.stdout.splitlines()]
-    assert lines[:3] == [
-        "metric       system  mean                  difference               verdict",
+    assert {
+        "exact_match  0.800 → 0.600  -0.200 [-0.261, -0.141]  worse",
+        "examples that got worse by exact_match: new against old, 3 of 40",
+        "  q0004  1 → 0  Question 4?",
+        '    got "no", wanted "yes"',
+    } <= {*lines}
+    more = next(line for line in lines if line.startswith("not shown: 37 examples: "))
+    assert len(lines) <= 24 and all(len(line) <= 80 for line in lines if line != more)
+    ((decision,),) = folder.rows("select decision_id from decisions")
+    assert lines[-1] == f"next: evalflows explain {decision}"
+    everything = folder(*more.removeprefix("not shown: 37 examples: evalflows ").split()).stdout
+    lines = [line.rstrip() for line in everything.splitlines()]
+    assert lines[1:3] == [
         "exact_match  old     0.800 [0.739, 0.850]",
         "exact_match  new     0.600 [0.531, 0.665]  -0.200 [-0.261, -0.141]  worse",
     ]
@@ -104,13 +115,10 @@ def test_fail_ends_with_1_and_says_which_metric_by_how_much_and_which_examples(f
     ]
     command = next(line for line in lines if line.startswith("all of them: "))
     assert lines.index(command) == start + 1 + 5 * 4
-    assert all(len(line) <= 80 for line in lines if line != command)
-    ((decision,),) = folder.rows("select decision_id from decisions")
-    assert lines[-1] == f"next: evalflows explain {decision}"
     program, *arguments = shlex.split(command.removeprefix("all of them: "))
     listed = folder(*arguments)
     assert (program, listed.exit_code) == ("evalflows", 0), listed.stderr
-    text = done.stdout[done.stdout.index("examples that got worse") : done.stdout.index("all of them: ")]
+    text = everything[everything.index("examples that got worse") : everything.index("all of them: ")]
     assert listed.stdout.startswith(text)
     assert listed.stdout.count(": was 1, now 0  Question ") == 40
 
@@ -190,12 +198,12 @@ def test_where_one_gate_fails_and_another_is_open_it_has_failed_and_a_plain_run_
     folder, right = new_folder(), OLD[:40]
     goal = {"name": "superiority", "superiority": {"exact_match": 0.01}}
     threshold = {"name": "threshold", "thresholds": {"exact_match": 0.95}}
-    lines = ["gate threshold: app-new against app-old: FAIL"]
-    lines += ["gate superiority: app-new against app-old: NOT ENOUGH EVIDENCE"]
+    lines = ["FAIL  gate threshold: app-new against app-old"]
+    lines += ["NOT ENOUGH EVIDENCE  gate superiority: app-new against app-old"]
     for command, code in (("gate", 1), ("run", 0)):
         done = folder(command, folder.write([threshold, goal], old=right, new=right))
         assert done.exit_code == code, done.output
-        assert [line for line in done.stdout.splitlines() if line.startswith("gate ")] == lines
+        assert [line for line in done.stdout.splitlines() if "  gate " in line] == lines
     assert lines[0] in folder("show", "app").stdout
 
 
@@ -252,7 +260,8 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
 def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(new_folder: Callable[[], Folder]) -> None:
     folder = new_folder()
     spec = folder.write([], {"evaluators": ["exact_match", "contains"]}, one=OLD[:40])
-    lines = folder("run", spec).stdout.splitlines()
+    assert "examples that are lowest: one\n" in folder("run", spec).stdout
+    lines = folder("show", "one", "--all").stdout.splitlines()
     assert len([line for line in lines if re.match(r"  q\d+: 0  Question", line)]) == 5
     assert {f"examples that are lowest by {metric}: one" for metric in ("contains", "exact_match")} <= {*lines}
     (command,) = [line for line in lines if line.startswith("all of them: ")]

@@ -116,7 +116,7 @@ def test_ls_lists_what_is_wanted(kept: str) -> None:
         (("--since", "2999-12-31 23:59"), False),
         (("--name", "app", "--tag", "nightly", "--dataset", "faq"), True),
     ):
-        assert (f"app {kept}" in said("ls", *options)) is listed, options
+        assert (kept in said("ls", *options)) is listed, options
         assert listed or said("ls", *options) == "no experiments of that kind"
 
 

@@ -44,7 +44,7 @@ def test_it_fits_the_outcome(store: Store, new: list[Result]) -> None:
         ([decision(no_evidence, "no_baseline")], approve),
     ):
         assert str(after_experiments(store, new, decisions, spec="a.yaml")) == f"evalflows {command}"
-    assert str(after_experiments(store, new, [decision("FAIL")], explained=True)) == "evalflows show exp-new --wide"
+    assert str(after_experiments(store, new, [decision("FAIL")], explained=True)) == "evalflows show exp-new --all"
     fields: list[tuple[dict[str, Any], str]] = [
         ({"missing": 2, "scored": 38}, approve),
         ({"missing": 3, "scored": 37, "conclusion": "worse"}, "show exp-new --worst right"),  # none is stored

@@ -1,0 +1,86 @@
+"""What a command prints by default: sections, the answer first, cut to a number of lines. What was cut is counted."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from evalflows.cli.output import Console, echo
+from evalflows.specs.errors import one_line
+
+IN_BRIEF = 24
+"""Lines that a command prints by default, with the two below its sections."""
+
+IN_BRIEF_SHOWN = 40
+"""The same of `show`."""
+
+BELOW = 4
+"""Lines below the sections: what is not shown, a blank one, the page, and the next command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Items of one kind, most important first."""
+
+    items: Sequence[Any]
+    draw: Callable[[Sequence[Any]], RenderableType]  # of the first items, as many as are shown
+    what: str  # one of the items that are not shown: `metric`
+    least: int | None = None  # as many are shown in any case; None: all
+    count: int | None = None  # of all items, if these are only the first
+    is_apart: bool = False  # after a blank line
+
+
+def lines_section(
+    lines: Iterable[RenderableType], what: str = "note", *, least: int | None = None, is_apart: bool = False
+) -> Section:
+    """Return a section of sentences, which are wrapped between words."""
+    return Section(items=list(lines), draw=lambda some: Group(*some), what=what, least=least, is_apart=is_apart)
+
+
+def print_sections(out: Console, sections: Sequence[Section], most: int, more: str) -> None:
+    """Print sections in at most so many lines, as far as their least items allow, and count what is not shown, which
+    the command or the option `more` shows.
+
+    Where lines lack, the section with the most items above its least gives one up, until the others fit.
+    """
+    shown = {place: len(one.items) for place, one in enumerate(sections) if one.items}
+    heights: dict[tuple[int, int], int] = {}
+
+    def height(place: int) -> int:
+        key = (place, shown[place])
+        if key not in heights:
+            heights[key] = _height(out, sections[place], shown[place])
+        return heights[key]
+
+    def spare(place: int) -> int:
+        least = sections[place].least
+        return 0 if least is None else shown[place] - least
+
+    while sum(map(height, shown)) > most - BELOW:
+        fullest = max(shown, key=spare, default=None)
+        if fullest is None or spare(fullest) <= 0:
+            break
+        shown[fullest] -= 1
+    is_first = True
+    for place, count in shown.items():
+        section = sections[place]
+        if not count:
+            continue
+        if section.is_apart and not is_first:
+            out.print()
+        out.print(section.draw(section.items[:count]))
+        is_first = False
+    hidden: Counter[str] = Counter()
+    for place, count in shown.items():
+        hidden[sections[place].what] += (sections[place].count or len(sections[place].items)) - count
+    if counted := [f"{left} {what}{'s' * (left > 1)}" for what, left in hidden.items() if left > 0]:
+        echo(one_line(f"not shown: {', '.join(counted)}: {more}"))
+
+
+def _height(out: Console, section: Section, count: int) -> int:
+    if not count:
+        return 0
+    drawn = section.draw(section.items[:count])
+    return len(out.render_lines(drawn, pad=False)) + section.is_apart

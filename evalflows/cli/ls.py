@@ -11,6 +11,7 @@ from evalflows.cli.output import DECISION_STYLES, GAP, Table, Text, console, ech
 from evalflows.reports.comparison import Overview, comparison_overviews
 from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.pages_as_text import ExperimentOverview, listed, overviews
+from evalflows.reports.results import COMMIT
 from evalflows.specs.errors import one_line
 from evalflows.store.layout import Layout
 from evalflows.store.sql import is_store, no_experiments, no_store
@@ -74,7 +75,7 @@ def _print_list(
 Row = Mapping[str, Text]
 """One line: the texts of its columns, by name."""
 
-DROPPED = ("id", "dataset", "experiments", "answered", "judged", "started (UTC)")
+DROPPED = ("id", "dataset", "version", "experiments", "answered", "judged", "started (UTC)")
 """The columns that are left out where they do not fit, in this order."""
 
 
@@ -103,6 +104,7 @@ def _row(one: ExperimentOverview, gates: Mapping[str, str]) -> Row:
     state = [*([] if one.state == "completed" else [one.state]), *([f"{one.failed} failed"] if one.failed else [])]
     return {
         "experiment": Text(one.name, "bold"),
+        "version": Text(one.application_version or (one.git_commit or "")[:COMMIT]),
         "gates": _gates_in_brief(gates),
         "state": Text(", ".join(state), "bold red"),
         "answered": Text(f"{one.answered}/{one.planned}"),

@@ -194,9 +194,9 @@ def target_code(spec: TargetSpec) -> dict[str, str] | None:
 
 
 def said_version(spec: TargetSpec) -> str | None:
-    """Return the version that an HTTP application says it has; None if it does not, and for other targets."""
+    """Return the version that the spec gives, or that an HTTP application says; None if neither does."""
     if not isinstance(spec, HttpTarget):
-        return None
+        return spec.version
     from evalflows.llm.post import application_version
 
     return application_version(spec)

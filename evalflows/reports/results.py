@@ -24,16 +24,26 @@ ID_END = 6
 def names_apart(store: Store, names: Mapping[str, str]) -> dict[str, str]:
     """Return a name for each experiment id: the given one if no other experiment has it.
 
-    Else with when the experiment was approved as a baseline, if it is one, or started: `support (2026-11-26 14:02
-    UTC)`, `support (approved 2026-11-23 09:00 UTC)`. If that is the same too, with the end of the id. Times are
-    absolute, since files that are kept have these names.
+    Else with the version that the spec or the application gave, `support v7`, or with the git commit, `support
+    3c8b694`, if each of that name has another one. Else with when the experiment was approved as a baseline, if it is
+    one, or started: `support (2026-11-26 14:02 UTC)`, `support (approved 2026-11-23 09:00 UTC)`. If that is the same
+    too, with the end of the id. Times are absolute, since files that are kept have these names.
     """
-    alike = [identity for identity in names if Counter(names.values())[names[identity]] > 1]
-    if not alike:
+    alike: dict[str, list[str]] = {}
+    for identity, name in names.items():
+        alike.setdefault(name, []).append(identity)
+    several = [identity for some in alike.values() if len(some) > 1 for identity in some]
+    if not several:
         return dict(names)
-    (rows,) = ask(store, (_TIMES, [alike]))
-    known = {identity: _since(started, approved) for identity, started, approved in rows}
-    apart = {identity: f"{name} ({known[identity]})" if identity in known else name for identity, name in names.items()}
+    (rows,) = ask(store, (_VERSIONS, [several]))
+    known = {identity: rest for identity, *rest in rows}
+    apart = dict(names)
+    for name, some in alike.items():
+        if len(some) > 1:
+            found = [known[identity] for identity in some if identity in known]
+            told = _told_apart(found) if len(found) == len(some) else [_since(*one[2:]) for one in found]
+            for identity, version in zip((one for one in some if one in known), told, strict=True):
+                apart[identity] = f"{name} {version}"
     counts = Counter(apart.values())
     return {
         identity: f"{names[identity]} (…{identity[-ID_END:]})" if counts[name] > 1 else name
@@ -41,8 +51,23 @@ def names_apart(store: Store, names: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+COMMIT = 7
+"""Characters of a git commit that are shown."""
+
+
+def _told_apart(experiments: Sequence[Sequence[Any]]) -> list[str]:
+    """Return what tells experiments of one name apart: versions, else commits, else times.
+
+    Each is a version, a commit (None if the code was changed since), when it started, and when it was approved.
+    """
+    for texts in ([one[0] for one in experiments], [one[1] and one[1][:COMMIT] for one in experiments]):
+        if all(texts) and len({*texts}) == len(texts):
+            return texts
+    return [_since(*one[2:]) for one in experiments]
+
+
 def _since(started: datetime, approved: datetime | None) -> str:
-    return at(started) if approved is None else f"approved {at(approved)}"
+    return f"({at(started)})" if approved is None else f"(approved {at(approved)})"
 
 
 def at(moment: datetime) -> str:
@@ -62,8 +87,9 @@ def _utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-_TIMES = """
-select e.experiment_id, e.started_at, max(a.recorded_at) filter (a.holds)
+_VERSIONS = """
+select e.experiment_id, e.application_version, case when not e.git_dirty then e.git_commit end, e.started_at,
+       max(a.recorded_at) filter (a.holds)
 from experiments e left join approvals a using (experiment_id)
 where is_one_of(e.experiment_id, $1) group by all
 """

@@ -13,6 +13,7 @@ class _Target(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field("target", description="The name of this variant in results", min_length=1)
+    version: str | None = Field(None, description="Its version, such as v7 or a git tag; tells runs of one name apart")
 
 
 class ChatTarget(_Target):
@@ -119,9 +120,6 @@ class HttpTarget(_Target):
     content_types: list[str] = Field(
         default_factory=list,
         description="Content types that are answers too, as text, such as text/html; JSON and plain text always are",
-    )
-    version: str | None = Field(
-        None, description="The application's version, if you know it; ${NAME} is an environment variable"
     )
     version_url: str | None = Field(
         None, description="An address that answers GET with the application's version, asked once before the run"

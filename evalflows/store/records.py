@@ -268,7 +268,7 @@ class ExperimentRow:
     target_kind: str
     target_version: str
     target_code: Json | None = None  # {part of the user's code: hash}; None if the target has none
-    application_version: str | None = None  # what an HTTP application says; None if it does not
+    application_version: str | None = None  # given by the spec, or by an HTTP application; None if neither is
     evaluators: Json  # [{name, version, declared_version, use, code, scope, sample}]
     spec: Json  # the resolved ExperimentSpec, with its dataset as a snapshot
     git_commit: str | None = None

@@ -153,9 +153,7 @@ def _ended(store: Store, work: Work, row: Row) -> Row:
         store, work.owner, work.evaluators, work.planned, answers=work.answers, summaries=work.summaries
     )
     reason = lacking or (no_answers(store, work.owner) if work.answers else None)
-    reason = reason or none_judged(store, work.owner, UNREACHABLE)
-    if isinstance(row, ComparisonSetRow):
-        reason = reason or given_twice(store, work.owner)
+    reason = reason or none_judged(store, work.owner, UNREACHABLE) or given_twice(store, work.owner)
     if isinstance(row, ExperimentRow):
         row = replace(row, application_version=application_versions(store, work.owner) or row.application_version)
     sums, ended_at = spent(store, work.owner), after(row.recorded_at)

@@ -7,7 +7,8 @@ from catalog_rows import rows
 from planted_difference import N, often, spec, targets
 
 from evalflows import run
-from evalflows.specs.errors import InputError
+from evalflows.engine.judge import Judging
+from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.reference import refer
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
@@ -64,6 +65,21 @@ def test_a_rule_on_the_measure_is_refused_where_both_could_be_meant() -> None:
             run(spec(evaluators=[refer(cost)], **changes))
         said = f"{where}: 'cost' is the measure of every run, and the evaluator's metric is 'cost_score'; wanted"
         assert str(caught.value).startswith(said)
+
+
+def one(example: Any) -> dict[str, Any]:
+    return {"key": "quality" if int(example.id[1:]) % 2 else "one", "score": 1.0}
+
+
+def other(example: Any) -> dict[str, Any]:
+    return {"key": "other" if int(example.id[1:]) % 2 else "quality", "score": 1.0}
+
+
+def test_two_evaluators_that_gave_one_key_in_different_processes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Judging, "_told_apart", lambda self, name, results: results)  # neither process saw both
+    evaluators = [refer(one), refer(other)]
+    with pytest.raises(IncompleteError, match="one and other both give 'quality', wanted different metric names"):
+        run(spec(targets=targets(often=often), evaluators=evaluators))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from evalflows.store.files import FORMAT
 from evalflows.store.packs import note_packed
 from evalflows.store.queries.lookup import approved, find_experiments
 from evalflows.store.queries.values import metric_values
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import current_snapshot, load_snapshot
 from evalflows.store.sql import ask, select_from
 from evalflows.store.store import Store
@@ -45,6 +47,12 @@ def flipped(data: bytes, bit: int) -> bytes:
     changed = bytearray(data)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
+
+
+def test_a_stored_spec_that_cannot_be_read_is_named() -> None:
+    row = SimpleNamespace(experiment_id="exp-1", spec='{"name": "a", "later": 1}')
+    with pytest.raises(StorageError, match=r"^exp-1: the stored spec cannot be read: later: no such field"):
+        experiment_spec(row)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -80,12 +80,15 @@ def paid(store: Store, comparison_id: str) -> Paid:
     return Paid(*store.query(query, [comparison_id])[0])
 
 
-def given_twice(store: Store, comparison_id: str) -> str | None:
-    """Describe metrics that several evaluators gave, which makes their verdicts ambiguous."""
+def given_twice(store: Store, owner: str) -> str | None:
+    """Describe metrics of an experiment or a comparison that several evaluators gave, which makes them ambiguous.
+
+    In an experiment a process refuses the second evaluator, but another process, or a resumption, may refuse the first.
+    """
     query = """select metric, string_agg(distinct evaluator, ' and ' order by evaluator) from source.judgements
                where experiment_id = ? and status = 'scored'
                group by metric having count(distinct evaluator) > 1 order by metric"""
-    twice = store.query(query, [comparison_id])
+    twice = store.query(query, [owner])
     return "; ".join(f"{who} both give {metric!r}, wanted different metric names" for metric, who in twice) or None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
+from rich.console import Group, RenderableType
 
 from evalflows.cli.late_commands import (
     CHANGES,
@@ -394,7 +395,7 @@ def _print_results(
         return
     out, links = console(), links_here()
     if detail is None:
-        since = lines_section([Text(one.sentence) for one in previous], "earlier run", least=1)
+        since = lines_section(map(_since, previous), "earlier run", least=1)
         verdicts, limits = _verdicts(report, candidates)
         sections = [verdicts, since, *results_sections(report, out.width, calls_made, limits)]
         if comparison:
@@ -408,6 +409,13 @@ def _print_results(
     else:
         _print_all(report, candidates, previous, comparison, calls_made, wide=detail == "wide")
     print_next(out, command, links.experiment(ids[0]) if len(ids) == 1 else links.compare(*ids))
+
+
+def _since(previous: "PreviousRun") -> RenderableType:
+    """How an experiment did against the run before, and the command that shows all of it, unwrapped to be copied."""
+    command = Text(f"all of it: {previous.command}")
+    command.no_wrap, command.overflow = True, "ignore"
+    return Group(Text(previous.sentence), command)
 
 
 def _verdicts(

@@ -175,6 +175,7 @@ def test_names_of_datasets_and_examples_are_escaped(store: Store) -> None:
         assert not ACTIVE.search(done.stdout)
 
 
+@pytest.mark.usefixtures("store")
 def test_json_of_a_query_is_valid_and_escaped() -> None:
     query = "select chr(155) || chr(127) || chr(8238) || 'ü' as a, -1.5 as b"
     done = in_process("sql", query, "--format", "json")
@@ -182,6 +183,7 @@ def test_json_of_a_query_is_valid_and_escaped() -> None:
     assert json.loads(done.stdout) == {"a": "\x9b\x7f\u202eü", "b": -1.5}
 
 
+@pytest.mark.usefixtures("store")
 def test_csv_of_a_query_has_no_formulas() -> None:
     texts = "'-1.5' as text, '@x' as at, chr(9) || 'x' as tab, 'a' || chr(27) as c"
     query = f"""select '=1+1' as "=a", -1.5 as number, {texts}"""

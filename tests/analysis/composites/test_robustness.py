@@ -169,7 +169,7 @@ def test_of_several_composites_one_can_be_chosen_and_what_cannot_be_is_refused()
     assert {one for one in checks(store, composites=["other"]) if "weights" in one} == {"other weights"}
     for given, message in (
         ({"composites": ["third"]}, "composite 'third': not in 'demo', wanted one of quality, other"),
-        ({"over": ["charm"]}, "over: got 'charm', wanted some of contains, answer_length, other, quality, short"),
+        ({"over": ["charm"]}, "over: got 'charm', wanted some of answer_length, contains, other, quality, short"),
         ({"change": 20}, "change: got 20, wanted more than 0 and less than 1"),
     ):
         with pytest.raises(InputError, match=message):

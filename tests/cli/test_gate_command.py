@@ -242,7 +242,7 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
         "select candidate_experiment_id, baseline_experiment_id, decision_id from decisions"
     )
     printed = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "NOW", " ".join(decided.stdout.split()))
-    assert "gate release: app (NOW) against app (approved NOW): FAIL" in printed
+    assert "FAIL gate release: app (NOW) against app (approved NOW) " in printed
     (command,) = [line for line in decided.stdout.splitlines() if line.startswith("all of them: ")]
     assert command == f"all of them: evalflows show {candidate} --worst exact_match --against {baseline}"
     worst = folder(*shlex.split(command.removeprefix("all of them: "))[1:])

@@ -62,6 +62,6 @@ def test_styles_are_kept(tmp_path: Path, store: Store) -> None:
     terminal, its_end = pty.openpty()
     own = os.environ | {"TERM": "xterm-256color"}
     subprocess.run([EVALFLOWS, "ls"], cwd=tmp_path, env=own, stdout=its_end, stderr=its_end, check=True)
-    assert b"\x1b[1msmall\x1b[0m" in os.read(terminal, 65536)
+    assert b"\x1b[1mexperiment\x1b[0m" in os.read(terminal, 65536)
     os.close(its_end)
     os.close(terminal)

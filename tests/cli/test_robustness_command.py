@@ -82,7 +82,7 @@ def test_a_start_is_looked_into_and_told_in_tables_and_sentences(run_group: str)
     for arguments, message in (
         (("nowhere",), "experiment 'nowhere': not in "),
         (("demo", "--composite", "none"), "composite 'none': not in 'demo', wanted one of quality"),
-        (("demo", "--over", "charm"), "over: got 'charm', wanted some of contains, "),
+        (("demo", "--over", "charm"), "over: got 'charm', wanted some of answer_length, contains, "),
     ):
         refused = wide(robustness, *arguments)
         assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)

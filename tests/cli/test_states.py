@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,7 +64,7 @@ def states(row: ExperimentRow) -> list[str]:
 def test_what_nobody_works_on_was_interrupted_and_what_somebody_works_on_is_running(begun: ExperimentRow) -> None:
     identity = begun.experiment_id
     assert states(begun) == ["interrupted"]
-    assert f"app {identity} interrupted" in said("ls")
+    assert re.search(rf"app .*interrupted .*{identity}", said("ls"))
     assert said("show", identity).endswith(f"next: evalflows resume {identity}")
     (listed,) = json.loads(said("ls", "--format", "json"))
     assert (listed["kind"], listed["state"], listed["answered"]) == ("experiment", "interrupted", 3)

@@ -100,7 +100,7 @@ def test_a_row_has_the_users_place_and_their_frames_with_the_source_inside_a_flo
         (name, f"KeyError: 'missing' ({place})", f'  {place}\n    return float(outputs["missing"])')
         for name in ("fussy", "isolated")
     ]
-    shown = CliRunner().invoke(cli, ["show", identity]).output
+    shown = CliRunner().invoke(cli, ["show", identity, "--all"]).output
     assert f"fussy: KeyError: 'missing' ({place})" in shown
     assert '\n        return float(outputs["missing"])\n' in shown
 

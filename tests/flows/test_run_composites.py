@@ -28,7 +28,7 @@ def test_composites_weight_scaled_metrics_and_run_level_scores_see_all_items() -
         )
     )
     assert rows(
-        "select value, metadata ->> '$.parts.length' from scores where metric = 'quality' and example_id = 'q1'"
+        "select value, metadata ->> '$.parts.answer_length' from scores where metric = 'quality' and example_id = 'q1'"
     ) == [(pytest.approx(0.95), "0.8")]
     assert rows("select subject_kind, mean, scored from metric_summary where metric = 'long'") == [
         ("experiment", 0.25, 1)

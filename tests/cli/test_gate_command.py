@@ -243,9 +243,7 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
     )
     printed = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "NOW", " ".join(decided.stdout.split()))
     assert "FAIL gate release: app (NOW) against app (approved NOW) " in printed
-    (command,) = [line for line in decided.stdout.splitlines() if line.startswith("all of them: ")]
-    assert command == f"all of them: evalflows show {candidate} --worst exact_match --against {baseline}"
-    worst = folder(*shlex.split(command.removeprefix("all of them: "))[1:])
+    worst = folder("show", candidate, "--worst", "exact_match", "--against", baseline)
     assert worst.stdout.splitlines()[0] == "examples that got worse by exact_match: new against old"
     assert worst.stdout.count(": was 1, now 0  Question ") == 40
     unknown = folder("show", candidate, "--worst", "tone")
@@ -261,11 +259,11 @@ def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(ne
     folder = new_folder()
     spec = folder.write([], {"evaluators": ["exact_match", "contains"]}, one=OLD[:40])
     assert "examples that are lowest: one\n" in folder("run", spec).stdout
-    lines = folder("show", "one", "--all").stdout.splitlines()
+    ((identity,),) = folder.rows("select experiment_id from experiments")
+    lines = folder("show", identity, "--all").stdout.splitlines()
     assert len([line for line in lines if re.match(r"  q\d+: 0  Question", line)]) == 5
     assert {f"examples that are lowest by {metric}: one" for metric in ("contains", "exact_match")} <= {*lines}
     (command,) = [line for line in lines if line.startswith("all of them: ")]
-    ((identity,),) = folder.rows("select experiment_id from experiments")
     assert command == f"all of them: evalflows show {identity} --worst contains --worst exact_match"
     listed = folder(*shlex.split(command.removeprefix("all of them: "))[1:]).stdout
     assert len(re.findall(r"^  q\d+: [01]  Question", listed, flags=re.M)) == 2 * 40

@@ -75,7 +75,7 @@ def test_what_nobody_works_on_was_interrupted_and_what_somebody_works_on_is_runn
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         assert states(begun) == ["running"]
-        assert f"app {identity} running" in said("ls")
+        assert re.search(rf"app .*running .*{identity}", said("ls"))
         text = said("show", identity)
         assert f"app ({identity}) running" in text
         assert text.endswith(f"next: evalflows show {identity} # it is running"), "resume would be refused"

@@ -77,7 +77,7 @@ def test_what_nobody_works_on_was_interrupted_and_what_somebody_works_on_is_runn
         assert states(begun) == ["running"]
         assert re.search(rf"app .*running .*{identity}", said("ls"))
         text = said("show", identity)
-        assert f"app ({identity}) running" in text
+        assert "app running: 3 of 3 answered" in text
         assert text.endswith(f"next: evalflows show {identity} # it is running"), "resume would be refused"
         process.kill()
 

@@ -527,12 +527,15 @@ def begin_early() -> None:
 
     Prefect, which knows for certain, takes seconds to load.
     """
-    if _api_of_calling_run():
-        return
+    if not _api_of_calling_run() and not may_use_another():
+        begin()
+
+
+def may_use_another() -> bool:
+    """Whether another API than that of the local server may be configured; only Prefect knows for certain."""
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     files = [home / "profiles.toml", Path("prefect.toml"), Path("pyproject.toml"), Path(".env")]
-    if not os.environ.get("PREFECT_API_URL") and not any(_mentions_prefect(file) for file in files):
-        begin()
+    return bool(os.environ.get("PREFECT_API_URL")) or any(map(_mentions_prefect, files))
 
 
 def _mentions_prefect(path: Path) -> bool:

@@ -23,7 +23,7 @@ import click
 import evalflows
 from evalflows.cli.late_commands import one_line_errors
 from evalflows.cli.output import echo
-from evalflows.prefect_server import Home, Server, is_serving, local_server, results_folder, stop
+from evalflows.prefect_server import Home, Server, is_serving, local_server, may_use_another, results_folder, stop
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, last_line, one_line
 
@@ -299,15 +299,10 @@ def status(verbose: bool) -> None:
     answer.
     """
     with one_line_errors(verbose):
-        from evalflows.flows import deployments
-
         home = Home.here()
-        server, url = home.find(), deployments.api_url()
-        if url is not None:
-            with deployments.client_of(url) as client:
-                echo(f"runs use the API at {url}, which answers: Prefect {client.api_version()}")
-            if server is None:
-                return
+        server = home.find()
+        if may_use_another() and _shows_configured_api() and server is None:
+            return
         if server is None:
             echo("no local server is running; the next run starts it")
             return
@@ -315,6 +310,17 @@ def status(verbose: bool) -> None:
         echo(f"{state} at {server.ui}, since {server.since}, process {server.pid}")
         print_access(home, server)
         echo(f"{'folder':<10}{home.folder}")
+
+
+def _shows_configured_api() -> bool:
+    """Print whether the configured API answers, if there is one. Return whether there is. Loads Prefect."""
+    from evalflows.flows import deployments
+
+    if (url := deployments.api_url()) is None:
+        return False
+    with deployments.client_of(url) as client:
+        echo(f"runs use the API at {url}, which answers: Prefect {client.api_version()}")
+    return True
 
 
 def print_access(home: Home, server: Server) -> None:

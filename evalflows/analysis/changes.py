@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evalflows.store.layout import quoted
 from evalflows.store.records import EstimateRow, VerdictRow
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.slice_search import SliceSearch
 
 Change = Literal["improved", "regressed", "same", "flipped", "changed", "missing", "not_applicable"]
 """How a candidate's value of an example differs from the baseline's.
@@ -292,6 +295,7 @@ class ComparedFigures:
     notes: Sequence[Note]
     n_compared: Mapping[str, int]  # examples that both sides have, and that count, by candidate
     chosen: ChosenExamples | None = None  # None: all examples count
+    searches: "Sequence[SliceSearch]" = ()  # of slices, if asked for
 
 
 PLACES = """

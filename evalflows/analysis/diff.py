@@ -13,7 +13,7 @@ from evalflows.analysis.changes import (
 )
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
 from evalflows.analysis.pairing import commit_change, is_plain_change
-from evalflows.analysis.slice_search import SliceSearch, search_slices
+from evalflows.analysis.slice_search import search_slices
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
 from evalflows.store.records import ExperimentRow, VerdictRow
@@ -24,9 +24,15 @@ STRICTEST: tuple[Adjustment, ...] = ("holm", "benjamini_hochberg", "none")
 
 
 def figures_between(
-    store: Store, baseline: str, candidates: Sequence[str], where: str | None = None
+    store: Store,
+    baseline: str,
+    candidates: Sequence[str],
+    where: str | None = None,
+    *,
+    searched: Sequence[str] | None = None,
 ) -> ComparedFigures:
-    """Return verdicts, notes and what they rest on.
+    """Return verdicts, notes and what they rest on; with `searched`, the slices that depart in these metrics, or in
+    those of all evaluators if it is empty.
 
     Raise InputError for one experiment given twice, for experiments without a common example, and for a condition
     (`where`, SQL) that is none or that holds for no common example.
@@ -46,15 +52,8 @@ def figures_between(
         notes=[note for pair in pairs for note in _notes(pair)],
         n_compared={candidate: len(examples) for candidate, examples in shared.items()},
         chosen=chosen,
+        searches=[] if searched is None else [search_slices(pair, searched) for pair in pairs],
     )
-
-
-def slice_searches(
-    store: Store, baseline: str, candidates: Sequence[str], metrics: Sequence[str] = (), where: str | None = None
-) -> list[SliceSearch]:
-    """Return where each candidate departs from its overall difference. Raise InputError as `figures_between` does."""
-    rows: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in (baseline, *candidates)]
-    return [search_slices(pair, metrics) for pair in stored_pairs(MetricReader(store), rows[0], rows[1:], where)]
 
 
 def verdicts_between(

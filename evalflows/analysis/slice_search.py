@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -93,27 +93,27 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
             min_examples=MIN_EXAMPLES,
             confidence_level=level,
         )
-    departing = [one for one in contrasts if one.p_adjusted <= 1 - level + 1e-12]
-    harm = {id(one): -signs[one.metric] * one.estimate * one.n for one in departing}
-    departing.sort(key=lambda one: -harm[id(one)])
-    found = []
-    for one in _apart(departing, slices):
-        chosen = slices[one.slice]
-        found.append(
-            DepartingSlice(
-                candidate_experiment_id=owner,
-                metric=named[one.metric],
-                slice=chosen.name,
-                where=chosen.where,
-                n_examples=one.n,
-                difference=one.within,
-                difference_elsewhere=one.outside,
-                low=one.low,
-                high=one.high,
-                p_adjusted=one.p_adjusted,
-                is_worse=harm[id(one)] > 0,
-            )
+
+    def gain(one: SliceContrast) -> float:
+        return signs[one.metric] * one.estimate * one.n
+
+    departing = sorted((one for one in contrasts if one.p_adjusted <= 1 - level + 1e-12), key=gain)
+    found = [
+        DepartingSlice(
+            candidate_experiment_id=owner,
+            metric=named[one.metric],
+            slice=slices[one.slice].name,
+            where=slices[one.slice].where,
+            n_examples=one.n,
+            difference=one.within,
+            difference_elsewhere=one.outside,
+            low=one.low,
+            high=one.high,
+            p_adjusted=one.p_adjusted,
+            is_worse=gain(one) < 0,
         )
+        for one in islice(_apart(departing, slices), LISTED)
+    ]
     return SliceSearch(
         candidate_experiment_id=owner,
         metrics=named,
@@ -121,7 +121,7 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
         min_examples=MIN_EXAMPLES,
         n_slices=len({one.slice for one in contrasts}),
         n_left_out=n_left_out,
-        found=found[:LISTED],
+        found=found,
     )
 
 

@@ -88,12 +88,10 @@ def diff_of(
 
     Raise InputError as `figures_between` does, and for a metric that no experiment has.
     """
-    from evalflows.analysis.diff import figures_between, slice_searches  # late: specs are slow to import
+    from evalflows.analysis.diff import figures_between  # late: specs are slow to import
 
-    figures = figures_between(store, baseline, candidates, where)
-    diff = experiments_diff(store, figures, metrics=metrics, limit=limit)
-    searches = slice_searches(store, baseline, candidates, metrics, where) if slices else []
-    return replace(diff, searches=searches)
+    figures = figures_between(store, baseline, candidates, where, searched=metrics if slices else None)
+    return experiments_diff(store, figures, metrics=metrics, limit=limit)
 
 
 def experiments_diff(
@@ -132,6 +130,7 @@ def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence
         notes=[note for note in figures.notes if not metrics or note.metric is None or note.metric in metrics],
         counts=[one for one in change_counts(store, compared) if not metrics or one.metric in metrics],
         lists=[],
+        searches=figures.searches,
     )
 
 
@@ -372,7 +371,7 @@ def search_text(diff: ExperimentsDiff, search: "SliceSearch") -> str:
     return f"{n} {stand} out from the overall difference of {name} against {baseline}: {searched}"
 
 
-SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "there")
+SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "slice is")
 
 
 def slice_cells(one: "DepartingSlice") -> list[str]:

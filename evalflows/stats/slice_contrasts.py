@@ -14,6 +14,8 @@ DRAWS = 2000
 """Draws of random signs."""
 BLOCK = 250
 """Draws that are computed at once."""
+MIN_CLUSTERS = 10
+"""Fewest clusters within a slice, and outside: the signs of fewer say little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ def slice_contrasts(
         differences: Candidate minus baseline, shape (metrics, n); NaN where one is missing.
         members: Whether an example is in a slice, shape (n, slices).
         clusters: The cluster of each example; None if all are independent. An example without one (None) is its own.
-        min_examples: The fewest examples, and clusters, within and outside.
+        min_examples: The fewest examples within and outside. With clusters, these are of at least MIN_CLUSTERS.
         confidence_level: That of the intervals.
         seed: Of the signs.
     """
@@ -100,8 +102,10 @@ def _weighed(
     known = np.flatnonzero(~np.isnan(differences))
     values, inside, own = differences[known], members[known], codes[known]
     total, n = len(values), inside.sum(axis=0)
-    chosen = np.flatnonzero((n >= least) & (total - n >= least))
-    chosen = chosen[[_has_clusters(inside[:, column], own, least) for column in chosen]] if len(chosen) else chosen
+    is_large = (n >= least) & (total - n >= least)
+    if n_clusters < len(codes):
+        is_large &= [_has_clusters(own[column], own[~column]) for column in inside.T]
+    chosen = np.flatnonzero(is_large)
     inside, n = inside[:, chosen], n[chosen]
     sums = values @ inside
     within, outside = sums / np.maximum(n, 1), (values.sum() - sums) / np.maximum(total - n, 1)
@@ -124,9 +128,8 @@ def _mean_size(own: NDArray[np.intp]) -> float:
     return float((sizes**2).sum() / sizes.sum()) if len(sizes) else 1.0
 
 
-def _has_clusters(inside: NDArray[np.bool_], own: NDArray[np.intp], least: int) -> bool:
-    few = min(least, 10)
-    return len(np.unique(own[inside])) >= few and len(np.unique(own[~inside])) >= few
+def _has_clusters(*sides: NDArray[np.intp]) -> bool:
+    return all(len(np.unique(side)) >= MIN_CLUSTERS for side in sides)
 
 
 def _contrasts(

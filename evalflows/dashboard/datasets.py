@@ -41,6 +41,7 @@ from evalflows.store.ingest import (
     find_snapshot,
     sent_examples,
 )
+from evalflows.store.layout import quoted
 from evalflows.store.queries.traces import observations_of_trace
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
@@ -251,7 +252,7 @@ def take_trace(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
     """Add a trace to a dataset, or create the dataset, as `evalflows dataset from-traces` does: secrets are masked."""
     trace, by = observations_of_trace(store, query.wanted("id"))[0].trace_id, persons_name(texts.get("by"))
     name = _short(Query.of(texts.items()), "dataset")
-    selection = TraceSelection(filter=f"trace_id = '{trace}'", keep_output_as_reference="reference" in texts)
+    selection = TraceSelection(filter=f"trace_id = {quoted(trace)}", keep_output_as_reference="reference" in texts)
     with _changing:
         added = add_traces(store, name, selection, source=f"production, by {by}")
     counts = added.counts

@@ -8,7 +8,6 @@ from datetime import datetime
 from evalflows.specs.errors import NotFoundError
 from evalflows.store.ingest import Difference, FieldChange, compare_examples, field_changes
 from evalflows.store.records import ExampleRow
-from evalflows.store.small_tables import small_tables
 from evalflows.store.snapshots import Examples, load_snapshot
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
@@ -44,8 +43,8 @@ def dataset_names(store: Store) -> list[str]:
 
 def runs_by_dataset(store: Store) -> Mapping[str, tuple[int, datetime]]:
     """Return how many experiments ran on each dataset, of whatever version, and when the last one started."""
-    with small_tables(store) as ask_small:
-        return {name: (count, last) for name, count, last in ask_small(_RUNS, [])}
+    (rows,) = ask(store, (_RUNS, []))
+    return {name: (count, last) for name, count, last in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +137,7 @@ def stored_example(store: Store, snapshot: str, identity: str) -> ExampleRow:
 _DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
 
 _RUNS = """
-select dataset_name, count(*), max(started_at) from staging.experiments where dataset_name is not null group by 1
+select dataset_name, count(*), max(started_at) from experiments where dataset_name is not null group by 1
 """
 
 _VERSIONS = """

@@ -133,5 +133,5 @@ def init(verbose: bool) -> None:
         if (block := lacking_deployments()) is not None:
             echo(f"\nTo deploy it from your prefect.yaml, add:\n{block.rstrip()}")
         if f"wrote  {WORKFLOW}" in done and "@" not in requirement():
-            echo(f"\nSet EVALFLOWS in {WORKFLOW}: where pip gets it.")
+            echo(f"\nSet EVALFLOWS in {WORKFLOW} to what pip can install there.")
         echo(NEXT)

@@ -10,7 +10,7 @@ from evalflows.cli.output import Console, Table, Text, console, echo, table
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
-from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport
+from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport, Failure
 from evalflows.reports.results import Result, remarks, verdict_sentences
 from evalflows.reports.worst import Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
@@ -31,7 +31,7 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     for overview in report.experiments:
         out.print(overview_line(overview))
     for number, failure in enumerate(report.failures):
-        out.print(_failure_line(report, number))
+        out.print(_failure_line(failure))
         if failure.trace and number < TRACES:
             out.print(Text(indent(failure.trace, "    "), lines=True))
     for note in _calls_notes(report):
@@ -48,8 +48,7 @@ def _checks(report: ExperimentsReport) -> Iterator[Text]:
         yield Text(warning, style="yellow")
 
 
-def _failure_line(report: ExperimentsReport, number: int) -> Text:
-    failure = report.failures[number]
+def _failure_line(failure: Failure) -> Text:
     example = f" (example {failure.example_id})" if failure.example_id else ""
     return Text(f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}{example}", "yellow")
 
@@ -80,7 +79,7 @@ def results_sections(
     """Return the metrics, the worst examples, the limits of decisions, what restricts the results, and the state of the
     experiments."""
     notes = [*(Text(remark, "bold") for remark in remarks(report.results)), *_checks(report)]
-    failures = [_failure_line(report, number) for number in range(len(report.failures))]
+    failures = [*map(_failure_line, report.failures)]
     made = [] if calls_made is None else [Text(calls_made_text(report.experiments, calls_made))]
     is_apart = not notes and not failures
     return [
@@ -115,7 +114,9 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
     several = len({result.experiment_id for result in compared or shown}) > 1
     if not compared:
         ordered = _measures_last(shown)
-        return Section(items=ordered, draw=_means, what="metric", least=min(MOST_METRICS, len(ordered)), is_apart=True)
+        return Section(
+            items=ordered, draw=_metrics, what="metric", least=min(MOST_METRICS, len(ordered)), is_apart=True
+        )
     ordered = _measures_last(compared)
     columns = ["metric", *(["system"] if several else []), "means", "difference", "verdict"]
 
@@ -123,10 +124,9 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
         out = table(*columns, *(["worse/better"] if counts else []), headings=1, wrapped=("verdict",))
         for one in rows:
             before = baselines.get((one.baseline_experiment_id or "", one.metric))
-            is_alike = before is not None and _values(before) == _values(
-                one
-            )  # else the difference is of the shared ones
-            means = change_text(before.mean_text, one.mean_text) if before and is_alike else one.mean_text
+            means = one.mean_text
+            if before is not None and _values(before) == _values(one):  # else the difference is of the shared ones
+                means = change_text(before.mean_text, one.mean_text)
             cells = [one.metric, *([one.target] if several else []), means, one.difference_text]
             out.add_row(*cells, styled(one.verdict_text, one), *([counts(one)] if counts else []))
         return out
@@ -150,10 +150,6 @@ def _measures_last(results: Sequence[Result]) -> list[Result]:
 
 def _differs(result: Result) -> bool:
     return result.conclusion in ("better", "worse")
-
-
-def _means(rows: Sequence[Result]) -> RenderableType:
-    return _metrics(rows)
 
 
 def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:

@@ -101,7 +101,7 @@ def test_the_workflow_installs_what_is_installed_here(here: Path, monkeypatch: p
         "distribution",
         lambda _: SimpleNamespace(version="0.1.0", read_text=lambda _: json.dumps(origin)),
     )
-    assert "\nSet EVALFLOWS in .github/workflows/evals.yml: where pip gets it.\n" in init().stdout
+    assert "\nSet EVALFLOWS in .github/workflows/evals.yml to what pip can install there.\n" in init().stdout
     path = here / ".github" / "workflows" / "evals.yml"
     assert yaml.safe_load(path.read_text())["env"] == {"EVALFLOWS": "evalflows==0.1.0"}
     path.unlink()

@@ -46,13 +46,13 @@ def run(postgres_url: str) -> Iterator[Run]:
     run(f"drop schema if exists {IN_SQL} cascade")
 
 
-def export(store: Store, url: str, *only: str) -> dict[str, tuple[int | None, bool]]:
-    return {one.name: (one.rows, one.is_written) for one in export_postgres(store, url, SCHEMA, only)}
+def export(store: Store, url: str, *only: str, is_all: bool = False) -> dict[str, tuple[int | None, bool]]:
+    return {one.name: (one.rows, one.is_written) for one in export_postgres(store, url, SCHEMA, only, is_all=is_all)}
 
 
 @pytest.mark.slow
 def test_every_view_is_a_table_with_its_rows(filled: Store, postgres_url: str, run: Run) -> None:
-    written = export(filled, postgres_url)
+    written = export(filled, postgres_url, is_all=True)
     assert all(is_written for _, is_written in written.values())
     with connect(filled.layout.root) as catalog:
         for name, (count, _) in written.items():
@@ -60,10 +60,17 @@ def test_every_view_is_a_table_with_its_rows(filled: Store, postgres_url: str, r
             assert count == len(wanted)
             if name in ("results", "gate_rules", "metric_summary", "trace_windows"):
                 found = comparable(run(f"select * from {name}"))
-                assert sorted(map(repr, found)) == sorted(map(repr, comparable(wanted))), name
+                expected = [repr(row).replace(r"\x00", "␀") for row in comparable(wanted)]
+                assert sorted(map(repr, found)) == sorted(expected), name
             else:
                 assert run(f"select count(*) from {name}") == [(count,)], name
-    assert not any(is_written for _, is_written in export(filled, postgres_url).values())
+    assert not any(is_written for _, is_written in export(filled, postgres_url, is_all=True).values())
+    run(f"drop schema {IN_SQL} cascade")
+    chosen = {name: rows for name, (rows, is_written) in export(filled, postgres_url).items() if is_written}
+    assert chosen == {name: rows for name, (rows, _) in written.items() if name in chosen}
+    assert {"results", "gate_rules", "item_scores"} <= chosen.keys() and "erasures" not in chosen, "internal"
+    tables = run("select table_name from information_schema.tables where table_schema = current_schema()")
+    assert {name for (name,) in tables} == chosen.keys() | {"evalflows_export"}
 
 
 @pytest.mark.slow

@@ -359,6 +359,8 @@ def notes_of(diff: ExperimentsDiff) -> list[str]:
 def search_text(diff: ExperimentsDiff, search: "SliceSearch") -> str:
     """Return what was searched and how many slices stand out, in a sentence."""
     name, baseline = diff.names[search.candidate_experiment_id], diff.names[diff.baseline.experiment_id]
+    if not search.metrics:
+        return f"{name} against {baseline}: no slice was searched, as no metric of an evaluator is compared"
     if not search.n_slices:
         return f"{name} against {baseline}: no slice has {search.min_examples} examples, and as many outside"
     more = f"; {search.n_left_out} smaller ones of two fields were not searched" if search.n_left_out else ""

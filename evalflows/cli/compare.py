@@ -7,12 +7,14 @@ import click
 
 from evalflows.cli.late_commands import (
     CHANGES,
+    FORMAT,
     FRESH,
     STARTED_ANEW,
     VERBOSE_RUN,
     Detail,
     one_line_errors,
     print_json,
+    stdout_for,
     with_detail,
 )
 from evalflows.cli.output import Table, Text, console, table
@@ -66,9 +68,16 @@ OF_JUDGES = {
 @CHANGES
 @FRESH
 @with_detail
+@FORMAT
 @VERBOSE_RUN
 def compare(
-    experiments: tuple[str, ...], changes: tuple[str, ...], fresh: bool, detail: Detail, verbose: bool, **options: Any
+    experiments: tuple[str, ...],
+    changes: tuple[str, ...],
+    fresh: bool,
+    detail: Detail,
+    form: str,
+    verbose: bool,
+    **options: Any,
 ) -> None:
     """Compare the answers of two or more EXPERIMENTS pair by pair, or rate systems by a file of votes.
 
@@ -80,7 +89,7 @@ def compare(
         spec = _spec(experiments, options, settings)
         if spec.votes is None:
             existing_store()
-        run_comparison(spec, None, verbose, detail=detail)
+        run_comparison(spec, None, verbose, detail=detail, form=form)
 
 
 def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence[str]) -> "ComparisonSpec":
@@ -125,15 +134,17 @@ def _judge(use: str, options: dict[str, Any]) -> dict[str, Any]:
     return {"use": use, "connection": options["connection"], "model": options["model"], **args}
 
 
-def run_comparison(spec: "ComparisonSpec", resume: str | None, verbose: bool, *, detail: Detail = None) -> None:
+def run_comparison(
+    spec: "ComparisonSpec", resume: str | None, verbose: bool, *, detail: Detail = None, form: str = "table"
+) -> None:
     """Run a comparison and print its results."""
     from evalflows.cli.running import prepared
 
-    with prepared(verbose) as watch:
+    with stdout_for(form), prepared(verbose) as watch:
         from evalflows import compare as run_flow
 
         comparison_id = run_flow(spec, resume, watch)
-    show_comparison(comparison_id, IN_BRIEF, detail=detail)
+    show_comparison(comparison_id, IN_BRIEF, detail=detail, form=form)
 
 
 def show_comparison(comparison_id: str, most: int, *, detail: Detail = None, form: str = "table") -> None:

@@ -1,11 +1,12 @@
 """The datasets in the store: add, from-traces, ls, show, diff. No command here loads Prefect."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import VERBOSE, moment, one_line_errors
+from evalflows.cli.late_commands import FORMAT, VERBOSE, moment, one_line_errors, print_json
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.datasets import dataset_versions, difference_text, listed_datasets, snapshot_checks
@@ -15,7 +16,7 @@ from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, one_line, short
 from evalflows.store.file_formats import stem
 from evalflows.store.ingest import add_examples, compare_examples, field_changes, find_snapshot, load_dataset
-from evalflows.store.records import ExampleRow
+from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--mask", multiple=True, metavar="NAME=REGEX", help="Mask what matches, too: ticket='T-\\d+'. May be repeated."
 )
+@FORMAT
 @VERBOSE
 def from_traces(
     name: str,
@@ -60,6 +62,7 @@ def from_traces(
     until: str | None,
     mapper: str | None,
     mask: tuple[str, ...],
+    form: str,
     verbose: bool,
     **selection: object,
 ) -> None:
@@ -86,7 +89,10 @@ def from_traces(
             until=began[1],
             **selection,  # type: ignore[arg-type]  # its options are those of the function
         )
-        _print_added(added)
+        if form == "json":
+            print_json(added)
+        else:
+            _print_added(added)
 
 
 def _print_added(added: "TraceDataset") -> None:
@@ -149,6 +155,7 @@ dataset.add_command(from_traces)
 @click.option("--reference", help="Columns of the reference outputs, in the same form: answer=best.")
 @click.option("--id", "id_", help="Column with the example ids.")
 @click.option("--replace", is_flag=True, help="Replace the examples of the dataset instead of adding to them.")
+@FORMAT
 @VERBOSE
 def add(
     path: str,
@@ -157,6 +164,7 @@ def add(
     reference: str | None,
     id_: str | None,
     replace: bool,
+    form: str,
     verbose: bool,
 ) -> None:
     """Add the rows of the file at PATH (JSONL, JSON, CSV, Parquet) to a dataset, or create the dataset.
@@ -167,17 +175,24 @@ def add(
         store, name = Store(), name or stem(path)
         examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).examples
         made = add_examples(store, name, examples, source=path, replace=replace)
+        if form == "json":
+            print_json({"name": name, **asdict(made)})
+            return
         counts = difference_text(made.difference)
         echo(one_line(f"{name}: {made.snapshot}, {made.n_examples} examples; {counts}"))
 
 
 @dataset.command("ls")
+@FORMAT
 @VERBOSE
-def list_(verbose: bool) -> None:
+def list_(form: str, verbose: bool) -> None:
     """List the datasets."""
     with one_line_errors(verbose):
         with store_to_list() as store:
             found = listed_datasets(store)
+        if form == "json":
+            print_json([{**asdict(one), "splits": one.by_split} for one in found])
+            return
         if not found:
             echo(f"no datasets yet: {hints.add_dataset().code} or {hints.run().code} creates one")
             return
@@ -192,28 +207,37 @@ def list_(verbose: bool) -> None:
 
 @dataset.command()
 @click.argument("reference")
+@FORMAT
 @VERBOSE
-def show(reference: str, verbose: bool) -> None:
+def show(reference: str, form: str, verbose: bool) -> None:
     """Show a dataset's versions, checks and first examples. REFERENCE is a dataset name or a snapshot id."""
     with one_line_errors(verbose):
         store = existing_store()
         snapshot = find_snapshot(store, reference)
-        examples = load_snapshot(store, snapshot)
+        examples, versions = load_snapshot(store, snapshot), dataset_versions(store, reference)
+        checks, first = snapshot_checks(store, snapshot), examples[:CHANGES_SHOWN]
+        if form == "json":
+            texts = ("inputs", "reference_outputs", "metadata")
+            rows = [{**asdict(one), **{name: from_json(getattr(one, name)) for name in texts}} for one in first]
+            counted = {"snapshot_id": snapshot, "n_examples": len(examples)}
+            print_json({**counted, "versions": versions, "checks": checks, "first_examples": rows})
+            return
         out = console()
         out.print(f"{snapshot}: {len(examples)} examples")
-        for one in dataset_versions(store, reference):
+        for one in versions:
             since = f"{one.recorded_at:%Y-%m-%d %H:%M}"
             out.print(f"  since {since} UTC: {one.snapshot_id}, {one.n_examples} examples, from {one.source}")
-        for check in snapshot_checks(store, snapshot):
+        for check in checks:
             out.print(Text(f"  {check.mark}: {check.message}", style="bold red" if check.mark == "failed" else ""))
-        out.print(_listed(examples[:CHANGES_SHOWN]))
+        out.print(_listed(first))
 
 
 @dataset.command()
 @click.argument("old")
 @click.argument("new", required=False)
+@FORMAT
 @VERBOSE
-def diff(old: str, new: str | None, verbose: bool) -> None:
+def diff(old: str, new: str | None, form: str, verbose: bool) -> None:
     """Show how NEW differs from OLD, both dataset names or snapshot ids.
 
     Without NEW, compare the newest version of dataset OLD with the version before it.
@@ -227,6 +251,9 @@ def diff(old: str, new: str | None, verbose: bool) -> None:
         )
         old_examples, new_examples = load_snapshot(store, before), load_snapshot(store, after)
         difference = compare_examples(old_examples, new_examples)
+        if form == "json":
+            print_json({"old": before, "new": after, **asdict(difference)})
+            return
         echo(f"{before} -> {after}: {difference_text(difference)}")
         for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
             shown = {*identities[:CHANGES_SHOWN]} if sign == "~" else set()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from evalflows.cli.late_commands import VERBOSE, one_line_errors
+from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import Table, Text, console, echo, print_csv, stdout_to_stderr, table
 from evalflows.cli.running import find_modules_here, prepared
 from evalflows.llm.connections import address, key_source, known, resolve
@@ -22,7 +22,6 @@ from evalflows.specs.errors import (
     UNREACHABLE,
     IncompleteError,
     InputError,
-    json_text,
     one_line,
     short,
 )
@@ -40,7 +39,17 @@ if TYPE_CHECKING:
     from evalflows.llm.ledger import Usage
 
 
+TABLE_CSV_JSON = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    help="json: one document on standard output, and nothing else.",
+)
 CONNECTION_COLUMNS = ("name", "where", "model", "key", "at once", "per minute", "USD/M in, out", "answers")
+
+CONNECTION_KEYS = ("name", "address", "model", "key", "max_in_flight", "per_minute", "usd_per_million", "answer_form")
+"""Names of the same in JSON."""
 
 
 @click.command()
@@ -52,8 +61,9 @@ CONNECTION_COLUMNS = ("name", "where", "model", "key", "at once", "per minute", 
     help="Send each a short request; local and auto only if named with --only.",
 )
 @click.option("--only", metavar="NAME", multiple=True, help="Only this connection. Repeatable.")
+@FORMAT
 @VERBOSE
-def connections(spec: str | None, is_test: bool, only: tuple[str, ...], verbose: bool) -> None:
+def connections(spec: str | None, is_test: bool, only: tuple[str, ...], form: str, verbose: bool) -> None:
     """List the connections that a spec can name, or test them with --test.
 
     These are the connections of SPEC, those of connections.yaml (or of the file named by EVALFLOWS_CONNECTIONS), and
@@ -63,7 +73,9 @@ def connections(spec: str | None, is_test: bool, only: tuple[str, ...], verbose:
         own = load_experiment(spec).connections if spec else {}
         listed = {name: resolve(name, own) for name in only} if only else known(own)
         if is_test:
-            _test(listed, is_chosen=bool(only))
+            _test(listed, form, is_chosen=bool(only))
+        elif form == "json":
+            print_json([dict(zip(CONNECTION_KEYS, _cells(*one), strict=True)) for one in listed.items()])
         else:
             console().print(_listed(listed))
 
@@ -110,7 +122,7 @@ def _price(connection: ConnectionSpec) -> str:
     return f"{price.usd_per_million_input_tokens:g}, {price.usd_per_million_output_tokens:g}"
 
 
-def _test(connections: Mapping[str, ConnectionSpec], is_chosen: bool) -> None:
+def _test(connections: Mapping[str, ConnectionSpec], form: str, is_chosen: bool) -> None:
     """Test the connections and print the outcomes. Raise InputError if one fails, or if none could be tested.
 
     A connection named with --only (`is_chosen`) that cannot be tested counts as failed.
@@ -121,11 +133,15 @@ def _test(connections: Mapping[str, ConnectionSpec], is_chosen: bool) -> None:
         if is_chosen or not _only_if_named(name, connection)
     }
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from evalflows.engine.prepare import try_connections  # Prefect takes seconds to import
+    from evalflows.engine.prepare import Trial, try_connections  # Prefect takes seconds to import
 
     failed, tried = [], 0
-    for trial in try_connections(selected):
-        echo(one_line(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.message}"))
+    trials: Iterable[Trial] = try_connections(selected)
+    if form == "json":
+        print_json(trials := [*trials])
+    for trial in trials:
+        if form == "table":
+            echo(one_line(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.message}"))
         tried += trial.outcome != "not_tried"
         if trial.outcome == "fails" or (is_chosen and trial.outcome == "not_tried"):
             failed.append(trial.name)
@@ -155,9 +171,7 @@ SPENT = ("judge_model", "calls", "calls_cached", "tokens_in", "tokens_out", "cos
 @click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting of the evaluator. Repeatable.")
 @click.option("--connection", help="Connection of a model-based evaluator. Default: openai.")
 @click.option("--model", help="Model to call. Default: the connection's model.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="json: one object per line."
-)
+@TABLE_CSV_JSON
 @VERBOSE
 def evaluators(
     name: str | None,
@@ -231,7 +245,10 @@ def _describe(name: str, settings: Mapping[str, Any], form: str) -> None:
     from evalflows.cli.described import described
 
     evaluator = described(name, settings)
-    if form != "table":
+    if form == "json":
+        print_json(_facts(evaluator))
+        return
+    if form == "csv":
         _print([evaluator], form)
         return
     cells = dict(zip(EVALUATOR_COLUMNS, _evaluator_cells(evaluator, ", ", "; "), strict=True))
@@ -250,8 +267,7 @@ def _print(evaluators: Iterable["Described"], form: str) -> None:
     if form == "csv":
         print_csv(EVALUATOR_COLUMNS, [_evaluator_cells(evaluator, ", ", "; ") for evaluator in evaluators])
     else:
-        for evaluator in evaluators:
-            echo(json_text(_facts(evaluator)))
+        print_json([_facts(evaluator) for evaluator in evaluators])
 
 
 def _facts(evaluator: "Described") -> dict[str, Any]:
@@ -316,8 +332,7 @@ def _print_scores(results: "Sequence[EvaluationResult | JudgementRow]", form: st
     if form == "csv":
         print_csv((*SCORE, *SPENT), [list(_columns(result).values()) for result in results])
     elif form == "json":
-        for result in results:
-            echo(json_text(_columns(result)))
+        print_json([_columns(result) for result in results])
     else:
         for result in results:
             echo(_in_words(result))

@@ -58,7 +58,7 @@ from evalflows.reports.results import results_against
 from evalflows.reports.sendable import Address, GateReport, after_experiments, gate_page, gate_report
 from evalflows.reports.worst import worst_of
 from evalflows.specs import hints
-from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, json_text, one_line
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, one_line
 from evalflows.store.evidence import verify_decision
 from evalflows.store.exports import write_whole
 from evalflows.store.queries.lookup import approvals, find_experiments, keep_report, run_groups
@@ -90,9 +90,7 @@ SHOWN = 20
     "--limit", type=click.IntRange(1), default=200, show_default=True, help="Maximum number of pairs, newest first."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the replicates.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: one line per gate."
-)
+@FORMAT
 @CHANGES
 @VERBOSE_RUN
 def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], verbose: bool, **settings: int) -> None:
@@ -106,14 +104,17 @@ def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], v
 
     with one_line_errors(verbose):
         experiment = load_experiment(spec, changes)
+        documents = []
         for result in _backtests(experiment, name, settings):
             document = plain(result.as_dict())
             identity = keep_report(Store(), "backtest", result.gate, document, "\n".join(document["sentences"]))
             if form == "json":
-                echo(json_text({"backtest_id": identity, **document}))
+                documents.append({"backtest_id": identity, **document})
             else:
                 print_backtest(console(), document)
                 echo(f"kept: {hints.show(identity)}")
+        if form == "json":
+            print_json(documents)
 
 
 def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int]) -> "list[Backtest]":
@@ -450,15 +451,24 @@ def _rules(decision: Decision) -> RenderableType:
 @click.command()
 @click.argument("decision")
 @click.option("--again", is_flag=True, help="Verify the files that it rests on, and decide again.")
+@FORMAT
 @VERBOSE_RUN
-def explain(decision: str, again: bool, verbose: bool) -> None:
+def explain(decision: str, again: bool, form: str, verbose: bool) -> None:
     """Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.
 
     DECISION is an id, an id prefix, a gate's name, or an experiment's name or id.
     """
     with one_line_errors(verbose):
         store = existing_store()
-        (stored,) = with_manifests(store, with_limits(store, [find_decision(store, decision)]))
+        found = find_decision(store, decision)
+        if form == "json":
+            document = gate_report(store, [found]).document
+            document["explanation"] = [{"title": title, "lines": lines} for title, lines in explained(store, found)]
+            with stdout_for(form):
+                document["again"] = _again(found) if again else None
+            print_json(document)
+            return
+        (stored,) = with_manifests(store, with_limits(store, [found]))
         out = console()
         print_decision(out, stored)
         for title, lines in explained(store, stored):
@@ -466,8 +476,9 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
             for line in lines:
                 echo(line)
         if again:
-            echo(f"\nVerified: {verify_decision(store, stored.decision_id).text}")
-            _decide_again(stored)
+            echo("")
+            for what, result in _again(stored).items():
+                echo(f"{what.capitalize().replace('_', ' ')}: {one_line(result)}")
         results = results_against(
             store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
         )
@@ -476,9 +487,11 @@ def explain(decision: str, again: bool, verbose: bool) -> None:
         print_next(out, after_experiments(store, results, [stored], explained=True), page)
 
 
-def _decide_again(stored: Decision) -> None:
+def _again(stored: Decision) -> dict[str, str]:
+    """Verify the files of a decision and decide again; say how both ended."""
     from evalflows import decide_again
 
+    verified = verify_decision(Store(), stored.decision_id).text
     again = decide_again(stored.decision_id)
     if again.decision_id == stored.decision_id:
         result = "the same figures, the same decision"
@@ -486,7 +499,7 @@ def _decide_again(stored: Decision) -> None:
         result = f"different figures now, still {again.conclusion}: {again.summary}"
     else:
         result = f"a different decision now, {again.conclusion}: {again.summary}"
-    echo(f"Decided again from the store: {one_line(result)}")
+    return {"verified": verified, "decided_again_from_the_store": result}
 
 
 @click.group()
@@ -499,8 +512,9 @@ def baseline() -> None:
 @click.option("--name", help="Name of the baseline. Default: the name of the experiment's spec.")
 @click.option("--reason", help="Reason for the approval.")
 @click.option("--by", help="Who approves it. Default: the current user.")
+@FORMAT
 @VERBOSE
-def approve(experiment: str, name: str | None, reason: str | None, by: str | None, verbose: bool) -> None:
+def approve(experiment: str, name: str | None, reason: str | None, by: str | None, form: str, verbose: bool) -> None:
     """Approve an EXPERIMENT (id, id prefix, or name) as the baseline that gates compare with from now on."""
     with one_line_errors(verbose):
         store = existing_store()
@@ -509,7 +523,10 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
 
         approved = approve_experiment(identity, name, reason=reason, by=by)
         by = approved.approved_by
-        echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}"))
+        if form == "json":
+            print_json(approved)
+        else:
+            echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}"))
         for decision in decisions_of(store, [identity]):
             if decision.conclusion != "PASS" and decision.candidate_experiment_id == identity:
                 said = f"{decision.title} said {decision.conclusion} of this experiment"
@@ -517,12 +534,16 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
 
 
 @baseline.command(name="ls")
+@FORMAT
 @VERBOSE
-def ls_baselines(verbose: bool) -> None:
+def ls_baselines(form: str, verbose: bool) -> None:
     """List the approved baselines, current and replaced."""
     with one_line_errors(verbose):
         with store_to_list() as store:
             rows = approvals(store)
+        if form == "json":
+            print_json(rows)
+            return
         if not rows:
             echo(f"no baseline is approved yet: {hints.approve_some().code} approves one")
             return

@@ -1,13 +1,14 @@
 """Human labels: import them, validate judges against them, and choose what to label next."""
 
 import io
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from evalflows.analysis.figures import figure
-from evalflows.cli.late_commands import VERBOSE, VERBOSE_RUN, one_line_errors
+from evalflows.cli.late_commands import FORMAT, VERBOSE, VERBOSE_RUN, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import Text, console, echo, print_csv, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.judges import JudgeReport, judge_reports
@@ -35,8 +36,9 @@ def labels() -> None:
 @click.argument("path", metavar="FILE")
 @click.option("--metric", help="Metric of rows that name none.")
 @click.option("--labeller", help="Labeller of rows that name none.")
+@FORMAT
 @VERBOSE
-def import_(path: str, metric: str | None, labeller: str | None, verbose: bool) -> None:
+def import_(path: str, metric: str | None, labeller: str | None, form: str, verbose: bool) -> None:
     """Import the labels of a FILE (CSV, JSON, JSONL, Parquet). On the first error, import nothing.
 
     A row has run_id, or experiment and example_id; value, label or feedback (up, down), or winner and
@@ -45,6 +47,9 @@ def import_(path: str, metric: str | None, labeller: str | None, verbose: bool) 
     """
     with one_line_errors(verbose):
         imported = import_labels(Store(), path, metric=metric, labeller=labeller)
+        if form == "json":
+            print_json(imported)
+            return
         metrics = ", ".join(sorted({label.metric for label in imported.labels}))
         outcome = "already imported" if imported.already_imported else "imported"
         empty = f"; {imported.left_empty} rows without a label skipped" if imported.left_empty else ""
@@ -52,19 +57,24 @@ def import_(path: str, metric: str | None, labeller: str | None, verbose: bool) 
 
 
 @labels.command("ls")
+@FORMAT
 @VERBOSE
-def list_(verbose: bool) -> None:
+def list_(form: str, verbose: bool) -> None:
     """List the imported labels by file, newest first."""
     with one_line_errors(verbose):
         with store_to_list() as store:
             rows = listed_batches(store)
+        if form == "json":
+            print_json(rows)
+            return
         if not rows:
             echo(f"no labels yet: {hints.import_labels().code} imports some")
             return
         columns = ("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
         out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
-        for batch, source, metrics, n, labellers, experiments, at in rows:
-            out.add_row(source, metrics, str(n), str(labellers), experiments or "", f"{at:%Y-%m-%d %H:%M}", batch)
+        for one in rows:
+            counts, when = (str(one.n_labels), str(one.n_labellers)), f"{one.imported_at:%Y-%m-%d %H:%M}"
+            out.add_row(one.source, one.metrics, *counts, one.experiments or "", when, one.batch_id)
         console().print(out)
 
 
@@ -72,8 +82,9 @@ def list_(verbose: bool) -> None:
 @click.argument("experiment")
 @click.argument("metric")
 @PEOPLE
+@FORMAT
 @VERBOSE_RUN
-def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -> None:
+def agreement(experiment: str, metric: str, people: str | None, form: str, verbose: bool) -> None:
     """Validate the judges of a METRIC against human labels: agreement, bias, and the mean people would give overall.
 
     EXPERIMENT is the id or name of an experiment or a comparison.
@@ -82,13 +93,17 @@ def agreement(experiment: str, metric: str, people: str | None, verbose: bool) -
 
     with one_line_errors(verbose):
         existing_store()
-        with prepared(verbose):
+        with stdout_for(form), prepared(verbose):
             from evalflows.api.calling import flow_settings
             from evalflows.flows.validate_judge import compare_with_people
 
             with flow_settings():
                 batch = compare_with_people(experiment, metric, people)
-        for report in judge_reports(Store(), batch):
+        reports = judge_reports(Store(), batch)
+        if form == "json":
+            print_json([{**asdict(one), "judge": one.judge, "sentences": one.sentences} for one in reports])
+            return
+        for report in reports:
             _print(report)
 
 
@@ -134,8 +149,9 @@ def next_(
 
 
 @labels.command()
+@FORMAT
 @VERBOSE
-def judges(verbose: bool) -> None:
+def judges(form: str, verbose: bool) -> None:
     """List all judges with human labels, by label metric, best agreement first.
 
     What several people said of an item counts once, by majority.
@@ -145,6 +161,9 @@ def judges(verbose: bool) -> None:
 
         with store_to_list() as store:
             standings = judge_standings(store)
+        if form == "json":
+            print_json(standings)
+            return
         if not standings:
             echo(f"no judge has human labels yet: {hints.import_labels().code} imports some")
             return

@@ -7,8 +7,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import click
@@ -18,6 +20,7 @@ from evalflows.specs.errors import (
     GateFailedError,
     IncompleteError,
     InputError,
+    NotFoundError,
     StorageError,
     describe,
     escaped,
@@ -65,16 +68,20 @@ class Commands(click.Group):
             return super().make_context(*arguments, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _escaped_usage_errors():
+        arguments = [*ctx._protected_args, *ctx.args]
+        with _escaped_usage_errors("--format=json" in arguments or ("--format", "json") in pairwise(arguments)):
             return super().invoke(ctx)
 
 
 @contextmanager
-def _escaped_usage_errors() -> Iterator[None]:
+def _escaped_usage_errors(as_document: bool = False) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
         error.message = shortened(escaped(error.message))  # type: ignore[misc]  # click has no other way
+        if as_document:
+            _echo_error_document("usage", error.message)
+            sys.exit(error.exit_code)
         raise
 
 
@@ -120,8 +127,17 @@ def print_json(document: Any) -> None:
 
 
 def json_document(document: Any) -> str:
-    """Return a document as the text of a file. Raise ValueError for a NaN in it."""
-    return f"{json_text(document, indent=2, allow_nan=False)}\n"
+    """Return a document as the text of a file; it may hold records and times. Raise ValueError for a NaN in it."""
+    return f"{json_text(document, indent=2, allow_nan=False, default=_as_json)}\n"
+
+
+def _as_json(value: Any) -> Any:
+    """Return a record as an object, and a time as ISO 8601 in UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"got {type(value).__name__}, wanted a value of JSON, a record or a time")
 
 
 def stdout_for(form: str) -> AbstractContextManager[None]:
@@ -140,25 +156,50 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit):
         raise
     except InputError as error:
-        _end(str(error), BAD_INPUT, verbose)
+        _end("not_found" if isinstance(error, NotFoundError) else "bad_input", str(error), BAD_INPUT, verbose)
     except GateFailedError as error:
-        _end(str(error), FAILED, verbose)
+        _end("gate_failed", str(error), FAILED, verbose)
     except (IncompleteError, StorageError) as error:
-        _end(str(error), INCOMPLETE, verbose)
+        _end("storage" if isinstance(error, StorageError) else "incomplete", str(error), INCOMPLETE, verbose)
     except (KeyboardInterrupt, click.Abort) as error:
-        _end(f"stopped; {error}" if str(error) else "stopped", INTERRUPTED, verbose)
+        _end("stopped", f"stopped; {error}" if str(error) else "stopped", INTERRUPTED, verbose)
     except BrokenPipeError:
         discard_output()
         sys.exit(PIPE)
     except Exception as error:
-        _end(f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)", FAULT, verbose)
+        message = f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)"
+        _end("internal", message, FAULT, verbose)
 
 
-def _end(message: str, code: int, verbose: bool) -> None:
+def _end(kind: str, message: str, code: int, verbose: bool) -> None:
     if verbose:
         echo_traceback()
-    echo_error(message)
+    context = click.get_current_context(silent=True)
+    if context and context.params.get("form") == "json":
+        _echo_error_document(kind, message)
+    else:
+        echo_error(message)
     sys.exit(code)
+
+
+def _echo_error_document(kind: str, message: str) -> None:
+    echo(json_text({"error": error_fields(kind, message)}), err=True)
+
+
+def error_fields(kind: str, message: str) -> dict[str, str | None]:
+    """Return an error as the fields of a document: its kind, its message, and of that where it is and what was wanted.
+
+    These two are None where the message is not of the usual form, `where: got this, wanted that`.
+    """
+    where, found, _ = message.partition(": ")
+    _, _, wanted = message.rpartition("wanted ")
+    has_wanted = "wanted " in message
+    return {
+        "kind": kind,
+        "message": message,
+        "where": where if found else None,
+        "wanted": wanted if has_wanted else None,
+    }
 
 
 def moment(option: str, text: str | None) -> datetime | None:

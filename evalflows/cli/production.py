@@ -44,7 +44,7 @@ from evalflows.store.queries.traces import (
 from evalflows.store.queries.windows import Incident, events_of, find_incident, incidents
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
-from evalflows.store.trace_records import AlertRow, WatermarkRow
+from evalflows.store.trace_records import WatermarkRow
 from evalflows.telemetry.views import ObservationView, TraceView, in_depth
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) ->
             found = incidents(store, name)
         shown = [incident for incident in found if with_ended or not incident.is_over]
         if form == "json":
-            print_json({"incidents": [_document(incident) for incident in shown]})
+            print_json({"incidents": shown})
         elif shown:
             console().print(_listed(shown))
         else:
@@ -91,7 +91,7 @@ def show_alert(incident: str, form: str, verbose: bool) -> None:
         found = find_incident(store, incident)
         events = events_of(store, found.incident_id)
         if form == "json":
-            print_json(_document(found) | {"events": [_event(event) for event in events]})
+            print_json(asdict(found) | {"events": events})
             return
         out = console()
         out.print(Text(f"{found.incident_id}  ").append(found.state, STYLES.get(found.state, "")))
@@ -107,8 +107,9 @@ def show_alert(incident: str, form: str, verbose: bool) -> None:
 @click.option("--by", help="Who acknowledges it. Default: the current user.")
 @click.option("--note", help="What is known, or done.")
 @click.option("--close", is_flag=True, help="End the incident: its level is the new normal, and may fall again.")
+@FORMAT
 @VERBOSE
-def ack(incident: str, by: str | None, note: str | None, close: bool, verbose: bool) -> None:
+def ack(incident: str, by: str | None, note: str | None, close: bool, form: str, verbose: bool) -> None:
     """Acknowledge an INCIDENT: until it is over, no alarm of the same metric and slice is sent.
 
     Its recovery is. Alarms that are not sent are listed all the same.
@@ -117,7 +118,10 @@ def ack(incident: str, by: str | None, note: str | None, close: bool, verbose: b
         store = existing_store()
         found = find_incident(store, incident)
         row = acknowledge(store, found, by=by or getpass.getuser(), note=note, close=close)
-        echo(one_line(f"{found.incident_id}: {row.text}"))
+        if form == "json":
+            print_json(row)
+        else:
+            echo(one_line(f"{found.incident_id}: {row.text}"))
 
 
 @alerts.command("automate")
@@ -150,18 +154,6 @@ def _listed(found: list[Incident]) -> Table:
     for one in found:
         out.add_row(one.incident_id, Text(one.state, STYLES.get(one.state, "")), one.name, one.text)
     return out
-
-
-def _document(incident: Incident) -> dict[str, Any]:
-    return _plain(asdict(incident))
-
-
-def _event(event: AlertRow) -> dict[str, Any]:
-    return _plain(asdict(event))
-
-
-def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()}
 
 
 @click.command("evaluate-traces")
@@ -390,7 +382,7 @@ def list_traces(
         with store_to_list() as store:
             found = listed_traces(store, wanted, since.replace(tzinfo=UTC) if since else None, limit)
         if form == "json":
-            print_json([_trace_document(trace) for trace in found])
+            print_json(found)
         elif not found:
             echo("no such traces" if wanted or since else _none_yet())
         else:
@@ -410,8 +402,7 @@ def show(reference: str, form: str, verbose: bool) -> None:
         trace = trace_view(observations_of_trace(store, reference))
         verdicts = verdicts_of_trace(store, trace.id)
         if form == "json":
-            document = asdict(trace) | {"scores_and_labels": [asdict(verdict) for verdict in verdicts]}
-            echo(json_text(document, indent=2, default=str))
+            print_json(asdict(trace) | {"scores_and_labels": verdicts})
         else:
             print_trace(console(), trace, verdicts)
 
@@ -449,10 +440,6 @@ def _summary(added: "Added") -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _trace_document(trace: ListedTrace) -> dict[str, object]:
-    return asdict(trace) | {"started_at": trace.started_at.isoformat()}
 
 
 def _listed_trace(found: list[ListedTrace]) -> object:
@@ -512,9 +499,7 @@ def windows(
             existing_store(), evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
         )
         if form == "json":
-            print_json(
-                {"evaluation": evaluation, "window": window, "windows": [_window_document(one) for one in found]}
-            )
+            print_json({"evaluation": evaluation, "window": window, "windows": found})
         elif found:
             console().print(_listed_window(found, window))
         else:
@@ -531,7 +516,3 @@ def _listed_window(found: list[WindowFigures], window: str) -> Table:
         cost = "" if one.cost_usd is None else figure(one.cost_usd, "cost", digits=4)
         out.add_row(one.metric, "" if one.slice == ALL else one.slice, when, str(one.n), mean, failed, latency, cost)
     return out
-
-
-def _window_document(one: WindowFigures) -> dict[str, object]:
-    return asdict(one) | {"window_start": one.window_start.isoformat()}

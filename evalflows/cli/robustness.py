@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import VERBOSE_RUN, one_line_errors
+from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import Table, Text, console, table
 from evalflows.store.sql import existing_store
 
@@ -23,8 +23,11 @@ def _listed(context: click.Context, parameter: click.Parameter, text: str | None
     "--change", type=float, default=0.2, show_default=True, help="Relative change of each weight, down and up."
 )
 @click.option("--over", callback=_listed, help="Comma-separated metrics of the Pareto front, such as contains,latency.")
+@FORMAT
 @VERBOSE_RUN
-def robustness(experiment: str, composites: tuple[str, ...], change: float, over: list[str], verbose: bool) -> None:
+def robustness(
+    experiment: str, composites: tuple[str, ...], change: float, over: list[str], form: str, verbose: bool
+) -> None:
     """Check whether other composite weights would make another system the winner.
 
     EXPERIMENT is a run group, or an experiment in it: all systems of the run group are compared.
@@ -33,11 +36,14 @@ def robustness(experiment: str, composites: tuple[str, ...], change: float, over
 
     with one_line_errors(verbose):
         existing_store()
-        with prepared(verbose):
+        with stdout_for(form), prepared(verbose):
             from evalflows.api.planning import robustness as check_robustness
 
             report = check_robustness(experiment, composites=composites, change=change, over=over)
-        print_robustness(report)
+        if form == "json":
+            print_json(report)
+        else:
+            print_robustness(report)
 
 
 def print_robustness(report: "RobustnessReport") -> None:

@@ -204,8 +204,9 @@ def _run_file(
 @click.argument("experiment")
 @CHANGES
 @with_detail
+@FORMAT
 @VERBOSE_RUN
-def resume(experiment: str, changes: tuple[str, ...], detail: Detail, verbose: bool) -> None:
+def resume(experiment: str, changes: tuple[str, ...], detail: Detail, form: str, verbose: bool) -> None:
     """Resume an interrupted EXPERIMENT or comparison.
 
     The other experiments of its run group are resumed too.
@@ -217,15 +218,15 @@ def resume(experiment: str, changes: tuple[str, ...], detail: Detail, verbose: b
     with one_line_errors(verbose):
         store = existing_store()
         if is_comparison(store, experiment):
-            _resume_comparison(store, experiment, changes, verbose, detail=detail)
+            _resume_comparison(store, experiment, changes, verbose, detail=detail, form=form)
             return
         (row,) = store.read("experiments", find_experiments(store, experiment)[0])
         spec = change_experiment(experiment_spec(row), changes)
-        _run(spec, row.run_group, verbose, detail=detail)
+        _run(spec, row.run_group, verbose, detail=detail, form=form)
 
 
 def _resume_comparison(
-    store: Store, reference: str, changes: tuple[str, ...], verbose: bool, *, detail: Detail
+    store: Store, reference: str, changes: tuple[str, ...], verbose: bool, *, detail: Detail, form: str
 ) -> None:
     from evalflows.cli.compare import run_comparison
     from evalflows.specs.files import change_spec
@@ -233,7 +234,7 @@ def _resume_comparison(
 
     (row,) = store.read("comparison_sets", find_comparison(store, reference))
     spec = change_spec(comparison_spec(row), changes, f"comparison {row.name!r}")
-    run_comparison(spec, row.comparison_id, verbose, detail=detail)
+    run_comparison(spec, row.comparison_id, verbose, detail=detail, form=form)
 
 
 def _run(

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TypeVar
 import click
 
 import evalflows
-from evalflows.cli.late_commands import one_line_errors
+from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json
 from evalflows.cli.output import echo
 from evalflows.prefect_server import Home, Server, is_serving, local_server, may_use_another, results_folder, stop
 from evalflows.specs import hints
@@ -291,8 +291,9 @@ STATUS_VERBOSE = click.option("--verbose", is_flag=True, help="Show the tracebac
 
 
 @click.command()
+@FORMAT
 @STATUS_VERBOSE
-def status(verbose: bool) -> None:
+def status(form: str, verbose: bool) -> None:
     """Show the Prefect server that runs and notebooks use.
 
     It is that of PREFECT_API_URL or of the Prefect profile, else the local one. Exit code 2 if such an API does not
@@ -301,26 +302,34 @@ def status(verbose: bool) -> None:
     with one_line_errors(verbose):
         home = Home.here()
         server = home.find()
-        if may_use_another() and _shows_configured_api() and server is None:
+        other = _configured_api() if may_use_another() else None
+        state = None if server is None else "serving" if is_serving(server) else server.state
+        if form == "json":
+            local = server and {**asdict(server), "state": state, "ui": server.ui, "api": server.api}
+            print_json({"configured_api": other, "local_server": local, "folder": str(home.folder)})
             return
+        if other:
+            echo(f"runs use the API at {other['url']}, which answers: Prefect {other['prefect_version']}")
         if server is None:
-            echo("no local server is running; the next run starts it")
+            if not other:
+                echo("no local server is running; the next run starts it")
             return
-        state = "serving" if is_serving(server) else server.state
         echo(f"{state} at {server.ui}, since {server.since}, process {server.pid}")
         print_access(home, server)
         echo(f"{'folder':<10}{home.folder}")
 
 
-def _shows_configured_api() -> bool:
-    """Print whether the configured API answers, if there is one. Return whether there is. Loads Prefect."""
+def _configured_api() -> dict[str, str] | None:
+    """Return the address of the configured API and its version of Prefect; None if there is none. Loads Prefect.
+
+    Raise InputError if it does not answer.
+    """
     from evalflows.flows import deployments
 
     if (url := deployments.api_url()) is None:
-        return False
+        return None
     with deployments.client_of(url) as client:
-        echo(f"runs use the API at {url}, which answers: Prefect {client.api_version()}")
-    return True
+        return {"url": url, "prefect_version": client.api_version()}
 
 
 def print_access(home: Home, server: Server) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import click
 
-from evalflows.cli.late_commands import BAD_INPUT, INCOMPLETE, VERBOSE, one_line_errors
+from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import Text, console, echo, echo_error, print_csv, table
 from evalflows.specs.errors import InputError, json_text, one_line
 from evalflows.store.database import memory_limit_bytes, peak_memory_bytes
@@ -50,9 +50,7 @@ def _summary(packed: Packed) -> str:
 
 
 @click.command()
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="json: one object per finding."
-)
+@FORMAT
 @VERBOSE
 def doctor(form: str, verbose: bool) -> None:
     """Read every file of the store, and say what is damaged and what to do.
@@ -62,12 +60,12 @@ def doctor(form: str, verbose: bool) -> None:
     """
     with one_line_errors(verbose):
         examination = examine(existing_store())
-        for finding in examination.findings:
-            if form == "json":
-                echo(json_text(asdict(finding)))
-            else:
+        if form == "json":
+            print_json({"is_sound": examination.is_sound, **asdict(examination)})
+        else:
+            for finding in examination.findings:
                 echo(one_line(f"{finding.severity}: {finding.path}: {finding.problem}; {finding.advice}"))
-        echo(_doctor_summary(examination), err=form == "json")
+            echo(_doctor_summary(examination))
         if not examination.is_sound:
             sys.exit(INCOMPLETE)
 

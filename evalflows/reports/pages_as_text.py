@@ -333,7 +333,7 @@ group by all order by n desc, e.name, what, error limit 10
 
 Document = dict[str, Any]
 
-_AGAINST = {
+AGAINST = {
     "baseline_experiment_id": "baseline_experiment_id",
     "baseline": "baseline",
     **{own: name for own, name in VERDICT_FIELDS.items() if own not in ("reason", "reason_code", "warning")},
@@ -440,8 +440,8 @@ def _once(parts: Iterable[Any]) -> list[Any]:
 
 def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
     """Return a result under the target's own name; in tables, experiments of one name are told apart by their times."""
-    own = {name: value for name, value in asdict(result).items() if name not in _AGAINST}
-    against: Document = {new: getattr(result, old) for old, new in _AGAINST.items()}
+    own = {name: value for name, value in asdict(result).items() if name not in AGAINST}
+    against: Document = {new: getattr(result, old) for old, new in AGAINST.items()}
     against["baseline"] = targets.get(result.baseline_experiment_id or "", result.baseline)
     against["verdict"] = result.verdict_text
     return {

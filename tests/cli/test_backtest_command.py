@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -11,6 +12,7 @@ from past import Past, passes
 
 from evalflows.cli.gates import backtest
 from evalflows.cli.main import cli
+from evalflows.cli.schema import schema_of
 
 N = 120
 SPEC: dict[str, Any] = {
@@ -55,10 +57,9 @@ def test_it_prints_pairs_counts_and_sentences(spec: str) -> None:
 
 
 @pytest.mark.slow
-def test_json_has_a_line_for_each_gate_and_a_backtest_can_be_shown_again(spec: str) -> None:
-    release, absurd = [
-        json.loads(line) for line in run(spec, "--replicates", "20", "--format", "json").stdout.splitlines()
-    ]
+def test_json_has_an_object_for_each_gate_and_a_backtest_can_be_shown_again(spec: str) -> None:
+    release, absurd = found = json.loads(run(spec, "--replicates", "20", "--format", "json").stdout)
+    jsonschema.validate(found, schema_of("backtest"))
     assert (release["gate"], absurd["gate"]) == ("release", "absurd")
     assert (release["past"]["n"], release["past"]["failed"], release["same_target"]["failed"]) == (9, 3, 0)
     # By a margin of nothing only the good one after the bad one passes.
@@ -92,7 +93,7 @@ def test_trials_are_left_out(spec: str) -> None:
     past = Past()
     past.rows = list(range(5))  # type: ignore[arg-type]  # that many are there
     past.experiment({"right": passes(0.1, N, seed=10)}, target_version="x", tags=["trial"])
-    document = json.loads(run(spec, "--gate", "release", "--replicates", "0", "--format", "json").stdout)
+    (document,) = json.loads(run(spec, "--gate", "release", "--replicates", "0", "--format", "json").stdout)
     assert document["experiments"] == 5
 
 

@@ -48,7 +48,8 @@ def evaluators(*arguments: str) -> Result:
 def listed(*arguments: str) -> dict[str, dict[str, Any]]:
     done = evaluators(*arguments, "--format", "json")
     assert (done.exit_code, done.stderr) == (0, "")
-    return {one["name"]: one for one in map(json.loads, done.stdout.splitlines())}
+    found = json.loads(done.stdout)
+    return {one["name"]: one for one in (found if isinstance(found, list) else [found])}
 
 
 def share(**connections: dict[str, Any]) -> None:
@@ -137,7 +138,8 @@ def test_one_of_your_own_is_told_too() -> None:
 def tried(*arguments: str, row: Any = ROW) -> list[dict[str, Any]]:
     done = evaluators(*arguments, "--try", row if isinstance(row, str) else json.dumps(row), "--format", "json")
     assert (done.exit_code, done.stderr) == (0, ""), done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
 
 
 def test_a_rule_judges_the_row_with_the_settings_that_are_given() -> None:
@@ -204,7 +206,8 @@ def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
     with pytest.raises(InputError, match="got the tag 'trial', wanted one that a gate may decide on"):
         decide_on(identity, None, GateSpec(thresholds={"exact_match": 0.5}))
     as_json = evaluators("exact_match", "--try", row, "--keep", "--format", "json")
-    assert json.loads(as_json.stdout)["value"] == 0.0 and as_json.stderr.splitlines()[-1].startswith("kept: evalflows")
+    (scored,) = json.loads(as_json.stdout)
+    assert scored["value"] == 0.0 and as_json.stderr.splitlines()[-1].startswith("kept: evalflows")
 
 
 def test_what_cannot_work_is_one_line_and_exit_2() -> None:
@@ -270,7 +273,7 @@ def test_a_call_is_paid_once_and_is_all_that_is_kept() -> None:
         judge("correctness", "--set", "instructions=Be strict.")
     assert endpoint.calls == 2, "another question is another call"
     assert "1 model calls, 0 from the ledger" in first.stdout
-    said = json.loads(again.stdout)
+    (said,) = json.loads(again.stdout)
     assert (said["value"], said["calls"], said["calls_cached"], said["cost_usd"]) == (1.0, 0, 1, 0.0)
     store = Store()
     counts = {table: store.query(f"select count(*) from source.{table}")[0][0] for table in TABLES}

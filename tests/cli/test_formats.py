@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -16,6 +17,9 @@ from failing_service import connection
 from gated import drawn, fallen, gated
 
 from evalflows.cli.main import cli
+from evalflows.cli.schema import DOCUMENTS, schema_of
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import load_experiment
 from evalflows.store.files import FORMAT
 from evalflows.store.store import Store
 
@@ -87,10 +91,61 @@ def test_a_comparison_is_a_document_too() -> None:
 def test_nothing_to_list_is_an_empty_array_and_hints_go_to_standard_error(store_root: Path) -> None:
     assert parsed(asked("ls", "--format", "json")) == parsed(asked("ls", "--name", "x", "--format", "json")) == []
     assert not store_root.exists()
-    for said in ("no store at ", "experiment 'nothing'"):
+    for where in (f"no store at {store_root}", "experiment 'nothing'"):
         done = asked("show", "nothing", "--format", "json")
-        assert (done.exit_code, done.stdout) == (2, "") and done.stderr.startswith(f"evalflows: {said}")
+        assert (done.exit_code, done.stdout) == (2, "")
+        error = json.loads(done.stderr)["error"]
+        assert error["where"] == where and done.stderr.startswith('{"error": {"kind": "')
         Store()
+    for arguments in (["diff", "a", "--nope", "--format", "json"], ["show", "--format=json"]):
+        done = asked(*arguments)
+        jsonschema.validate(json.loads(done.stderr), schema_of("error"))
+        assert (done.exit_code, json.loads(done.stderr)["error"]["kind"]) == (2, "usage")
+
+
+@pytest.mark.slow  # some twenty commands
+@pytest.mark.usefixtures("kept")
+def test_every_document_is_as_its_schema_says(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("experiment,example_id,metric,value,labeller\nkept-brief,q01,contains,1,ana\n")
+    assert parsed(asked("labels", "import", str(labels), "--format", "json"))["already_imported"] is False
+    added = parsed(asked("dataset", "add", str(labels), "--inputs", "example_id", "--format", "json"))
+    assert (added["name"], added["n_examples"]) == ("labels", 1)
+    trace = parsed(asked("traces", "ls", "--format", "json"))[0]["trace_id"]
+    incident = parsed(asked("alerts", "ls", "--all", "--format", "json"))["incidents"][0]
+    arguments = {
+        "show": ["kept"],
+        "diff": ["kept-long", "kept-brief", "--slices"],
+        "explain": ["release"],
+        "plan": ["kept"],
+        "dataset show": ["labels"],
+        "traces show": [trace],
+        "windows": [incident["name"]],
+        "alerts show": [incident["incident_id"]],
+        "check": ["kept"],
+    }
+    shown = {}
+    for name in DOCUMENTS.keys() - {"run", "resume", "gate", "compare", "report", "backtest", "robustness", "error"}:
+        shown[name] = parsed(asked(*name.split(), *arguments.get(name, []), "--format", "json"))
+        jsonschema.validate(shown[name], schema_of(name))
+        assert shown[name] or name == "labels judges", "else it shows nothing of what it can hold"
+    jsonschema.validate(parsed(asked("show", "cmp-", "--format", "json")), schema_of("compare"))
+    assert [part["title"] for part in shown["explain"]["explanation"]][:2] == ["In the store", "Rules and settings"]
+    assert shown["doctor"]["is_sound"] and shown["baseline ls"][0]["holds"]
+    assert parsed(asked("schema", "ls")) == schema_of("ls")
+
+
+@pytest.mark.parametrize("path", ["examples/vicuna80", "examples/tau_bench", "evalflows/cli/templates/experiment"])
+def test_a_typo_is_found_by_the_schema_and_by_us_in_the_same_place(path: str, tmp_path: Path) -> None:
+    fields = yaml.safe_load((ROOT / f"{path}.yaml").read_text())
+    validator = jsonschema.Draft202012Validator(schema_of("spec"))
+    assert [*validator.iter_errors(fields)] == [], "short forms are allowed"
+    fields["targets"][-1]["modle"] = "x"
+    (error,) = validator.iter_errors(fields)
+    where = ".".join(map(str, error.absolute_path))
+    with pytest.raises(InputError, match=rf": {where}\.\w+\.modle: no such field") as refused:
+        load_experiment(specified(tmp_path, fields))
+    assert where == f"targets.{len(fields['targets']) - 1}" and "more)" not in str(refused.value)
 
 
 def specified(folder: Path, fields: dict[str, Any]) -> str:

@@ -1,15 +1,18 @@
 """evalflows labels import | ls | agreement | next | judges, in this process."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from labelled import judged, run_of, write_csv
 
 from evalflows.cli.labels import labels
+from evalflows.cli.schema import schema_of
 from evalflows.store.store import Store
 
 N = 200
@@ -91,6 +94,7 @@ def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> N
     assert "60 labelled are left out" in told
     board = said("judges")
     assert "judge-1" in board and "correct" in board
+    jsonschema.validate(json.loads(said("judges", "--format", "json")), schema_of("labels judges"))
 
 
 def test_what_has_a_label_is_not_asked_for_again(truth: dict[str, float]) -> None:

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from evalflows.analysis.robustness import robustness_report
 from evalflows.cli.robustness import robustness
+from evalflows.cli.schema import schema_of
 from evalflows.store import Store
 
 MODULE = """
@@ -69,6 +71,9 @@ def test_a_start_is_looked_into_and_told_in_tables_and_sentences(run_group: str)
     assert "quality: brief leads at the declared weights (contains 0.75, short 0.25): " in done.stdout
     assert "on contains, short, answer_length, no system dominates " in done.stdout
     assert ["muddled", "42.000", "0.000", "0.000", "no", "0.0%", "plain"] in lines
+    as_json = json.loads(wide(robustness, "demo", "--format", "json").stdout)
+    jsonschema.validate(as_json, schema_of("robustness"))
+    assert as_json["composites"][0]["passed"] is not None and as_json["pareto"]["observed"]["systems"]
     report = robustness_report(Store(), run_group)
     assert [one.composite for one in report.composites] == ["quality"]
     smaller = wide(

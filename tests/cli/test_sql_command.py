@@ -10,6 +10,9 @@ from click.testing import CliRunner, Result
 
 from evalflows.cli.main import cli
 
+BEGINNINGS = ("evalflows: sql: ", '{"error": {"kind": "bad_input", "message": "sql: ')
+"""Of an error, as a line and as a document."""
+
 
 def sql(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["sql", *arguments])
@@ -17,7 +20,7 @@ def sql(*arguments: str) -> Result:
 
 def refused(done: Result) -> str:
     assert (done.exit_code, done.stdout) == (2, ""), done.output
-    assert done.stderr.startswith("evalflows: sql: ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(BEGINNINGS) and done.stderr.count("\n") == 1
     return done.stderr
 
 
@@ -59,7 +62,7 @@ def test_a_query_that_cannot_be_interrupted_ends_the_process(limits: str, messag
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("evalflows: sql: ") and message in done.stderr and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(BEGINNINGS) and message in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.fixture

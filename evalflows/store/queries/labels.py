@@ -171,10 +171,22 @@ def _known(store: Store, query: str, identity: str) -> str:
     return names or "none yet"
 
 
-def listed_batches(store: Store) -> list[tuple[Any, ...]]:
-    """Return the imported batches: id, source, metrics, numbers of labels and labellers, experiments, time."""
-    (rows,) = ask(store, (_BATCHES, []))
-    return rows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelBatch:
+    """Labels that were imported together."""
+
+    batch_id: str
+    source: str
+    metrics: str  # comma-separated, as are the experiments
+    n_labels: int
+    n_labellers: int
+    experiments: str | None
+    imported_at: datetime
+
+
+def listed_batches(store: Store) -> list[LabelBatch]:
+    """Return the imported batches, newest first."""
+    return ask_records(store, LabelBatch, _BATCHES)
 
 
 _HUMAN_RUNS = """

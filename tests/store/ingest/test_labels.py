@@ -214,5 +214,6 @@ def test_what_is_asked_for_and_is_not_there_is_said(owner: str) -> None:
 def test_batches_are_listed(owner: str) -> None:
     rows = [{"run_id": run_of(owner, name), "value": 1, "labeller": name[-1]} for name in NAMES[:2]]
     batch = kept(*rows, metric="correct").batch_id
-    ((found, source, metrics, n, labellers, experiments, _),) = listed_batches(Store())
-    assert (found, source, metrics, n, labellers, experiments) == (batch, "labels.csv", "correct", 2, 2, "small")
+    (found,) = listed_batches(Store())
+    assert (found.batch_id, found.source, found.metrics) == (batch, "labels.csv", "correct")
+    assert (found.n_labels, found.n_labellers, found.experiments) == (2, 2, "small")

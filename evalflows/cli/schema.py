@@ -1,0 +1,340 @@
+"""JSON Schemas of spec files, and of the documents that commands print with `--format json`, made from the models and
+records that these are made of.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, get_type_hints
+
+import click
+from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+from typing_extensions import TypedDict
+
+from evalflows.cli.late_commands import VERBOSE, one_line_errors, print_json
+from evalflows.cli.output import echo
+from evalflows.specs.errors import InputError, names_to_choose
+
+
+@click.command()
+@click.argument("name", required=False)
+@VERBOSE
+def schema(name: str | None, verbose: bool) -> None:
+    """Print the JSON Schema of spec files, or of the document of a command. Without NAME, list the names.
+
+    NAME is `spec` for experiments (so that an editor completes and checks them), `spec-comparison`, `spec-traces`,
+    `spec-retention`; a command such as "labels judges"; or `error`, the document of an error on standard error.
+    """
+    with one_line_errors(verbose):
+        if name is None:
+            echo("\n".join([*SPECS, *DOCUMENTS]))
+        else:
+            print_json(schema_of(name))
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of spec files or of a command's document. Raise InputError for an unknown name."""
+    if name in SPECS:
+        return {"$schema": DIALECT, **SPECS[name]()}
+    if name in DOCUMENTS:
+        return {"$schema": DIALECT, **TypeAdapter(DOCUMENTS[name]()).json_schema(mode="serialization")}
+    raise InputError(f"schema {name!r}: got no such name, wanted {names_to_choose(name, [*SPECS, *DOCUMENTS])}")
+
+
+_LIST: Any = list
+"""`list` for types that are made here, which no type checker knows."""
+
+DIALECT = GenerateJsonSchema.schema_dialect
+
+
+class _AsWritten(GenerateJsonSchema):
+    """Schemas of what is written in YAML: models and fields that are made of shorter forms allow these."""
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        whole = super().function_before_schema(schema)
+        if schema["schema"]["type"] == "model-fields":  # `model_schema` adds the short form to the whole model
+            return whole
+        short: list[JsonSchemaValue] = [{"type": "string"}]
+        if whole.get("type") == "array":
+            short.append(whole["items"])
+        elif whole.get("additionalProperties") == {"type": "string"}:
+            short.append({"type": "array", "items": {"type": "string"}})
+        return {"anyOf": [whole, *short]}
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        whole, inner = super().model_schema(schema), schema["schema"]
+        while inner["type"] == "function-after":
+            inner = inner["schema"]
+        return {"anyOf": [whole, {"type": "string"}]} if inner["type"] == "function-before" else whole
+
+
+def _of_spec(module: str, model: str) -> dict[str, Any]:
+    from importlib import import_module
+
+    found: dict[str, Any] = getattr(import_module(f"evalflows.specs.{module}"), model).model_json_schema(
+        schema_generator=_AsWritten
+    )
+    return found
+
+
+SPECS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "spec": partial(_of_spec, "experiment", "ExperimentSpec"),
+    "spec-comparison": partial(_of_spec, "comparison", "ComparisonSpec"),
+    "spec-traces": partial(_of_spec, "traces", "TraceEvaluationSpec"),
+    "spec-retention": partial(_of_spec, "traces", "RetentionSpec"),
+}
+
+
+def _fields(title: str, /, **fields: Any) -> Any:
+    """Return the type of an object with just these fields."""
+    made: Any = TypedDict(title, fields)  # type: ignore[misc]  # named when it is made
+    return with_config(ConfigDict(extra="forbid"))(made)
+
+
+def _record(record: type, title: str = "", /, *, without: Any = (), **more: Any) -> Any:
+    """Return the type of a record's fields, some left out, others added or of another type."""
+    own = {name: kind for name, kind in get_type_hints(record).items() if name in record.__dataclass_fields__}  # type: ignore[attr-defined]
+    kept = {name: kind for name, kind in own.items() if name not in without}
+    return _fields(title or record.__name__, **{**kept, **more})
+
+
+def _metric() -> Any:
+    from evalflows.reports.pages_as_text import AGAINST
+    from evalflows.reports.results import Result
+
+    hints = get_type_hints(Result)
+    against = _fields("AgainstBaseline", **{new: hints[old] for old, new in AGAINST.items()}, verdict=str)
+    return _record(Result, "Metric", without=AGAINST, against_baseline=against | None)
+
+
+def _worst() -> Any:
+    from evalflows.reports.worst import WorstExamples, WorstItem
+
+    item = _record(WorstItem, without=("n_worse",), inputs=Any, outputs=Any, baseline_outputs=Any)
+    return _record(WorstExamples, without=("items",), examples=_LIST[item])
+
+
+def _decision() -> Any:
+    from evalflows.reports.decisions import Decision
+
+    left_out = ("reasons", "candidate_apart", "baseline_apart")
+    policy = {"comparability": list[dict[str, Any]], "policy": dict[str, Any]}
+    return _record(Decision, without=left_out, rules=list[dict[str, Any]], limits=list[str], **policy)
+
+
+def _comparison() -> Any:
+    from evalflows.reports.comparison import JudgeBias, Overview, RankedExperiment, WinRate
+
+    return _record(
+        Overview,
+        "Comparison",
+        win_rates=_LIST[_record(WinRate, verdict=str)],
+        ranking=_LIST[_record(RankedExperiment)],
+        biases=_LIST[_record(JudgeBias)],
+        failures=_LIST[_fields("JudgeFailure", source=str, error=str, count=int)],
+        sentences=list[str],
+    )
+
+
+def _results(**more: Any) -> Any:
+    from evalflows.analysis.judge_exclusions import Stepped
+    from evalflows.reports import pages_as_text as pages
+    from evalflows.reports.experiments import PreviousRun
+
+    excluded = _fields("ExcludedMetric", experiment_id=str, metric=str, judge=str, reason_code=str, reason=str)
+    return _fields(
+        "Results",
+        experiments=_LIST[_record(pages.ExperimentOverview)],
+        metrics=_LIST[_metric()],
+        decisions=_LIST[_decision()],
+        standings=list[str],
+        comparison=_comparison() | None,
+        worst_examples=_LIST[_worst()],
+        failures=_LIST[_record(pages.Failure)],
+        judge_checks=_LIST[_record(pages.JudgeCheck)],
+        excluded_metrics=_LIST[excluded],
+        fallbacks_and_tiers=_LIST[_record(Stepped)],
+        types_apart=_LIST[_record(pages.TypesApart)],
+        unpriced_calls=_LIST[_record(pages.UnpricedCalls)],
+        reduced_limits=_LIST[_record(pages.ReducedLimit)],
+        sentences=list[str],
+        previous=_LIST[_record(PreviousRun, sentence=str, command=Any)],
+        calls_made=int | None,
+        next=str,
+        **more,
+    )
+
+
+def _explanation() -> Any:
+    part = _fields("Part", title=str, lines=list[str])
+    again = _fields("Again", verified=str, decided_again_from_the_store=str)
+    return _results(explanation=_LIST[part], again=again | None)
+
+
+def _listed() -> Any:
+    from evalflows.reports.comparison import Overview
+    from evalflows.reports.pages_as_text import ExperimentOverview
+
+    experiment = _record(ExperimentOverview, "ListedExperiment", kind=str, gates=dict[str, str])
+    return _LIST[experiment | _record(Overview, "ListedComparison", kind=str)]
+
+
+def _diff() -> Any:
+    from evalflows.analysis.changes import ChangeCounts, ChangeList, ExampleChange, Note
+    from evalflows.analysis.slice_search import SliceSearch
+    from evalflows.reports.pages_as_text import ExperimentOverview
+
+    texts: dict[str, Any] = dict.fromkeys(("inputs", "reference_outputs", "outputs", "baseline_outputs"), Any)
+    overview = _record(ExperimentOverview)
+    return _fields(
+        "Diff",
+        baseline=overview,
+        candidates=_LIST[overview],
+        where=str | None,
+        n_compared=dict[str, int],
+        metrics=_LIST[_metric()],
+        notes=_LIST[_record(Note)],
+        changes=_LIST[_record(ChangeCounts)],
+        examples=_LIST[_record(ChangeList, examples=_LIST[_record(ExampleChange, **texts)])],
+        sentences=list[str],
+        slices=_LIST[_record(SliceSearch)],
+    )
+
+
+def _plan() -> Any:
+    figures = {"design": dict[str, Any], "calls": list[dict[str, Any]], "total": dict[str, Any]}
+    said = {"metrics": list[dict[str, Any]], "sentences": list[str], "is_detail": list[bool]}
+    return _fields("Plan", plan_id=str, name=str, effect=float | None, **figures, **said)
+
+
+def _backtests() -> Any:
+    from evalflows.analysis.backtest import Backtest
+
+    return _LIST[_record(Backtest, backtest_id=str, sentences=list[str])]
+
+
+def _robustness() -> Any:
+    from evalflows.analysis.robustness import RobustnessReport
+
+    return _record(RobustnessReport)
+
+
+def _checks() -> Any:
+    check = _fields(
+        "Check",
+        check_id=str,
+        name=str,
+        column_name=str | None,
+        passed=bool | None,
+        severity=str,
+        n_checked=int | None,
+        n_unexpected=int | None,
+        message=str | None,
+        observed=Any,
+        expected=Any,
+    )
+    counts = {"n_expectations": int, "n_findings": int}
+    of_one = _fields("CheckedExperiment", experiment_id=str, name=str, **counts, checks=_LIST[check])
+    return _fields("Checks", experiments=_LIST[of_one])
+
+
+def _doctor() -> Any:
+    from evalflows.store.doctor import Finding
+
+    return _fields("Doctor", is_sound=bool, findings=_LIST[_record(Finding)], n_files=int)
+
+
+def _datasets() -> Any:
+    from evalflows.reports.datasets import ListedDataset
+
+    return _LIST[_record(ListedDataset, splits=dict[str, int])]
+
+
+def _dataset() -> Any:
+    from evalflows.reports.datasets import DatasetVersion, SnapshotCheck
+    from evalflows.store.records import ExampleRow
+
+    example = _record(ExampleRow, inputs=Any, reference_outputs=Any, metadata=Any)
+    known = {"versions": _LIST[_record(DatasetVersion)], "checks": _LIST[_record(SnapshotCheck)]}
+    return _fields("Dataset", snapshot_id=str, n_examples=int, **known, first_examples=_LIST[example])
+
+
+def _baselines() -> Any:
+    from evalflows.store.queries.lookup import Approval
+
+    return _LIST[_record(Approval)]
+
+
+def _label_batches() -> Any:
+    from evalflows.store.queries.labels import LabelBatch
+
+    return _LIST[_record(LabelBatch)]
+
+
+def _judges() -> Any:
+    from evalflows.analysis.labels import RankedJudge
+
+    return _LIST[_record(RankedJudge)]
+
+
+def _traces() -> Any:
+    from evalflows.store.queries.traces import ListedTrace
+
+    return _LIST[_record(ListedTrace)]
+
+
+def _trace() -> Any:
+    from evalflows.store.queries.traces import Verdict
+    from evalflows.telemetry.views import TraceView
+
+    return _record(TraceView, "Trace", scores_and_labels=_LIST[_record(Verdict)])
+
+
+def _windows() -> Any:
+    from evalflows.analysis.monitoring import WindowFigures
+
+    return _fields("Windows", evaluation=str, window=str, windows=_LIST[_record(WindowFigures)])
+
+
+def _incidents() -> Any:
+    from evalflows.store.queries.windows import Incident
+
+    return _fields("Incidents", incidents=_LIST[_record(Incident)])
+
+
+def _incident() -> Any:
+    from evalflows.store.queries.windows import Incident
+    from evalflows.store.trace_records import AlertRow
+
+    return _record(Incident, events=_LIST[_record(AlertRow)])
+
+
+def _error() -> Any:
+    fields = _fields("ErrorFields", kind=str, message=str, where=str | None, wanted=str | None)
+    return _fields("Error", error=fields)
+
+
+DOCUMENTS: Mapping[str, Callable[[], Any]] = {
+    **dict.fromkeys(("run", "resume", "gate", "show", "compare", "report"), _results),
+    "ls": _listed,
+    "diff": _diff,
+    "explain": _explanation,
+    "plan": _plan,
+    "backtest": _backtests,
+    "robustness": _robustness,
+    "check": _checks,
+    "doctor": _doctor,
+    "dataset ls": _datasets,
+    "dataset show": _dataset,
+    "baseline ls": _baselines,
+    "labels ls": _label_batches,
+    "labels judges": _judges,
+    "traces ls": _traces,
+    "traces show": _trace,
+    "windows": _windows,
+    "alerts ls": _incidents,
+    "alerts show": _incident,
+    "error": _error,
+}
+"""The types of the documents, by command; none where an object's keys depend on what is shown."""

@@ -40,6 +40,7 @@ from urllib.parse import urlsplit
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, last_line, print_note
 from evalflows.specs.file_locks import try_lock
+from evalflows.specs.home import home_root
 
 OTHER_DATABASES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 """Environment variables by which a user gives the server another database, which is left to Prefect."""
@@ -152,11 +153,6 @@ class Server:
     @property
     def api(self) -> str:
         return f"{self.ui}/api"
-
-
-def home_root() -> Path:
-    """Return the folder in EVALFLOWS_HOME, else ~/.evalflows."""
-    return Path(os.environ.get("EVALFLOWS_HOME") or Path.home() / ".evalflows").absolute()
 
 
 def results_folder() -> Path:

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from evalflows.prefect_server import home_root, results_folder
+from evalflows.prefect_server import results_folder
 from evalflows.specs import hints
 from evalflows.specs.errors import StorageError
+from evalflows.specs.home import home_root
 from evalflows.store.erasing import Plan
 from evalflows.store.retention import RULE
 from evalflows.store.store import Store

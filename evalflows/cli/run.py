@@ -36,7 +36,6 @@ from evalflows.cli.show import (
     results_sections,
     verdicts_section,
 )
-from evalflows.prefect_server import home_root
 from evalflows.reports.candidates import candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
@@ -52,6 +51,7 @@ from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import all_worst
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, one_line
+from evalflows.specs.home import home_root
 from evalflows.store.exports import write_whole
 from evalflows.store.layout import Layout
 from evalflows.store.queries.earlier_runs import earlier_runs

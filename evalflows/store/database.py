@@ -33,6 +33,7 @@ import duckdb
 from fsspec import AbstractFileSystem
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.home import home_root
 from evalflows.store.copies import FIND_COPIES, TableCopies
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, quoted
@@ -95,6 +96,9 @@ def peak_memory_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
+
+KEPT_CATALOGS = 7
+"""How many files of views a user's folder keeps beside a new one: two per version of evalflows, of 1.3 MB."""
 
 STORAGE_VERSION = "v1.0.0"
 """Every DuckDB since 1.0 opens such a file; the format that DuckDB 2.0 writes by default, no older one."""
@@ -182,11 +186,34 @@ def _write(path: Path, layout: Layout, fill: Callable[[Path], object]) -> None:
 
 
 def write_views(path: Path, *, root: str, with_packed: bool = True) -> None:
-    """Write a DuckDB file with every view over the files below a root."""
+    """Write a DuckDB file with every view over the files below a root.
+
+    It is a copy of the user's file of these views, which is made if there is none.
+    """
+    key = views_key(with_packed)
+    bound = home_root() / "catalogs" / f"{key[:24]}-{duckdb.__version__}.duckdb"
+    try:
+        shutil.copyfile(bound, path)
+        with duckdb.connect(str(path)) as connection:
+            ((found,),) = connection.execute("select source.views_key()").fetchall()
+            set_root(connection, root)
+        if found == key:
+            return
+    except (OSError, duckdb.Error):  # there is none, or it is damaged
+        pass
+    path.unlink(missing_ok=True)
     with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
         for statement in _statements(root, Damages(), with_packed):
             connection.execute(statement)
-        connection.execute(f"create macro source.views_key() as {quoted(views_key(with_packed))}")
+        connection.execute(f"create macro source.views_key() as {quoted(key)}")
+    with suppress(OSError):
+        bound.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        older = sorted(bound.parent.glob("*.duckdb"), key=lambda file: file.stat().st_mtime)[:-KEPT_CATALOGS]
+        for file in older:
+            file.unlink()
+        temporary = bound.with_suffix(f".{secrets.token_hex(6)}.tmp")
+        shutil.copyfile(path, temporary)
+        temporary.replace(bound)
 
 
 @lru_cache(2)

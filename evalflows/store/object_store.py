@@ -32,6 +32,7 @@ from obstore import exceptions
 
 from evalflows.specs.errors import StorageError
 from evalflows.specs.file_locks import try_lock
+from evalflows.specs.home import home_root
 from evalflows.store.layout import Layout, StoredFile
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Mirror:
         """Return the mirror of a root on a server."""
         digest = hashlib.sha256(f"{endpoint}\n{root}".encode()).hexdigest()[:12]
         readable = re.sub(r"[^\w.-]+", "-", root.partition("://")[2])[:60].strip("-.")
-        return cls(_home() / f"{readable}-{digest}", root)
+        return cls(home_root() / "mirrors" / f"{readable}-{digest}", root)
 
     @classmethod
     def temporary_of(cls, root: str) -> "Mirror":
@@ -214,11 +215,6 @@ class Mirror:
     @property
     def _temporaries(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}.tmp")
-
-
-def _home() -> Path:
-    home = os.environ.get("EVALFLOWS_HOME")
-    return (Path(home).absolute() if home else Path.home() / ".evalflows") / "mirrors"
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:

@@ -8,7 +8,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from evalflows.store.database import catalog_path
+from evalflows.specs.home import home_root
+from evalflows.store.database import catalog_path, views_key, write_views
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 
@@ -39,6 +40,9 @@ def test_any_duckdb_reads_the_store_by_it_also_where_the_store_has_moved(
 @pytest.mark.parametrize("content", [b"", b"no database", None])
 def test_another_file_of_its_name_is_replaced_and_one_in_use_is_left(store: Store, content: bytes | None) -> None:
     path = catalog_path(store.layout)
+    write_views(path.with_name("other.duckdb"), root=store.layout.root)
+    (bound,) = (home_root() / "catalogs").glob(f"{views_key()[:24]}-*.duckdb")  # the user's, of which it is a copy
+    bound.write_bytes(content or b"no database either")
     if content is None:
         path.unlink()
         with duckdb.connect(str(path)) as other:
@@ -50,6 +54,8 @@ def test_another_file_of_its_name_is_replaced_and_one_in_use_is_left(store: Stor
     assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]
     with duckdb.connect(str(path), read_only=True) as plain:
         assert plain.execute("select count(*) from staging.outputs").fetchall() == [(0,)]
+    with duckdb.connect(str(bound), read_only=True) as plain:
+        assert plain.execute("select source.views_key()").fetchall() == [(views_key(),)]
 
 
 def test_where_it_cannot_be_written_the_views_are_bound_in_memory(

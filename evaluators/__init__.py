@@ -25,6 +25,7 @@ from evalflows.evaluators.judges import (
     schema_adherence,
     toxicity,
 )
+from evalflows.evaluators.modes import failure_modes
 from evalflows.evaluators.numbers import numeric_closeness
 from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
 from evalflows.evaluators.score import Preference, Score
@@ -56,6 +57,7 @@ __all__ = [
     "criteria",
     "edit_similarity",
     "exact_match",
+    "failure_modes",
     "faithfulness",
     "final_answer",
     "instruction_following",

@@ -109,7 +109,10 @@ def bind(
         raise InputError(f"evaluator {name!r}: got the setting {min(unknown)!r}, wanted one of: {known}")
     settings = {**settings, **{p.name: _switch(settings[p.name], p) for p in single if p.name in settings}}
     preset = function.keywords if isinstance(function, partial) else {}
-    requested = [p for p in single if p.name in available and p.name not in {*settings, *preset}]
+    left_out = {*settings, *preset}
+    if isfunction(function) and UNUSED in vars(function):
+        left_out |= vars(function)[UNUSED](settings)
+    requested = [p for p in single if p.name in available and p.name not in left_out]
     defaults = {p.name: p.default for p in single if p.kind is p.POSITIONAL_ONLY and p.name not in available}
     named = [p.name for p in requested if p.kind is not p.POSITIONAL_ONLY]
     if takes_any and scope == "item":  # Langfuse passes these four to every evaluator
@@ -468,6 +471,19 @@ def needs_reference(function: Evaluator) -> Evaluator:
     """Set the attribute `needs_reference` of an evaluator: it returns no score without a reference."""
     vars(function)["needs_reference"] = True
     return function
+
+
+UNUSED = "unused"
+
+
+def unused_with(unused: Callable[[Mapping[str, Any]], Set[str]]) -> Callable[[Evaluator], Evaluator]:
+    """Return a decorator that sets which optional arguments of an evaluator it does not request with some settings."""
+
+    def leave_out(function: Evaluator) -> Evaluator:
+        vars(function)[UNUSED] = unused
+        return function
+
+    return leave_out
 
 
 def zero_to_one(*, higher_is_better: bool = True) -> Direction:

@@ -34,8 +34,8 @@ async def semantic_similarity(
     if not answer.strip():
         return 0.0
     texts, named = [answer, *references], {} if model is None else {"model": model}
-    vector, *reference_vectors = _units(await embed(texts, **named), len(texts))
-    return max(_cosine(vector, reference_vector) for reference_vector in reference_vectors)
+    vector, *reference_vectors = units(await embed(texts, **named), len(texts))
+    return max(cosine(vector, reference_vector) for reference_vector in reference_vectors)
 
 
 def _references(reference: Any, answer: Any) -> list[str]:
@@ -47,7 +47,7 @@ def _references(reference: Any, answer: Any) -> list[str]:
     return [as_text(reference)] if texts and whole else texts
 
 
-def _units(vectors: Sequence[Sequence[float]], n_texts: int) -> list[list[float]]:
+def units(vectors: Sequence[Sequence[float]], n_texts: int) -> list[list[float]]:
     """Scale the vectors to length 1."""
     if len(vectors) != n_texts:
         raise ValueError(f"embed: got {len(vectors)} vectors for {n_texts} texts")
@@ -67,6 +67,6 @@ def _unit(vector: Sequence[float]) -> list[float]:
     return [number / length for number in vector]
 
 
-def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
+def cosine(first: Sequence[float], second: Sequence[float]) -> float:
     """Return the cosine, clipped to 0 to 1: it can exceed 1 by rounding, and opposite counts as unrelated."""
     return min(1.0, max(0.0, math.fsum(a * b for a, b in zip(first, second, strict=True))))

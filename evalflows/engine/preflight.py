@@ -145,6 +145,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
                 check_settings(judge.bound, examples)
     for evaluator in prepared.summary_evaluators:
         _check_evaluator(evaluator, spec)
+    check_needs(prepared.evaluators)
     _check_metrics(prepared)
     _check_kept_apart(prepared)
     _check_gates(prepared)
@@ -328,6 +329,20 @@ def _check_calls_are_recorded(who: str, spec: Spec) -> None:
             f"{who}: budget_usd cannot be enforced, since its model calls are not recorded; {HOW_TO_RECORD}, or set "
             "budget_counts_unknown: false"
         )
+
+
+def check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
+    """Raise InputError for failure modes that need a score that no other evaluator gives, as far as that is known."""
+    for evaluator in evaluators:
+        others = [other for other in evaluators if other is not evaluator]
+        if not all(other.is_ours for other in others):
+            continue
+        known = [metric for other in others for metric in other.metrics]
+        for judge in evaluator.all:
+            for metric in (judge.spec.args.get("needs") or {}) if judge.spec.use == "failure_modes" else ():
+                if metric not in known:
+                    wanted = f"wanted one of {', '.join(dict.fromkeys(known))}" if known else "wanted another evaluator"
+                    raise InputError(f"evaluator {evaluator.name!r}: needs: no evaluator gives {metric!r}, {wanted}")
 
 
 def _check_metrics(prepared: PreparedExperiment) -> None:

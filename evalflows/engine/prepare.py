@@ -47,7 +47,8 @@ from evalflows.specs.comparison import OTHER_NAMES, VOTE_FIELDS, ComparisonSpec,
 from evalflows.specs.errors import CallError, Complete, Completion, InputError, kept_apart, short
 from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.files import located
+from evalflows.specs.failure_modes import TaxonomySpec, load_taxonomy
+from evalflows.specs.files import located, make_spec
 from evalflows.specs.reference import FILES, load, parts_of, refer, version_of
 from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
@@ -335,8 +336,9 @@ class PreparedEvaluator(Generic[Spec]):
 
     @property
     def metrics(self) -> list[str]:
-        """The metric named like the evaluator, and the metrics that it declares."""
-        return [self.name, *(metric for declared in self.declared_metrics for metric in declared)]
+        """The metrics that it declares, and unless it is ours the metric of its own name."""
+        declared = [metric for metrics in self.declared_metrics for metric in metrics]
+        return declared if self.is_ours and declared else [self.name, *declared]
 
 
 def prepare_evaluator(spec: Kind, scope: Scope = "item") -> PreparedEvaluator[Kind]:
@@ -670,7 +672,7 @@ PROMPT_SUFFIXES = (".md", ".txt")
 
 
 def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
-    """Replace the file names of prompts by their texts, so that versions and resumptions include the text.
+    """Replace the files of prompts and taxonomies by their contents, so that versions and resumptions include them.
 
     Raise InputError for a file that cannot be read.
     """
@@ -685,10 +687,29 @@ def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def with_all_prompts(judge: Cascaded) -> Cascaded:
-    """Replace the prompt of an evaluator, its fallback and its tiers."""
-    fallback = None if judge.fallback is None else with_prompt(judge.fallback)
-    tiers = [with_prompt(tier) for tier in judge.tiers]
-    return with_prompt(judge).model_copy(update={"fallback": fallback, "tiers": tiers})
+    """Replace the prompt and the taxonomy of an evaluator, its fallback and its tiers."""
+    fallback = None if judge.fallback is None else with_texts(judge.fallback)
+    tiers = [with_texts(tier) for tier in judge.tiers]
+    return with_texts(judge).model_copy(update={"fallback": fallback, "tiers": tiers})
+
+
+def with_texts(judge: Judge) -> Judge:
+    """Replace the prompt and the taxonomy of one evaluator."""
+    return with_prompt(with_taxonomy(judge))
+
+
+def with_taxonomy(judge: Judge) -> Judge:
+    """Replace the file of a taxonomy by what decides whether a mode holds. Raise InputError if it is invalid."""
+    given = judge.args.get("taxonomy")
+    if judge.use != "failure_modes" or given is None:
+        return judge
+    if isinstance(given, dict):
+        taxonomy = make_spec(TaxonomySpec, {**given}, [], f"evaluator {judge.metric!r}: taxonomy")
+    elif isinstance(given, str):
+        taxonomy = load_taxonomy(given)
+    else:
+        return judge
+    return judge.model_copy(update={"args": {**judge.args, "taxonomy": taxonomy.settings}})
 
 
 def with_prompt(judge: Judge) -> Judge:

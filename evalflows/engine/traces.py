@@ -16,7 +16,7 @@ from typing import Any, Literal
 from evalflows.engine.experiments import JudgesRuns, Run
 from evalflows.engine.job import Drawn, Loaded, is_final, running
 from evalflows.engine.judge import ScoresByRun, composite_results
-from evalflows.engine.preflight import check_judge
+from evalflows.engine.preflight import check_judge, check_needs
 from evalflows.engine.prepare import (
     SAMPLE,
     PreparedEvaluator,
@@ -511,6 +511,7 @@ def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
     for evaluator in prepared:
         for judge in evaluator.all:
             check_judge(judge, spec)
+    check_needs(prepared)
     _check_composites(spec, prepared)
     _check_watch(spec, prepared)
     condition(spec.filter, spec.scope)

@@ -38,6 +38,9 @@ class JudgeReport:
         rows.append(("Krippendorff's alpha", *_estimate(observed["alpha"], "alpha")))
         if observed["people_alpha"]:
             rows.append(("alpha among people", *_estimate(observed["people_alpha"], "alpha")))
+        if observed["kind"] == "yes_no" and (table := observed.get("confusion")):
+            for name, shares in (("recall of yes", table["found"]), ("precision of yes", table["right"])):
+                rows.append((name, *percent_estimate(*(shares[0][field] for field in ("share", "low", "high")))))
         if error := observed.get("error"):
             rows.append(("bias (judge minus people)", *_estimate(error, "bias", signed=True)))
             rows.append(("variance of the error", figure(error["variance"], ""), ""))

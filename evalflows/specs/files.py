@@ -267,15 +267,20 @@ def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wan
         text = read_regular(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return make_spec(kind, load_text(text, str(path), wanted=wanted), changes, str(path))
+
+
+def load_text(text: str, where: str, *, wanted: str) -> dict[str, Any]:
+    """Return the fields of a spec's text (YAML). Raise InputError, beginning with `where`, if it has none."""
     try:
         content = yaml.load(text, SpecLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date raises ValueError
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from error
     if _is_too_large(content):
-        raise InputError(f"{path}: got more than {MAX_VALUES:,} values, or an alias that contains itself")
+        raise InputError(f"{where}: got more than {MAX_VALUES:,} values, or an alias that contains itself")
     if not isinstance(content, dict):
-        raise InputError(f"{path}: got {type(content).__name__}, wanted a mapping with {wanted}")
-    return make_spec(kind, content, changes, str(path))
+        raise InputError(f"{where}: got {type(content).__name__}, wanted a mapping with {wanted}")
+    return content
 
 
 def _is_too_large(content: Any) -> bool:

@@ -19,12 +19,15 @@ from hypothesis import strategies as st
 
 from evalflows import evaluators
 from evalflows.evaluators.agents.transcript import lines
-from evalflows.evaluators.score import RunView, fenced
+from evalflows.evaluators.score import Evaluations, RunView, fenced
 
 PARAMETERS = {name: inspect.signature(getattr(evaluators, name)).parameters for name in evaluators.SHORT_NAMES}
 JUDGES = [name for name, parameters in PARAMETERS.items() if "complete" in parameters]
 RUNNER = asyncio.Runner()
-SETTINGS: dict[str, dict[str, Any]] = {"rubric": {"rubric": "Is it right?"}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "rubric": {"rubric": "Is it right?"},
+    "failure_modes": {"taxonomy": {"modes": [{"name": "late", "definition": "It is late."}]}, "scores": Evaluations()},
+}
 PARSED = ("arguments", "inputs")
 """Fields in which a JSON text and the value that it stands for are the same."""
 

@@ -648,7 +648,7 @@ def _outputs(spec: ChatTarget, completion: Completion, tools: Tools | None) -> d
         message = f"the answer was cut off at the token limit {ended}, wanted more tokens, or `truncated: score`"
         raise CallError("truncated", message)
     if not (text.strip() or completion.tool_calls or completion.parsed is not None or completion.is_truncated):
-        what = "only thinking, no text" if completion.text.strip() else "no text"
+        what = "only thinking, no text" if completion.has_thinking or completion.text.strip() else "no text"
         raise CallError("empty_answer", f"the answer has {what} {ended}")
     made = [call if tools is None else tools.with_own_name(call) for call in completion.tool_calls]
     calls = {"tool_calls": made} if made else {}

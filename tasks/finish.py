@@ -118,7 +118,7 @@ def finish(store: Store, row: ExperimentRow | ComparisonSetRow, stopped: str | N
     """
     work, ended_job = work_of(row), _dropped(row)
     if store.is_sealed(work.table, work.owner):
-        return _problem(work, row)
+        return _problem(store, work, row)
     if not store.read(work.table, work.owner):
         raise StorageError(f"{store.layout.root}: the store was removed while {work.called} was running")
     store.append("limits", work.owner, "limits", ended_job.limit_rows(work.owner) if ended_job else [])
@@ -135,7 +135,7 @@ def finish(store: Store, row: ExperimentRow | ComparisonSetRow, stopped: str | N
     if ended.state == "completed":
         complete_judgements(store, work.owner)
         store.seal(work.owner, work.tables)
-    return None if is_stopped else _problem(work, ended)
+    return None if is_stopped else _problem(store, work, ended)
 
 
 def _dropped(row: ExperimentRow | ComparisonSetRow) -> Job[Any] | None:
@@ -152,8 +152,7 @@ def _ended(store: Store, work: Work, row: Row) -> Row:
     lacking = whats_missing(
         store, work.owner, work.evaluators, work.planned, answers=work.answers, summaries=work.summaries
     )
-    reason = lacking or (no_answers(store, work.owner) if work.answers else None)
-    reason = reason or none_judged(store, work.owner, UNREACHABLE) or given_twice(store, work.owner)
+    reason = lacking or "; ".join(_nothing_made(store, work)) or given_twice(store, work.owner)
     if isinstance(row, ExperimentRow):
         row = replace(row, application_version=application_versions(store, work.owner) or row.application_version)
     sums, ended_at = spent(store, work.owner), after(row.recorded_at)
@@ -171,8 +170,17 @@ def _ended(store: Store, work: Work, row: Row) -> Row:
     )
 
 
-def _problem(work: Work, row: ExperimentRow | ComparisonSetRow) -> str | None:
-    return f"{work.called}: {row.reason}" if row.reason else None
+def _nothing_made(store: Store, work: Work) -> dict[str, str]:
+    """Return who gave no value at all, in words, each with its most frequent error."""
+    return (no_answers(store, work.owner) if work.answers else {}) or none_judged(store, work.owner, UNREACHABLE)
+
+
+def _problem(store: Store, work: Work, row: ExperimentRow | ComparisonSetRow) -> str | None:
+    """Return the reason of a row, with the errors that it leaves to the list of failures."""
+    if not row.reason:
+        return None
+    made = _nothing_made(store, work) if row.state == "completed" else {}
+    return f"{work.called}: {'; '.join(f'{what}: {error}' for what, error in made.items()) or row.reason}"
 
 
 def lease_of_run(spec: ExperimentSpec, resume: str | None) -> AbstractContextManager[Lease]:

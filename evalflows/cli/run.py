@@ -267,13 +267,13 @@ def _run(
 
 
 def _without_shown_causes(error: IncompleteError) -> IncompleteError:
-    """Return the error in fewer words if all it says is that experiments have no answer: the results have shown why."""
+    """Return the error in fewer words if all experiments have ended: their failures have been shown."""
     lacking = [
         one for one in overviews(Store(), "is_one_of(experiment_id, $1)", [list(error.experiments)]) if one.reason
     ]
-    if not lacking or not all(one.has_no_answer for one in lacking):
+    if not lacking or not all(one.state == "completed" for one in lacking):
         return error
-    said = [f"experiment {one.name!r} ({one.experiment_id}): none of {one.planned} answered" for one in lacking]
+    said = [f"experiment {one.name!r} ({one.experiment_id}): {one.reason}" for one in lacking]
     return IncompleteError("; ".join(said), error.experiments, error.decisions)
 
 

@@ -62,10 +62,14 @@ def is_empty(message: Mapping[str, Any]) -> bool:
     return not (message.get("content") or "").strip() and not message.get("tool_calls")
 
 
+def has_thinking(message: Mapping[str, Any]) -> bool:
+    """Whether an answer has the model's thinking apart from its text."""
+    return any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
+
+
 def empty_answer(message: Mapping[str, Any], finish_reason: str | None) -> CallError:
     """Return the error of an answer without text; a model may have spent all its tokens on thinking."""
-    thought = any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
-    what = "only thinking, no text" if thought else "no text"
+    what = "only thinking, no text" if has_thinking(message) else "no text"
     return CallError("empty_answer", f"the answer has {what} (finish_reason {finish_reason})")
 
 
@@ -88,10 +92,8 @@ def _message(choice: Mapping[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if isinstance(content, list):
         message["content"] = "".join(map(_text_of_part, content))
-    elif isinstance(content, Mapping):
-        message["content"] = to_json(content, mend=True)
     elif not isinstance(content, str | None):
-        raise CallError("bad_answer", f"the answer's content: got {type(content).__name__}, wanted text")
+        message["content"] = to_json(content, mend=True)
     calls = message.get("tool_calls")
     if not isinstance(calls, list | None):
         raise CallError("bad_answer", f"the answer's tool calls: got {type(calls).__name__}, wanted a list")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflows.llm import structured_output
-from evalflows.llm.answers import completion_fields, end_of, finish_of, is_empty, tokens_of
+from evalflows.llm.answers import completion_fields, end_of, finish_of, has_thinking, is_empty, tokens_of
 from evalflows.llm.attempts import Attempts
 from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_of, tokens_of_text
 from evalflows.llm.endpoint_errors import kept, spec_hint
@@ -190,7 +190,7 @@ class Caller:
                 if error.cost_is_unknown:
                     bill.add(None, bill.estimate)
                 if error.kind == "bad_request" and (hint := spec_hint(request, str(error))):
-                    error.args = (f"{error}; wanted {hint}",)
+                    error.args = (f"{str(error).rstrip('.')}; wanted {hint}",)
                 raise
             latency, used = time.perf_counter() - sent - response.opening_s, tokens_of(response.body)
             turn.note(read_rate_limit(response.headers), used.total)
@@ -316,6 +316,7 @@ def _completion(row: CallRow, message: Mapping[str, Any], parsed: Any, cached: b
         text=message.get("content") or "",
         parsed=parsed,
         tool_calls=message.get("tool_calls") or [],
+        has_thinking=has_thinking(message),
         finish_reason=row.finish_reason,
         is_truncated=end_of(row.finish_reason) == "truncated",
         model=row.answered_by or row.model,

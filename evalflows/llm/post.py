@@ -143,8 +143,9 @@ def _content(response: httpx2.Response, content_types: Sequence[str]) -> Any:
     except ValueError:
         kind = header.partition(";")[0].strip().lower()
         is_other = kind in NO_ANSWERS or (not kind and is_page(text))
-        if "json" in kind or (is_other and kind not in content_types):
-            wanted = "wanted JSON" if "json" in kind else f"wanted JSON or plain text, or `content_types: [{kind}]`"
+        is_json = "json" in kind and not is_other
+        if is_json or (is_other and kind not in content_types):
+            wanted = "wanted JSON" if is_json else f"wanted JSON or plain text, or `content_types: [{kind}]`"
             raise CallError("bad_answer", f"{not_json(header, text)}; {wanted}", cost_is_unknown=True) from None
         return text
 

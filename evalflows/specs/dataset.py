@@ -1,13 +1,14 @@
 """Dataset specs: where the examples come from, which of them are used, and which expectations they must meet."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from evalflows.specs.columns import ExampleColumns
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, short
 from evalflows.specs.traces import MAPPED, Filter
 from evalflows.specs.values import stored_row
 
@@ -150,8 +151,11 @@ class DatasetSpec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_text(cls, given: Any) -> Any:
-        if not isinstance(given, str):
+        if isinstance(given, Mapping | DatasetSpec):
             return given
+        if not isinstance(given, str) or not given.strip():
+            wanted = "a file's path, a snapshot's id, a dataset's name, or a mapping such as {rows: […]}"
+            raise ValueError(f"got {short(given)}, wanted {wanted}")
         return {"path" if _FILE.fullmatch(given) else "snapshot" if given.startswith("snap-") else "name": given}
 
     @field_validator("rows")

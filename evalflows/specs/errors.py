@@ -156,6 +156,17 @@ class CallError(Exception):
         self.finish_reason: str | None = None
 
 
+_WANTED = {
+    "string_type": "a text",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "a mapping"),
+}
+"""What pydantic's kinds of problems with a type want."""
+
+
 def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = ()) -> str:
     """Format a pydantic error as one line: the first problem, the value it got, and the number of further problems.
 
@@ -176,6 +187,8 @@ def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = (
         message, got = f"kind: got {short(context['tag']) if 'tag' in context else 'none'}, wanted one of: {wanted}", ""
     elif first["type"] == "string_type" and isinstance(first["input"], bool):
         message, got = "wanted a text", f", got {first['input']}: in YAML, quote words such as 'no' and 'yes'"
+    elif wanted := _WANTED.get(first["type"]):
+        message, got = f"got {short(first['input'])}, wanted {wanted}", ""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{where}: {path + ': ' if path else ''}{message}{got}{more}"
 
@@ -305,6 +318,7 @@ class Completion:
     text: str
     parsed: Any = None  # the answer as JSON, if a schema was requested
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    has_thinking: bool = False  # apart from the text
     finish_reason: str | None = None
     is_truncated: bool = False  # whether it stops at the token limit
     model: str

@@ -214,10 +214,23 @@ def _values(content: bytes, where: str, *, lines: bool = False) -> list[Any]:
     except json.JSONDecodeError as error:
         place = f"{where}:{error.lineno}" if lines else where
         line = f"line {error.lineno}, " if error.lineno > 1 and not lines else ""
-        raise InputError(f"{place}: not JSON: {error.msg} at {line}character {error.colno}") from error
-    except ValueError as error:
-        raise InputError(f"{where}: not JSON: {error}") from error
+        what = error.msg.removesuffix(" at")
+        raise InputError(f"{place}: not JSON: {what} at {line}character {error.colno}") from error
+    except ValueError as error:  # of what JSON has, but we refuse
+        place = f"{where}:{text.count(chr(10), 0, _refused_at(text, at)) + 1}" if lines else where
+        raise InputError(f"{place}: not JSON: {error}") from error
     return values
+
+
+def _refused_at(text: str, at: int) -> int:
+    """Return where the value that the decoder refuses begins, or its element if it is a list."""
+    try:
+        while text[at] in "[,":
+            start = _BLANKS.match(text, at + 1).end()  # type: ignore[union-attr]
+            at = _BLANKS.match(text, _DECODER.raw_decode(text, start)[1]).end()  # type: ignore[union-attr]
+    except ValueError:
+        return start
+    return at
 
 
 def _constant(constant: str) -> None:

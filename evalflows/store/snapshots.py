@@ -468,6 +468,9 @@ def _to_example(given: Mapping[str, Any], position: int, where: str) -> ExampleR
             "cluster": _text(row, "cluster", where),
             "attachments": _json(row.get("attachments"), "value"),
         }
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise InputError(f"{where}: got {half!r}, half of a character, wanted whole characters") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: not JSON: {error}") from error
     if is_erased(content["inputs"]):

@@ -185,6 +185,7 @@ def test_a_chat_target_answers_whole_texts_only(monkeypatch: pytest.MonkeyPatch)
     with serving(Endpoint()) as endpoint:
         url = f"{endpoint.base_url}?api-version=1"
         connection = EndpointConnection(base_url=url, model="m", headers={"api-key": "${AZURE_KEY}"})
+        assert ask(completion(42)) == "42", "not asked for again"
         for text in ("", "half of", None):
             cut = completion(text, finish_reason="length")
             assert (ask(cut), ask(cut, truncated="score")) == ("truncated", text or "")

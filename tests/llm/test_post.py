@@ -92,7 +92,12 @@ def test_invalid_json_with_a_json_content_type_is_retried(application: Applicati
 
 
 @pytest.mark.parametrize(
-    ("type_", "body"), [("text/html", b"<html><title>Log in</title>"), ("text/event-stream", b'data: {"answer": 1}')]
+    ("type_", "body"),
+    [
+        ("text/html", b"<html><title>Log in</title>"),
+        ("text/event-stream", b'data: {"answer": 1}'),
+        ("application/x-ndjson", b'{"answer": 1}\n{"answer": 2}\n'),
+    ],
 )
 def test_a_page_or_a_stream_is_an_answer_only_if_the_spec_says_so(
     application: Application, type_: str, body: bytes

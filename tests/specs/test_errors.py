@@ -33,12 +33,12 @@ def problem(**fields: object) -> str:
 
 def test_a_problem_is_one_line_with_its_path_and_what_was_got() -> None:
     assert problem(name="x", inner=[{"count": 1}, {"count": "many"}]).startswith("WHERE: inner.1.count: ")
-    assert problem(name="x", inner=[{"count": 1}, {"count": "many"}]).endswith(", got 'many'")
+    assert problem(name="x", inner=[{"count": 1}, {"count": "many"}]).endswith(": got 'many', wanted a whole number")
     assert problem(name="forbidden").startswith("WHERE: wanted another name")
     assert problem(inner=[{"count": "a"}, {"count": "b"}]).endswith("(and 2 more)")
     text = problem(name="x", inner=[{"count": "many\n" * 100}])
     assert len(text) < 250
-    assert text.endswith("…")
+    assert "…" in text
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
         {
             "repetition: 3": "repetition: no such field",
             "name: ''": "name: String should have at least 1 character, got ''",
-            "name: 7": "name: Input should be a valid string, got 7",
+            "name: 7": "name: got 7, wanted a text",
             "targets: []": "targets: List should have at least 1 item",
             "targets: [{kind: chatt}]": "targets.0: kind: got 'chatt', wanted one of: chat, python, http, recorded",
             "targets: [{kind: python}]": "targets.0.python.function: Field required",
@@ -53,6 +53,8 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "gates: [{name: g, thresholds: {a: 1}}, {name: g, thresholds: {a: 1}}]": "gates: two are called 'g'",
             "gates: [{thresholds: {a: 1}, candidate: c}]": "gates: release: candidate: got 'c', wanted one of target",
             f"targets: {TWO}, gates: [{{superiority: [m], candidate: a}}]": "gates: release: the candidate is the base",
+            **{f"dataset: {got}": f"dataset: got {got}, wanted a file's path, a snapshot's id, a dataset's name, or a"
+               for got in ("12", "[1]", "''")},
             "dataset: {path: x.jsonl, turns: each}": "dataset.turns: Input should be 'whole' or 'next', got 'each'",
             **{
                 f"composites: [{{name: {name}, weights: {{fair: 1}}}}]": f"evaluators: '{name}' is a built-in measure"
@@ -82,7 +84,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "traces: {order: worst}": "traces: order: got worst without a metric",
             "path: x, file: y": "file: no such field",
             "path: x, sample: 0": "sample: Input should be greater than or equal to 1, got 0",
-            "path: x, splits: [1]": "splits.0: Input should be a valid string, got 1",
+            "path: x, splits: [1]": "splits.0: got 1, wanted a text",
             "path: x, expectations: [{kwargs: {}}]": "expectations.list[Expectation].0.type: Field required",
             "path: x, expectations: [{type: x, severity: high}]": "expectations.list[Expectation].0.severity",
             "snapshot: s, columns: {inputs: q}": f"columns: {IN_STORE}",
@@ -96,9 +98,9 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
         {
             "": "inputs: Field required",
             "inputs: []": "inputs: Dictionary should have at least 1 item",
-            "inputs: {q: 7}": "inputs.q: Input should be a valid string, got 7",
-            "inputs: [[question]]": "inputs: Input should be a valid",
-            "inputs: [{question: q}]": "inputs: Input should be a valid",
+            "inputs: {q: 7}": "inputs.q: got 7, wanted a text",
+            "inputs: [[question]]": "inputs: got [['question']], wanted",
+            "inputs: [{question: q}]": "inputs: got [{'question': 'q'}], wanted",
             "inputs: q, outputs: a": "outputs: no such field",
         },
     ),
@@ -157,7 +159,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
         "name: quality, weights: {a: 1}",
         {
             "weights: {}": "weights: Dictionary should have at least 1 item",
-            "weights: [1]": "weights.1.[key]: Input should be a valid string",
+            "weights: [1]": "weights.1.[key]: got 1, wanted a text",
             "weight: {a: 1}": "weight: no such field",
             "aggregation: minimum, function: 'm:f'": "aggregation: got minimum with a function",
             "missing: skip": "missing: Input should be 'fail', 'leave_out' or 'worst', got 'skip'",

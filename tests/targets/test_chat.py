@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.errors import Completion, InputError, Message
+from evalflows.specs.errors import CallError, Completion, InputError, Message
 from evalflows.specs.target import ChatTarget
 from evalflows.targets import chat, check_fields
 
@@ -19,6 +19,7 @@ class Model:
     text: str = "Paris"
     parsed: Any = None
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    has_thinking: bool = False
     messages: Any = None
     parameters: dict[str, Any] = field(default_factory=dict)
     repeats: list[int] = field(default_factory=list)
@@ -36,7 +37,12 @@ class Model:
         given = {} if schema is None else {"schema": schema}
         self.messages, self.parameters = messages, {"model": model} | given | parameters
         return Completion(
-            text=self.text, parsed=self.parsed, tool_calls=self.tool_calls, model="stub", call_id="call-1"
+            text=self.text,
+            parsed=self.parsed,
+            tool_calls=self.tool_calls,
+            has_thinking=self.has_thinking,
+            model="stub",
+            call_id="call-1",
         )
 
 
@@ -83,6 +89,11 @@ def test_messages_are_the_filled_templates_system_first() -> None:
 @pytest.mark.parametrize("name", ["question", "input", "user question", "user-question", "question?", "2nd", "问题"])
 def test_the_only_field_is_the_default_user_message_whatever_its_name(name: str) -> None:
     assert messages(spec(), **{name: "Why?"}) == [{"role": "user", "content": "Why?"}]
+
+
+def test_an_answer_of_thinking_alone_is_said_to_be_one() -> None:
+    with pytest.raises(CallError, match="only thinking, no text"):
+        answer(spec(), Model(text=" ", has_thinking=True), question="Why?")
 
 
 # conversations

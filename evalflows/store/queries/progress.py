@@ -350,15 +350,15 @@ def _why_not_attempted(store: Store, owner: str) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
-def no_answers(store: Store, experiment_id: str) -> str | None:
-    """Describe, with the most frequent error, an experiment without any answered run; None if there is one."""
+def no_answers(store: Store, experiment_id: str) -> dict[str, str]:
+    """Describe an experiment without any answered run, with the most frequent error; empty if there is one."""
     query = "select count(*) filter (status = 'ok'), count(*), mode(error) from source.outputs where experiment_id = ?"
     answered, runs, error = store.query(query, [experiment_id])[0]
-    return None if answered else f"none of {runs} answered: {error}"
+    return {} if answered else {f"none of {runs} answered": error}
 
 
-def none_judged(store: Store, owner: str, kinds: Collection[str]) -> str | None:
-    """Describe, with the most frequent error, evaluators whose judgements all failed with these error kinds.
+def none_judged(store: Store, owner: str, kinds: Collection[str]) -> dict[str, str]:
+    """Describe evaluators whose judgements all failed with these error kinds, each with its most frequent error.
 
     Subjects without an answer, and those to which an evaluator does not apply, are ignored.
     """
@@ -371,7 +371,7 @@ def none_judged(store: Store, owner: str, kinds: Collection[str]) -> str | None:
                order by evaluator"""
     failed = store.query(query, [owner, sorted(kinds)])
     called = {"run": "answers", "pair": "pairs"}
-    return "; ".join(f"{by} judged none of {n} {called[kind]}: {error}" for by, n, kind, error in failed) or None
+    return {f"{by} judged none of {n} {called[kind]}": error for by, n, kind, error in failed}
 
 
 def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None]:

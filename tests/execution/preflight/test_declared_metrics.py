@@ -145,7 +145,7 @@ def test_a_declaration_that_is_none_is_an_error_in_one_line() -> None:
     for said, problem in (
         ({"harm": {"lower_is_better": True}}, "lower_is_better: no such field"),
         ({"harm": {"range": [5, 0]}}, "range: got [5.0, 0.0], wanted two numbers, the lower one first"),
-        ({"harm": True}, "Input should be a valid dictionary or instance of MetricSpec"),
+        ({"harm": True}, "got True, wanted a mapping"),
         ({"harm": {"pass_k": [4]}}, "got pass_k, wanted higher_is_better and range; other fields belong in the spec"),
         ({"harm": MetricSpec(pass_k=[4])}, "got pass_k, wanted"),
     ):

@@ -81,6 +81,13 @@ def test_errors_in_a_file_name_the_line(
     assert problem(store, path=str(path), columns=columns).replace(str(path), "FILE").startswith(said)
 
 
+def test_half_a_character_is_refused_with_its_line(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"inputs": "a"}\n{"inputs": "bad \\ud83d end"}\n')
+    said = r"rows.jsonl:2: got '\ud83d', half of a character, wanted whole characters"
+    assert problem(store, path=str(path)).endswith(said)
+
+
 def from_function(store: Store, function: Callable[..., Any], **spec: Any) -> list[ExampleRow]:
     return load(store, function=refer(function), **spec)
 

@@ -304,8 +304,10 @@ def test_an_empty_list_and_an_empty_file_have_no_rows(tmp_path: Path, content: b
         (b'[{"a": 1}', "FILE:1: not JSON: "),
         (b'[{"a": 1},\n {"b" 2}]', "FILE:2: not JSON: Expecting ':' delimiter at character 7"),
         (b'[{"a" 1}]', "FILE:1: not JSON: Expecting ':' delimiter at character 7"),
-        (b'[{"a": -Infinity}]', "FILE: not JSON: -Infinity is not a JSON value"),
-        (b'[{"a": 1e999}]', "FILE: not JSON: 1e999 is too large for a number"),
+        (b'[{"a": 1},\n {"a": -Infinity}]', "FILE:2: not JSON: -Infinity is not a JSON value"),
+        (b'{"rows": [{"a": 1e999}]}', "FILE:1: not JSON: 1e999 is too large for a number"),
+        (b'[{"a": 1}\n,\n{"a": 1, "a": 2}]', "FILE:3: not JSON: got the key 'a' twice"),
+        (b'{"a": 1}\n\n{"a": "\nb"}', "FILE:3: not JSON: Invalid control character at character 8"),
         (b'{"q": ["a", "b"], "a": [1]}', "FILE: got columns of 1 and 2 values, wanted as many in each"),
         (
             b'[{"a": "b"},\n{"a": "caf\xe9"}]',

@@ -167,11 +167,9 @@ def is_cut_between_rows(content: bytes, mutated: bytes, form: str) -> bool:
 
 
 def names_a_place(said: str, form: str) -> bool:
-    """Whether a refusal names the row, the byte, or the key that repeats; else the whole file cannot be read."""
+    """Whether a refusal names the row or the byte; else the whole file cannot be read."""
     is_whole = form == "parquet" or said.startswith((": cannot be read", ": is empty", ": has no"))
-    return is_whole or bool(
-        re.match(r":\d+: |: (line|row|element|object) \d+: ", said) or re.search("at byte|the key", said)
-    )
+    return is_whole or bool(re.match(r":\d+: |: (line|row|element|object) \d+: ", said) or re.search("at byte", said))
 
 
 WRITERS = {"csv": as_csv, "jsonl": as_jsonl, "json": as_json, "parquet": as_parquet}

@@ -102,9 +102,9 @@ def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(s
         one.judge(example, "left" if example == "q0" else "failed", metric="partly", error_kind="unreachable")
     one.judge("q3", "left unasked", metric="down")
     one.write(sealed=False)
-    assert none_judged(store, "cmp-1", KINDS) == "down judged none of 3 pairs: HTTP 500: down"
-    assert none_judged(store, "cmp-1", ("raised",)) == "raises judged none of 3 pairs: boom"
-    assert none_judged(store, "cmp-1", ()) is None
+    assert none_judged(store, "cmp-1", KINDS) == {"down judged none of 3 pairs": "HTTP 500: down"}
+    assert none_judged(store, "cmp-1", ("raised",)) == {"raises judged none of 3 pairs": "boom"}
+    assert none_judged(store, "cmp-1", ()) == {}
 
 
 # Completed

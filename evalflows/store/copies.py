@@ -101,7 +101,7 @@ class TableCopies:
         sealed = [next((path for path, _ in of_owner if _is_sealed(path)), None) for of_owner in files.values()]
         if self._has_damage or None in sealed:
             return f"from memory.source.{table} {whose}"
-        paths = [self._layout.empties(table)[0], *(path for path in sealed if path)]
+        paths = [self._layout.empty(table), *(path for path in sealed if path)]
         return f"select {', '.join(columns_of(table))} from {rows_of_files(paths)}"
 
     def _execute(self, sql: str) -> None:

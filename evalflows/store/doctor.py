@@ -156,7 +156,7 @@ class _Examiner:
         """Find files that this program did not write, and those that an interrupted write has left."""
         layout = self._store.layout
         root = self._fs._strip_protocol(layout.root)
-        known = {self._fs._strip_protocol(path) for name in TABLES for path in layout.empties(name)}
+        known = {self._fs._strip_protocol(layout.empty(name)) for name in TABLES}
         catalogs = (str(catalog_path(layout, with_packed=with_packed)) for with_packed in (True, False))
         known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, *catalogs)}
         for path in sorted(self._fs.find(root, withdirs=False)):

@@ -257,16 +257,14 @@ def _local_states(root: str, tables: Collection[str] | None) -> dict[str, object
 def _local_owners(root: str, table: str) -> dict[str, object]:
     """Return the owners of a table of a local folder. A sealed file counts alone, since open ones are then ignored."""
     prefix, owners = f"{TABLES[table].owner}=", dict[str, object]()
-    if not Path(root).is_dir():
-        return owners
-    for entry in _entries(f"{root}/{table}/open"):
+    unsealed, sealed = Path(root, table, "open"), Path(root, table, "sealed")  # made with their first file
+    for entry in _entries(str(unsealed)) if unsealed.is_dir() else ():
         with suppress(FileNotFoundError):  # sealed meanwhile
             parts = tuple(sorted((part.name, _local_state(part.stat())) for part in _entries(entry)))
             owners[entry.name.removeprefix(prefix)] = parts
-    for entry in _entries(f"{root}/{table}/sealed"):
+    for entry in _entries(str(sealed)) if sealed.is_dir() else ():
         with suppress(FileNotFoundError, NotADirectoryError):
             owners[entry.name.removeprefix(prefix)] = _local_state(os.stat(f"{entry.path}/{SEALED}"))  # noqa: PTH116  # of thousands
-    owners.pop("_", None)  # the empty file
     return owners
 
 

@@ -70,10 +70,12 @@ class Layout:
     def packed_folder(self, table: str) -> str:
         return f"{self.root}/{_table(table).name}/packed/all"
 
-    def empties(self, table: str) -> tuple[str, str, str]:
-        """Return the paths of empty files with the schema: in DuckDB, a view over no files fails."""
-        sealed, unsealed = (f"{self.root}/{table}/{state}/{_table(table).owner}=_" for state in ("sealed", "open"))
-        return f"{sealed}/_.parquet", f"{unsealed}/_.parquet", f"{self.packed_folder(table)}/_.parquet"
+    def empty(self, table: str) -> str:
+        """Return the path of an empty file with the schema: in DuckDB, a view over no files fails.
+
+        The patterns of sealed, open and packed files all match it.
+        """
+        return f"{self.root}/{table}/empty/{_table(table).owner}=_/_.parquet"
 
     def lease(self, name: str) -> str:
         """Return the path of a lease."""
@@ -130,16 +132,15 @@ def every_row(
     packed files, planning a query is a third faster without them.
     """
     owner = _table(table).owner
-    sealed_empty, open_empty, _ = Layout("").empties(table)
     left_out = _not_in(owner, without)
     columns = ", ".join(columns_of(table))  # in order: DuckDB puts the owner last
     is_part = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PART.pattern}')})"
     still_open = (
-        f"(select * from {_scan(open_empty, _open_files(table), owner)} "
+        f"(select * from {_scan(table, f'/{table}/[oe]*/{owner}=*/*.parquet', owner)} "
         f"where parse_path(filename)[-2] not in ({_owners(_sealed_files(table))}) and {is_part}{left_out})"
     )
     own = (
-        f"select {columns} from {_scan(sealed_empty, f'/{table}/sealed/{owner}=*/*.parquet', owner)} "
+        f"select {columns} from {_scan(table, f'/{table}/[se]*/{owner}=*/*.parquet', owner)} "
         f"where parse_path(filename)[-1] in ('{SEALED}', '_.parquet'){left_out} "
         f"union all ({newest(table, still_open)})"
     )
@@ -149,14 +150,12 @@ def every_row(
 def _packed_rows(table: str, left_out: str, without_files: Collection[str]) -> str:
     """Return SQL for the packed rows of owners that have no files of their own."""
     owner, columns = _table(table).owner, ", ".join(columns_of(table))
-    *_, empty = Layout("").empties(table)
-    folder = Layout("").packed_folder(table)
     is_pack = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PACK.pattern}')})"
     names = {path.rpartition("/")[2] for path in without_files}
     is_part = f"regexp_full_match(parse_path(file)[-1], {quoted(_PART.pattern)})"
     unpacked = f"{_owners(_sealed_files(table))} union all {_owners(_open_files(table))} where {is_part}"
     return (
-        f"select {columns} from {_scan(empty, f'{folder}/*.parquet')} "
+        f"select {columns} from {_scan(table, f'/{table}/[pe]*/*/*.parquet')} "
         f"where {is_pack}{left_out}{_not_in('parse_path(filename)[-1]', names)} "
         f"and concat('{owner}=', {owner}) not in ({unpacked})"
     )
@@ -185,12 +184,12 @@ def latest_first(table: str) -> str:
     return f"partition by {key} order by {settled}recorded_at desc"
 
 
-def _scan(empty: str, pattern: str, owner: str | None = None) -> str:
+def _scan(table: str, pattern: str, owner: str | None = None) -> str:
     """Return SQL that reads files below the root, with their names; their folders' names tell the `owner`, if given."""
     folders = "hive_partitioning = true, hive_types_autocast = false" if owner else "hive_partitioning = false"
     # the empty file comes first, since DuckDB takes the columns of the first one;
     # DuckDB before 1.3, which reads exported views too, has `filename` only if asked for it
-    return f"read_parquet([{_path(empty)}, {_path(pattern)}], {folders}, filename = true)"
+    return f"read_parquet([{_path(Layout('').empty(table))}, {_path(pattern)}], {folders}, filename = true)"
 
 
 def _owners(pattern: str) -> str:

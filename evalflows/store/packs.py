@@ -258,10 +258,10 @@ def restore_empties(layout: Layout, fs: Any, *, all_of_them: bool = False) -> li
     """
     written = []
     for name, table in TABLES.items():
-        for path in layout.empties(name):
-            if all_of_them or not fs.exists(path) or file_damage(fs, path):
-                write_file(layout, fs, path, schema_of(table.record), [])
-                written.append(path)
+        path = layout.empty(name)
+        if all_of_them or not fs.exists(path) or file_damage(fs, path):
+            write_file(layout, fs, path, schema_of(table.record), [])
+            written.append(path)
     return written
 
 
@@ -296,7 +296,7 @@ def is_packed(layout: Layout, fs: Any) -> bool:
 
 
 def _mark(number: int) -> bytes:
-    return json.dumps({"format": number, "tables": [*TABLES], "states": ["sealed", "open", "packed"]}).encode()
+    return json.dumps({"format": number, "tables": [*TABLES], "states": ["empty", "sealed", "open", "packed"]}).encode()
 
 
 def _marker_of(layout: Layout, fs: Any) -> bytes | None:

@@ -57,9 +57,7 @@ def test_a_store_that_cannot_be_packed_is_only_noted(
 ) -> None:
     monkeypatch.setattr(evalflows.store.packing, "PACKED_FROM", 3)
     folder = Path(filled.layout.packed_folder("experiments"))
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
+    folder.parent.mkdir()
     folder.write_text("in the way")
     pack_many(filled)
     assert "the store was not packed: " in capsys.readouterr().err

@@ -26,6 +26,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "reports": ("analysis", "store", "specs"),
+    "mcp_server": ("analysis", "telemetry", "reports", "evaluators.score", "store", "specs"),
     "dashboard": ("serving", "analysis", "prefect_server", "reports", "telemetry", "store", "specs"),
     "tasks": (
         *("analysis", "engine", "data_checks", "dashboard.links", "reports", "evaluators", "llm", "store", "specs"),
@@ -40,7 +41,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "pytest_plugin": ("compat", "reports", "store", "specs"),
     "cli": (
         *("api", "flows", "dashboard", "receiver", "serving", "telemetry", "analysis", "engine", "data_checks"),
-        *("reports", "evaluators", "llm", "store", "specs", "prefect_server", "prefect_texts"),
+        *("mcp_server", "reports", "evaluators", "llm", "store", "specs", "prefect_server", "prefect_texts"),
     ),
 }
 """Arrows run upward only. The doors also import `evalflows` itself, which offers what its `__init__` lists."""
@@ -59,6 +60,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "jinja2": ("dashboard.rendering",),
     "uvicorn": ("serving", "prefect_server"),
     "watchfiles": ("cli.watch",),
+    "mcp": ("mcp_server",),
     "great_expectations": ("data_checks.suites", "data_checks.data_docs"),
 }
 

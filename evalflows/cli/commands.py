@@ -46,6 +46,7 @@ COMMANDS = {
     },
     "Set up": {
         "init": ("init:init", "Write a small example that runs as it is."),
+        "mcp": ("mcp:mcp", "Serve the store as tools to a coding agent."),
         "schema": ("schema:schema", "Print JSON Schemas of specs and of documents."),
         "connections": ("evaluators:connections", "List and test the connections to models."),
         "up": ("serve:up", "Start a worker, register the deployments of this folder."),

@@ -57,7 +57,11 @@ class QueryProcesses:
         self._is_closed = False
 
     def rows(self, sql: str, stop: Stop | None = None) -> list[tuple[Any, ...]]:
-        """Return the rows of one query that only reads.
+        """Return the rows of one query, as `select` does."""
+        return self.select(sql, stop)[1]
+
+    def select(self, sql: str, stop: Stop | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of the columns and the rows of one query that only reads.
 
         Raise InputError for any other statement, for SQL that DuckDB rejects, and beyond a limit; StorageError for a
         damaged store; StoppedError once `stop` is set, which ends the process.
@@ -148,7 +152,7 @@ class _Worker:
         self._connection.close()
 
 
-def _read(answer: bytes) -> list[tuple[Any, ...]]:
+def _read(answer: bytes) -> tuple[list[str], list[tuple[Any, ...]]]:
     kind, content = answer[:1], answer[1:]
     if kind in (_BAD_INPUT, _ENDED):
         raise InputError(content.decode())
@@ -157,7 +161,7 @@ def _read(answer: bytes) -> list[tuple[Any, ...]]:
     with pa.ipc.open_stream(content) as stream:
         table = stream.read_all()
     columns = [column.to_pylist() for column in table.columns]
-    return [*zip(*columns, strict=True)]
+    return table.column_names, [*zip(*columns, strict=True)]
 
 
 def _too_long(limits: QueryLimits) -> str:

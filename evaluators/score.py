@@ -8,7 +8,7 @@ import numbers
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from hashlib import sha256
@@ -238,7 +238,9 @@ def _attributes(returned: object) -> dict[str, Any]:
     names = ("key", "name", "score", "value", "label", *COMMENTS, "error", "metadata", "data_type", "config_id")
     own = _SCORE_OWN if isinstance(returned, Score) else ()
     fields = {name: getattr(returned, name) for name in (*names, *own) if hasattr(returned, name)}
-    if not fields.keys() & {"score", "value", "label"}:
+    if not fields.keys() & {"score", "value", "label"} or isinstance(
+        returned, date | timedelta
+    ):  # pandas' have `value`
         raise TypeError(f"returned {type(returned).__name__}, wanted {WANTED}")
     return fields
 

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -311,6 +312,9 @@ def test_two_scores_with_the_same_name_are_rejected(returned: object, name: str)
         (number for number in [1]),
         LangfuseType,
         print,
+        pd.NaT,
+        pd.Timestamp(0),
+        pd.Timedelta(0),
     ],
     ids=lambda returned: type(returned).__name__,
 )

@@ -109,7 +109,7 @@ def complete_judgements(store: Store, owner: str) -> None:
     metrics: dict[tuple[str, str], dict[str, None]] = {}
     whole = [row for row in rows if row.turn is None]
     for row in whole:
-        is_given = row.status == "scored" or (row.status != "failed" and row.metric != row.evaluator)
+        is_given = row.status == "scored" or row.metric != row.evaluator  # a failure may be that of one metric
         if is_given and row.decided_by != FAILED_OUTPUT:
             metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
     several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
@@ -138,7 +138,9 @@ def _row_per_metric(rows: Sequence[JudgementRow], metrics: Sequence[str]) -> lis
     }
     if judged:
         first = next(iter(judged.values()))
-        return [judged.get(metric) or _left_out(first, metric) for metric in metrics]
+        # A failure of one metric beside others; an older one is of an attempt that was repeated.
+        failed = {r.metric: r for r in rows if r.status == "failed" and r.recorded_at >= first.recorded_at}
+        return [judged.get(metric) or failed.get(metric) or _left_out(first, metric) for metric in metrics]
     last = max(rows, key=lambda row: (row.status != "failed", row.recorded_at))  # it holds for every metric
     return [_named(last, metrics[0]), *(_named(last, metric, **_UNPAID) for metric in metrics[1:])]
 

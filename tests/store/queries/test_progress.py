@@ -204,6 +204,18 @@ def test_a_metric_that_was_left_out_does_not_apply(run: Run) -> None:
     assert found["r1", "a"].cost_usd == 0.5
 
 
+def test_a_failure_of_one_metric_beside_another_stays(run: Run) -> None:
+    given = [
+        run.score("r0", "judge", metric, status=status, error=error)
+        for metric, status, error in (("a", "scored", None), ("b", "failed", "no b"), ("judge", "failed", "no c"))
+    ]
+    run.score("r1", "judge", "a", status="failed")
+    run.score("r1", "judge", status="scored")
+    found = run.complete()
+    assert [found["r0", row.metric] for row in given] == given
+    assert found["r1", "a"].status == found["r1", "b"].status == "not_applicable"
+
+
 def test_evaluators_do_not_mix(run: Run) -> None:
     run.score("r0", "judge", "a", status="scored")
     run.score("r0", "other", "c", status="scored")

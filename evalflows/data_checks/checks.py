@@ -350,8 +350,9 @@ def _in_words(
     problem = f"{column} is empty" if is_field else _IN_WORDS.get((kind, column))
     if problem is None or not count or "row_condition" in kwargs:
         return None
-    such = ", ".join(str(place["example"]) for place in places[:3] if place.get("example") is not None)
-    return f"{problem} in {count} of {of} examples{f', such as example {such}' if such else ''}"
+    rows = [str(place["example"]) for place in places[:3] if place.get("example") is not None]
+    such = f", such as {'row' if len(rows) == 1 else 'rows'} {', '.join(rows)}" if rows else ""
+    return f"{problem} in {count} of {of} examples{such}"
 
 
 def _wanted(type_: str, kwargs: Mapping[str, Any]) -> str:

@@ -47,13 +47,13 @@ def test_blank_fields_doubles_and_missing_references_are_counted(store: Store) -
     observed = json.loads(rows["be_unique", "inputs"].observed or "")
     assert observed["partial_unexpected_list"][0].endswith("… (3,008 characters)")
     for key, said in {
-        ("be_between", "filled_inputs"): "all fields of the inputs are empty in 1 of 5 examples, such as example 3",
-        ("be_unique", "inputs"): "inputs are those of another example in 2 of 5 examples, such as example 2, 4",
+        ("be_between", "filled_inputs"): "all fields of the inputs are empty in 1 of 5 examples, such as row 3",
+        ("be_unique", "inputs"): "inputs are those of another example in 2 of 5 examples, such as rows 2, 4",
         (
             "not_be_null",
             "reference_outputs",
-        ): "reference_outputs are missing in 3 of 5 examples, such as example 3, 4, 5",
-        ("not_be_null", "inputs.q"): "inputs.q is empty in 2 of 5 examples, such as example 3, 5",
+        ): "reference_outputs are missing in 3 of 5 examples, such as rows 3, 4, 5",
+        ("not_be_null", "inputs.q"): "inputs.q is empty in 2 of 5 examples, such as rows 3, 5",
         ("not_be_null", "inputs.$.a b"): "inputs.$.a b is empty in 3 of 5 examples",
     }.items():
         assert (rows[key].message, without_values(rows[key])) == (said, said)

@@ -131,9 +131,15 @@ def tokens_of(body: Mapping[str, Any]) -> Tokens:
     for details in (usage.get(name) for name in ("prompt_tokens_details", "input_tokens_details")):
         if isinstance(details, Mapping) and cached is None:
             cached = _count(details, "cached_tokens")
+    if into is not None and "prompt_tokens" not in usage:  # Anthropic's `input_tokens` are those besides the cache
+        into += sum(_count(usage, f"cache_{part}_input_tokens") or 0 for part in ("read", "creation"))
     total = _count(usage, "total_tokens")
     if into is not None and total is not None and total > into + (out or 0):
         out = total - into  # some leave the tokens of thinking out of their count, but not out of the total
+    details = usage.get("completion_tokens_details")
+    thinking = _count(details, "reasoning_tokens") if isinstance(details, Mapping) and total is None else None
+    if out is not None and thinking is not None and thinking > out:
+        out += thinking
     return Tokens(into, cached, out)
 
 

@@ -117,6 +117,20 @@ def test_what_the_provider_does_not_say_costs_nobody_knows_what(tokens: Tokens) 
         ({"prompt_tokens": 10, "prompt_cache_hit_tokens": 4, "completion_tokens": 5}, Tokens(10, 4, 5)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 75}, Tokens(10, None, 65)),
         ({"prompt_tokens": 10, "total_tokens": 10}, Tokens(10)),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 60}},
+            Tokens(10, None, 65),
+        ),
+        (
+            {
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "cache_read_input_tokens": 90,
+                "cache_creation_input_tokens": 20,
+            },
+            Tokens(120, 90, 5),
+        ),
+        ({"prompt_tokens": 100, "cache_read_input_tokens": 90, "completion_tokens": 5}, Tokens(100, 90, 5)),
         ({"prompt_tokens": -1, "completion_tokens": 1.5}, Tokens()),
         ({"prompt_tokens": 10**30, "completion_tokens": 7}, Tokens(None, None, 7)),
         (None, Tokens()),

@@ -65,7 +65,7 @@ async def failure_modes(
     topic_prompt: str = TOPICS_PROMPT,
     reasoning: bool = True,
     temperature: Temperature = 0.0,
-    min_similarity: float = 0.35,
+    min_similarity: float = 0.4,
 ) -> list[Score] | Score | None:
     """Yes or no for each failure mode of a taxonomy, all in one call, as `mode.NAME`; lower is better.
 

@@ -25,6 +25,7 @@ COMMANDS = {
         "evaluators": ("evaluators:evaluators", "List, describe and try evaluators."),
         "compare": ("compare:compare", "Compare answers pair by pair, or rate by votes."),
         "labels": ("labels:labels", "Import human labels, validate judges with them."),
+        "modes": ("modes:modes", "Find failure modes, for a file that you review."),
     },
     "Production": {
         "receive": ("serve:receive", "Receive traces over HTTP (OpenTelemetry)."),

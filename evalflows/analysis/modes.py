@@ -1,0 +1,266 @@
+"""Find failure modes: group what was noted about failures, and propose modes that a taxonomy does not have yet."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evalflows.engine.prepare import with_shared
+from evalflows.engine.secret_blocks import key_for
+from evalflows.evaluators.binding import verdict_schema
+from evalflows.evaluators.judging import ask, numbered, shipped
+from evalflows.evaluators.modes import MAX_SENTENCE
+from evalflows.llm import loop
+from evalflows.llm.budget import Budget
+from evalflows.llm.connect import completer, embedder
+from evalflows.llm.connections import resolve
+from evalflows.llm.ledger import Ledger, Recorder, recording
+from evalflows.specs.errors import Complete, Embed, InputError, one_line
+from evalflows.specs.failure_modes import TAKEN, ModeSpec, TaxonomySpec
+from evalflows.stats.clusters import FloatArray
+from evalflows.stats.groups import groups, middle
+from evalflows.stats.unseen import Unseen, unseen
+from evalflows.store.queries.failures import Failure
+from evalflows.store.records import new_id
+from evalflows.store.spool import Spool
+from evalflows.store.store import Store
+
+SIMILARITY = 0.45
+"""Least mean cosine of the pairs of two groups that are one mode. With the local model, sentences about the same thing
+are at .5 to .7, others at .1 to .3."""
+MIN_FAILURES = 3
+"""Fewest failures of a mode that is proposed."""
+MAX_FAILURES = 100_000
+N_EXAMPLES = 5
+"""Texts that a proposed mode has as examples."""
+N_SHOWN = 10
+"""Sentences from the middle of a group, and from its edge, that a model names it by."""
+COVERED = 0.8
+"""Cosine of the middles of a group and of a mode's examples from which the mode covers the group."""
+EMBEDDED_AT_ONCE = 64
+SAID_OF = 0.3
+"""Least share of a group's sentences that have a term of its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Failures that are alike."""
+
+    name: str
+    definition: str
+    sentences: Sequence[str]  # the most typical first
+    failures: Sequence[str]  # ids of runs or traces, in the same order
+
+    @property
+    def mode(self) -> ModeSpec:
+        """The mode that is proposed. Its examples are the most typical sentences that differ."""
+        return ModeSpec(
+            name=self.name, definition=self.definition, examples=[*dict.fromkeys(self.sentences)][:N_EXAMPLES]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found among failures."""
+
+    n_failures: int
+    n_without_note: int  # failures about which nothing was noted, which are in no group
+    proposed: Sequence[Group]  # the largest first
+    covered: Mapping[str, int]  # failures in groups that a mode of the taxonomy covers, by mode
+    rare: Sequence[Group]  # groups too small to be proposed
+    n_alone: int  # failures that are like no other
+    unseen: Unseen
+    calls: int  # paid model calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """The model that names groups: its connection, and the most calls that may be paid."""
+
+    connection: str
+    name: str | None = None
+    max_calls: int = 100
+
+
+def find_modes(
+    store: Store,
+    failures: Sequence[Failure],
+    taxonomy: TaxonomySpec | None,
+    *,
+    embeddings: str = "local",
+    model: Model | None = None,
+    similarity: float = SIMILARITY,
+) -> Found:
+    """Group failures by what was noted about them, and propose a mode for each group that no mode covers.
+
+    Without a model, a group is named by the terms that tell it from the others. The same failures give the same result,
+    whatever their order; a model is asked about groups that are proposed only, and its answers come from the ledger.
+
+    Raise InputError without failures, for more than MAX_FAILURES, and for a connection that cannot be used. Raise
+    CallError for a call that failed.
+    """
+    if not failures or len(failures) > MAX_FAILURES:
+        wanted = f"wanted 1 to {MAX_FAILURES:,} (--failed METRIC says which scores are bad)"
+        raise InputError(f"got {len(failures) or 'no'} failures, {wanted}")
+    noted = sorted((f.id, sentence) for f in failures if (sentence := _sentence(f.notes)))
+    budget, owner = Budget(calls=model.max_calls if model else None), new_id("trial")
+    names = {embeddings, *([model.connection] if model else [])}
+    connections = with_shared({}, names)
+    ledger = Ledger(store, owner)
+
+    def connected(name: str) -> Any:
+        connection = resolve(name, connections)
+        return {"name": name, "connection": connection, "ledger": ledger, "key": key_for(name, connection)}
+
+    embed = embedder(**connected(embeddings), budget=budget)
+    complete = completer(**connected(model.connection), model=model.name, budget=budget) if model else None
+    with Spool(store, owner, "modes") as spool:
+        recorder = Recorder(
+            keep=spool.add_call,
+            note=spool.note_sent,
+            check=spool.check,
+            experiment_id=owner,
+            subject_id=owner,
+            evaluator="modes",
+            budget=budget,
+        )
+        with recording(recorder):
+            found = loop.run(_found(noted, taxonomy, embed, complete, similarity))
+    store.seal(owner, ["calls"])
+    return replace(found, n_failures=len(failures), n_without_note=len(failures) - len(noted), calls=budget.spent_calls)
+
+
+def _sentence(notes: Iterable[str]) -> str:
+    """Return what was noted about a failure on one line, shortened."""
+    return one_line("; ".join(notes)).strip()[:MAX_SENTENCE]
+
+
+async def _found(
+    noted: Sequence[tuple[str, str]],
+    taxonomy: TaxonomySpec | None,
+    embed: Embed,
+    complete: Complete | None,
+    similarity: float,
+) -> Found:
+    sentences = [sentence for _, sentence in noted]
+    vectors = await _embedded(sentences, embed)
+    joined = groups(vectors, similarity)
+    sizes = np.bincount(joined[joined >= 0]) if (joined >= 0).any() else np.zeros(0, dtype=int)
+    covering = await _covering(sentences, vectors, joined, taxonomy, embed)
+    spoken = _Terms(sentences)
+    proposed: list[Group] = []
+    rare: list[Group] = []
+    taken = {*TAKEN, *(taxonomy.names if taxonomy else ())}
+    for number, size in enumerate(sizes):
+        if number in covering:
+            continue
+        places = np.flatnonzero(joined == number)
+        near = places[np.argsort(-(vectors[places] @ middle(vectors[places])), kind="stable")].tolist()
+        said = [sentences[place] for place in near]
+        name, definition = spoken.name(places), f"The failure is like this one: {said[0]}"
+        if size >= MIN_FAILURES and complete is not None:
+            name, definition = await _named(said, complete)
+        name = _unique(name, taken)
+        taken.add(name)
+        group = Group(name=name, definition=definition, sentences=said, failures=[noted[place][0] for place in near])
+        (proposed if size >= MIN_FAILURES else rare).append(group)
+    covered = Counter(dict.fromkeys(covering.values(), 0))
+    for number, mode in covering.items():
+        covered[mode] += int(sizes[number])
+    alone = int((joined < 0).sum())
+    return Found(
+        n_failures=0,
+        n_without_note=0,
+        proposed=proposed,
+        covered=covered,
+        rare=rare,
+        n_alone=alone,
+        unseen=unseen([*map(int, sizes), *[1] * alone]),
+        calls=0,
+    )
+
+
+async def _embedded(sentences: Sequence[str], embed: Embed) -> FloatArray:
+    """Return a vector of length 1 for each sentence, shape (n, d). Equal sentences are embedded once."""
+    unique = sorted({*sentences})
+    parts = [unique[first : first + EMBEDDED_AT_ONCE] for first in range(0, len(unique), EMBEDDED_AT_ONCE)]
+    limit = asyncio.Semaphore(16)
+
+    async def of(part: list[str]) -> FloatArray:
+        async with limit:
+            return np.asarray(await embed(part), dtype=np.float64)
+
+    if not parts:
+        return np.zeros((0, 1))
+    found = np.concatenate(await asyncio.gather(*map(of, parts)))
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    place = {sentence: number for number, sentence in enumerate(unique)}
+    return np.asarray(found[[place[sentence] for sentence in sentences]])
+
+
+async def _covering(
+    sentences: Sequence[str], vectors: FloatArray, joined: Any, taxonomy: TaxonomySpec | None, embed: Embed
+) -> dict[int, str]:
+    """Return the mode that covers a group, by the group's number: one of its sentences is an example of the mode, or
+    their middles are near."""
+    covering: dict[int, str] = {}
+    for mode in taxonomy.modes if taxonomy else ():
+        examples = {one_line(text) for text in mode.examples}
+        own = middle(await _embedded([mode.definition, *sorted(examples)], embed))
+        for number in range(int(joined.max(initial=-1)) + 1):
+            places = np.flatnonzero(joined == number).tolist()
+            has_example = any(sentences[place] in examples for place in places)
+            if has_example or float(own @ middle(vectors[places])) >= COVERED:
+                covering.setdefault(number, mode.name)
+    return covering
+
+
+_TERM = re.compile(r"[^\W\d_]{3,}")
+
+
+class _Terms:
+    """Which sentences have which terms."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        self._of = [frozenset(_TERM.findall(sentence.lower())) for sentence in sentences]
+        self._counts = Counter(term for terms in self._of for term in terms)
+
+    def name(self, places: Iterable[int]) -> str:
+        """Return the one or two terms that most tell the sentences at some places from the others, joined by _."""
+        of_group = [self._of[place] for place in places]
+        counts, n, rest = Counter(term for terms in of_group for term in terms), len(of_group), len(self._of)
+
+        def weight(term: str) -> float:
+            """The term's share within the group times the logarithm of its ratio to the share outside."""
+            within, outside = counts[term] / n, (self._counts[term] - counts[term] + 1) / (rest - n + 2)
+            return float(within * np.log(within / outside))
+
+        usual = sorted((term for term in counts if counts[term] >= SAID_OF * n), key=lambda term: (-weight(term), term))
+        telling = [term for term in usual if weight(term) > 0]
+        telling = telling[:1] + [term for term in telling[1:2] if counts[term] >= n / 2]
+        return "_".join(telling or usual[:1]) or "unnamed"
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """Return a name as a taxonomy may have it, with a number if it is taken."""
+    clean = re.sub(r"\W+", "_", name.strip().lower()).strip("_")[:50] or "unnamed"
+    numbers = (f"{clean}_{number}" for number in range(2, len(taken) + 3))
+    return clean if clean not in taken else next(one for one in numbers if one not in taken)
+
+
+async def _named(sentences: Sequence[str], complete: Complete) -> tuple[str, str]:
+    """Return a model's name and definition of a group."""
+    edge = sentences[N_SHOWN:][-N_SHOWN:]
+    reply = await ask(
+        complete,
+        shipped("name_mode"),
+        {"nearest": numbered("Failure", sentences[:N_SHOWN]), "edge": numbered("Failure", edge)},
+        verdict_schema("failure_mode", {"name": {"type": "string"}, "definition": {"type": "string", "minLength": 1}}),
+        needed=("nearest",),
+        temperature=0.0,
+    )
+    return reply.verdict["name"], one_line(reply.verdict["definition"])

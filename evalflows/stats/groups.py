@@ -1,0 +1,61 @@
+"""Groups of vectors by direction: items that are alike, and items that are like no others."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped, unused-ignore]
+from scipy.spatial.distance import pdist  # type: ignore[import-untyped, unused-ignore]
+
+from evalflows.stats.clusters import FloatArray
+
+MAX_LINKED = 4000
+"""Most vectors that are grouped by all their pairs, in some 200 MB. Of more, a sample is; others join its groups."""
+MEMBER_SHARE = 0.05
+"""The share of a group's members that may be farther from its middle than an item that joins it."""
+
+IntArray = npt.NDArray[np.intp]
+
+
+def groups(vectors: FloatArray, similarity: float, *, seed: int = 0) -> IntArray:
+    """Return the group of each vector, shape (n,): 0 is the largest group; -1 for a vector that is like no other.
+
+    `vectors` have length 1 and shape (n, d). Groups are joined while the mean cosine of their pairs is at least
+    `similarity` (average linkage; Sokal & Michener 1958). Unlike density, this needs no minimum of items in a region,
+    finds rare groups beside frequent ones, and forces nothing into a group. Of more than MAX_LINKED vectors a sample is
+    grouped; any other joins the group whose middle is nearest, if it is as near as nearly all of that group's members.
+    """
+    n = len(vectors)
+    if n < 2:
+        return np.full(n, -1, dtype=np.intp)
+    linked = np.arange(n)
+    if n > MAX_LINKED:
+        linked = np.sort(np.random.default_rng(seed).choice(n, MAX_LINKED, replace=False))
+    tree = linkage(pdist(vectors[linked], "sqeuclidean") / 2, "average")
+    joined = fcluster(tree, 1 - similarity, "distance") - 1
+    found = np.full(n, -1, dtype=np.intp)
+    found[linked] = np.where(np.bincount(joined)[joined] > 1, joined, -1)
+    others = np.setdiff1d(np.arange(n), linked)
+    names = np.unique(found[found >= 0])
+    if len(others) and len(names):
+        middles = np.stack([middle(vectors[found == name]) for name in names])
+        least = [
+            np.quantile(vectors[found == name] @ one, MEMBER_SHARE) for name, one in zip(names, middles, strict=True)
+        ]
+        cosines = vectors[others] @ middles.T
+        nearest = cosines.argmax(axis=1)
+        near = cosines.max(axis=1) >= np.maximum(least, similarity)[nearest]
+        found[others] = np.where(near, names[nearest], -1)
+    return _by_size(found)
+
+
+def middle(vectors: FloatArray) -> FloatArray:
+    """Return the mean direction of vectors, shape (d,)."""
+    total = vectors.sum(axis=0)
+    return np.asarray(total / (np.linalg.norm(total) or 1.0))
+
+
+def _by_size(found: IntArray) -> IntArray:
+    """Return the groups numbered by size, the largest first; of two as large, the one with the first item."""
+    names, first, sizes = np.unique(found[found >= 0], return_index=True, return_counts=True)
+    number = np.full(int(names.max(initial=-1)) + 2, -1, dtype=np.intp)  # the last is that of -1
+    number[names[np.lexsort((first, -sizes))]] = np.arange(len(names))
+    return number[found]

@@ -1,0 +1,56 @@
+"""How much is unseen: the chance that the next item is of a new kind, and how many kinds more items would show."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """What has not been seen, after n items."""
+
+    n: int
+    n_kinds: int
+    chance: float | None  # that the next item is of a new kind, 0 to 1; None without items
+    low: float | None
+    high: float | None
+    confidence_level: float
+    n_more: int
+    new_kinds: float | None  # expected in n_more further items; None without items
+    method: str = "Good-Turing"
+
+
+def unseen(counts: Sequence[int], *, n_more: int = 100, confidence_level: float = 0.95) -> Unseen:
+    """Return the chance that the next item is of no kind yet, from how often each kind was seen.
+
+    The estimate is N1 / n, where N1 kinds were seen once (Good 1953, "The population frequencies of species and the
+    estimation of population parameters"). Its variance is (N1 + 2 N2) / n^2 (Esty 1983, "A normal limit law for a
+    nonparametric estimator of the coverage of a random sample", without the term -N1^2 / n, which makes it smaller).
+    The interval has one single more in its centre and two in its variance, without which it is empty where every kind
+    was seen often. New kinds in m further items: f0 (1 - (1 - N1 / (n f0 + N1))^m) with f0 = N1^2 / (2 N2), or
+    N1 (N1 - 1) / 2 if N2 = 0 (Chao et al. 2014, "Rarefaction and extrapolation with Hill numbers").
+
+    Raise ValueError for a count below 1.
+    """
+    if any(count < 1 for count in counts):
+        raise ValueError(f"counts: got {min(counts)}, wanted at least 1")
+    n, of_size = sum(counts), Counter(counts)
+    once, twice = of_size[1], of_size[2]
+    if n == 0:
+        return Unseen(n=0, n_kinds=0, chance=None, low=None, high=None, confidence_level=confidence_level,
+                      n_more=n_more, new_kinds=None)  # fmt: skip
+    half = NormalDist().inv_cdf((1 + confidence_level) / 2) * sqrt(once + 2 * twice + 2)
+    hidden = once**2 / (2 * twice) if twice else once * (once - 1) / 2
+    new = hidden * (1 - (1 - once / (n * hidden + once)) ** n_more) if hidden else n_more * once / (n + n_more)
+    return Unseen(
+        n=n,
+        n_kinds=len(counts),
+        chance=once / n,
+        low=max(0.0, (once + 1 - half) / n),
+        high=min(1.0, (once + 1 + half) / n),
+        confidence_level=confidence_level,
+        n_more=n_more,
+        new_kinds=new,
+    )

@@ -1,0 +1,150 @@
+"""What went wrong, as it was noted: the comments on bad scores, errors, and people's notes."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.failure_modes import PREFIX
+from evalflows.store.queries.traces import LATEST, Window, condition, item_keys, production_metric
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An answer, or a trace, that went wrong."""
+
+    id: str  # of the run or trace
+    notes: Sequence[str]  # what was noted about it, without repetitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadScore:
+    """Which scores of a metric are bad: below or above a bound, or the bad one of yes and no without a bound."""
+
+    metric: str
+    below: float | None = None
+    above: float | None = None
+
+
+def bad_score(text: str) -> BadScore:
+    """Read `correct`, `quality<3` or `cost>0.1`. Raise InputError for another text."""
+    found = re.fullmatch(r"\s*([^<>]+?)\s*(?:([<>])\s*(\S+))?\s*", text)
+    try:
+        bound = None if found is None or found[3] is None else float(found[3])
+    except ValueError:
+        found = None
+    if found is None:
+        raise InputError(f"--failed: got {text!r}, wanted a metric, or one with a bound such as quality<3 or cost>0.1")
+    return BadScore(metric=found[1], below=bound if found[2] == "<" else None, above=bound if found[2] == ">" else None)
+
+
+def failures_of_experiments(
+    store: Store, experiments: Sequence[str], bad: Sequence[BadScore] = (), against: str | None = None
+) -> list[Failure]:
+    """Return the answers of experiments that failed, or whose score is bad, in order of their ids.
+
+    Bad scores are by default those of all yes/no metrics but failure modes. With an experiment to compare with, bad are
+    scores worse than its mean score of the same example.
+    """
+    chosen = {
+        "experiments": [*experiments],
+        "metrics": [one.metric for one in bad],
+        "below": [one.below for one in bad],
+        "above": [one.above for one in bad],
+        "against": against,
+        "prefix": PREFIX,
+    }
+    (rows,) = ask(store, (_OF_EXPERIMENTS, chosen))
+    if bad and (unknown := {one.metric for one in bad} - _metrics(store, experiments)):
+        raise InputError(f"--failed: the experiments have no metric {min(unknown)!r}")
+    return _noted(rows)
+
+
+def failures_of_traces(store: Store, filter: str | None, bad: Sequence[BadScore] = ()) -> list[Failure]:  # noqa: A002
+    """Return the traces that ended in an error, or whose score is bad, as `failures_of_experiments` does.
+
+    Raise InputError for an invalid filter.
+    """
+    window = Window(moment="started_at", since=None, until=LATEST, newest_first=False)
+    keys = {key.id for key in item_keys(store, "traces", condition(filter, "traces"), window, MOST)}
+    bounds = {one.metric: one for one in bad}
+    scores, errors = ask(store, (_TRACE_SCORES, [PREFIX]), (_TRACE_ERRORS, []))
+    directions: dict[str, bool] = {}
+    rows = [(trace, error) for trace, error in errors if trace in keys]
+    for trace, metric, value, is_yes_no, comment in scores:
+        if trace not in keys or (bounds and metric not in bounds):
+            continue
+        bound = bounds.get(metric, BadScore(metric=metric))
+        if bound.below is not None or bound.above is not None:
+            is_bad = value < bound.below if bound.below is not None else value > (bound.above or 0.0)
+        else:
+            if metric not in directions:
+                directions[metric] = production_metric(store, metric).is_higher_better(metric)
+            is_bad = is_yes_no and value == (0 if directions[metric] else 1)
+        if is_bad:
+            rows.append((trace, comment))
+    return _noted(sorted(rows, key=lambda row: (row[0], row[1] or "")))
+
+
+MOST = 1_000_000
+"""Most traces that are looked at."""
+
+
+def _noted(rows: Iterable[tuple[str, str | None]]) -> list[Failure]:
+    notes: dict[str, dict[str, None]] = {}
+    for identity, note in rows:
+        of_item = notes.setdefault(identity, {})
+        if note and note.strip():
+            of_item[note] = None
+    return [Failure(id=identity, notes=[*found]) for identity, found in sorted(notes.items())]
+
+
+def _metrics(store: Store, experiments: Sequence[str]) -> set[str]:
+    query = "select distinct metric from staging.scores where list_contains(?, experiment_id)"
+    return {metric for (metric,) in ask(store, (query, [[*experiments]]))[0]}
+
+
+_OF_EXPERIMENTS = """
+with given as (
+    select s.run_id, s.example_id, s.metric, s.value, s.data_type, s.comment, higher_is_better(e.spec, s.metric) as up
+    from staging.scores s join staging.experiments e using (experiment_id)
+    where list_contains($experiments, s.experiment_id) and s.subject_kind = 'run' and s.turn is null
+      and s.status = 'scored' and s.value is not null and not starts_with(s.metric, $prefix)
+      and (len($metrics) = 0 or list_contains($metrics, s.metric))
+), before as (
+    select example_id, metric, avg(value) as value from staging.scores
+    where experiment_id = $against and subject_kind = 'run' and turn is null and status = 'scored' group by all
+), rated as (
+    select g.*, b.value as before,
+           list_extract($below::double[], list_position($metrics, g.metric)) as below,
+           list_extract($above::double[], list_position($metrics, g.metric)) as above
+    from given g left join before b using (example_id, metric)
+), bad as (
+    select run_id, comment from rated
+    where case when $against is not null then (case when up then before - value else value - before end) > 1e-9
+               when below is not null then value < below
+               when above is not null then value > above
+               else data_type = 'BOOLEAN' and value = (case when up then 0 else 1 end) end
+), failed as (
+    select run_id, error from staging.outputs
+    where list_contains($experiments, experiment_id) and status = 'failed'
+)
+select run_id, comment from (
+    select run_id, comment, 0 as place from bad
+    union all select run_id, error, 1 from failed
+    union all select l.subject_id, l.comment, 2 from staging.labels l
+        where l.comment is not null and l.subject_id in (select run_id from bad union all select run_id from failed)
+) order by run_id, place, comment
+"""
+
+_TRACE_SCORES = """
+select trace_id, metric, value, data_type = 'BOOLEAN', comment from trace_scores
+where subject_kind = 'trace' and status = 'scored' and value is not null and not starts_with(metric, ?)
+"""
+
+_TRACE_ERRORS = """
+select o.trace_id, o.status_message from staging.observations o join traces t using (trace_id)
+where t.status = 'error' and o.status = 'error' order by o.started_at, o.span_id
+"""

@@ -1,0 +1,79 @@
+"""Failure modes that are found: planted ones, by meaning alone and with a model that names them."""
+
+from collections import Counter
+from math import comb
+from pathlib import Path
+
+import pytest
+import yaml
+from catalog_rows import one
+from click.testing import CliRunner
+from endpoint import Endpoint, completion, serving
+from failing_service import connection
+from planted_failures import TERMS, planted
+
+from evalflows import run
+from evalflows.analysis.modes import find_modes
+from evalflows.cli.main import cli
+from evalflows.specs import ExperimentSpec, InputError
+from evalflows.specs.failure_modes import adding, edited, load_taxonomy
+from evalflows.specs.reference import refer
+from evalflows.store import Store
+from evalflows.store.queries.failures import Failure
+
+
+def adjusted_rand(first: list[object], second: list[object]) -> float:
+    """Hubert & Arabie 1985."""
+    both, rows, columns = (
+        sum(comb(n, 2) for n in Counter(of).values()) for of in (zip(first, second, strict=True), first, second)
+    )
+    expected = rows * columns / comb(len(first), 2)
+    return (both - expected) / ((rows + columns) / 2 - expected)
+
+
+@pytest.mark.slow
+def test_planted_modes_are_found_and_named_by_what_they_say(store: Store) -> None:
+    sentences, terms = planted(600)
+    failures = [Failure(id=f"r{number:03}", notes=[sentence]) for number, sentence in enumerate(sentences)]
+    found = find_modes(store, failures, None)
+    group = {failure: place for place, of in enumerate(found.proposed) for failure in of.failures}
+    assert adjusted_rand(terms, [group.get(failure.id) for failure in failures]) >= 0.9
+    assert all(any(term in of.name for of in found.proposed) for term in TERMS)
+    again = find_modes(store, failures[::-1], None)
+    files = [edited("", adding([of.mode for of in each.proposed]), "it") for each in (found, again)]
+    assert files[0] == files[1]
+
+
+NOTED = [*["it insults the user"] * 4, *["an insult of the user"] * 3, *["the refund is twice the price"] * 5, "odd"]
+
+
+def noted(metadata: dict[str, str]) -> dict[str, object]:
+    return {"score": "note" not in metadata, "comment": metadata.get("note")}
+
+
+@pytest.mark.usefixtures("without_prefect")
+def test_a_file_gets_new_modes_and_a_second_search_adds_and_pays_nothing() -> None:
+    notes = [{"a": "x", "note": note} for note in NOTED] + [{"a": "x"}] * 20
+    rows = [{"inputs": {"q": number}, "metadata": note} for number, note in enumerate(notes)]
+    target = {"kind": "recorded", "column": "a"}
+    spec = {"name": "noted", "dataset": {"rows": rows}, "targets": [target], "evaluators": [refer(noted)]}
+    run(ExperimentSpec.model_validate(spec))
+    Path("failure_modes.yaml").write_text("# ours\nmodes:\n- {name: late, definition: It is late.}\n")
+    answers = iter(
+        ['{"name": "Rude! \\n- x: y", "definition": "It insults."}', '{"name": "late", "definition": "Too much."}']
+    )
+    with serving(Endpoint(answer=lambda request: completion(next(answers)))) as endpoint:
+        Path("connections.yaml").write_text(yaml.safe_dump({"judge": connection(endpoint)}))
+        command = ["modes", "find", "noted", "--connection", "judge"]
+        first = CliRunner(env={"EVALFLOWS_CONNECTIONS": "connections.yaml"}).invoke(cli, command)
+        assert first.exit_code == 0, first.output
+        assert "13 failures, 13 with a note; 1 are like no other" in first.output
+        text = Path("failure_modes.yaml").read_text()
+        assert text.startswith("# ours\nmodes:\n- {name: late, definition: It is late.}\n- name: rude_x_y\n")
+        assert load_taxonomy("failure_modes.yaml").names == ["late", "rude_x_y", "late_2"]
+        again = CliRunner(env={"EVALFLOWS_CONNECTIONS": "connections.yaml"}).invoke(cli, command)
+        assert "nothing to add" in again.output and endpoint.calls == 2
+    assert Path("failure_modes.yaml").read_text() == text
+    assert one("select count(*) from calls where evaluator = 'modes'") == (2,)
+    with pytest.raises(InputError, match="got no failures, wanted 1 to"):
+        find_modes(Store(), [], None)

@@ -22,6 +22,11 @@ from evalflows.store import Store
 from evalflows.store.queries.failures import Failure
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def adjusted_rand(first: list[object], second: list[object]) -> float:
     """Hubert & Arabie 1985."""
     both, rows, columns = (

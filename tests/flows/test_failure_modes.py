@@ -22,6 +22,12 @@ from evalflows.store import Store
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 TAXONOMY = """\
 modes:
   - {name: invented, definition: It names something that does not exist.}
@@ -63,7 +69,7 @@ def experiment(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
     return spec(endpoint, ExperimentSpec, dataset={"rows": examples}, targets=[target], **changes)
 
 
-def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode(tmp_path: Path) -> None:
+def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() -> None:
     Path("failure_modes.yaml").write_text(TAXONOMY)
     values = (
         "select metric, sum(value), count(value) from judgements where metric like 'mode.%' group by all order by 1"

@@ -30,6 +30,7 @@ from evalflows.reports.pages_as_text import IN_ORDER, ExperimentOverview, overvi
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
+from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError, StorageError, names_to_choose, one_line
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import listed_traces, observations_of_trace
@@ -221,7 +222,7 @@ class ReadingTools:
                 f"{slice_}: {name} {there} on {n} examples, elsewhere {other}, p adj. {p}: {word}; where={one.where}"
                 for one, (name, slice_, n, there, other, p, word) in cells
             ]
-            answer.data("slices", rows, count=len(rows), more="evalflows diff --slices")
+            answer.data("slices", rows, count=len(rows), more=f"{hints.diff(*ids).command} --slices")
         shown = [one for one in found.results if one.has_rows]
         more = _call("diff", baseline=ids[0], candidate=ids[1], metric="METRIC")
         answer.rows(map(_result, shown), count=len(shown), more=more)

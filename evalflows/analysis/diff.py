@@ -4,6 +4,7 @@ Diffs are kept in the process while the rows that they rest on are the same.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from evalflows.analysis.changes import (
     ChosenExamples,
@@ -16,6 +17,7 @@ from evalflows.analysis.pairing import commit_change, is_plain_change
 from evalflows.analysis.slice_search import search_slices
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
+from evalflows.store.queries.lookup import decided_verdicts
 from evalflows.store.records import ExperimentRow, VerdictRow
 from evalflows.store.store import Store
 
@@ -48,12 +50,26 @@ def figures_between(
             candidate_experiment_ids=list(candidates),
             chosen=shared if chosen else None,
         ),
-        verdicts=list(verdicts_of(pairs, _adjustment(pairs))),
+        verdicts=_as_decided(store, pairs) if where is None else list(verdicts_of(pairs, _adjustment(pairs))),
         notes=[note for pair in pairs for note in _notes(pair)],
         n_compared={candidate: len(examples) for candidate, examples in shared.items()},
         chosen=chosen,
         searches=[] if searched is None else [search_slices(pair, searched) for pair in pairs],
     )
+
+
+def _as_decided(store: Store, pairs: Sequence[ExperimentPair]) -> list[VerdictRow]:
+    """Return the verdicts on pairs: on metrics that a gate has decided on, the gate's, with its margin and adjustment.
+
+    A judge that has been rejected since decides nothing.
+    """
+    decided = decided_verdicts(store, [pair.candidate.experiment_id for pair in pairs])
+    return [
+        replace(row, **decided.get((row.candidate_experiment_id, row.baseline_experiment_id or "", row.metric), {}))
+        if row.p_adjusted is not None
+        else row
+        for row in verdicts_of(pairs, _adjustment(pairs))
+    ]
 
 
 def verdicts_between(

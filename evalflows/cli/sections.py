@@ -70,7 +70,7 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
             continue
         if section.is_apart and not is_first:
             out.print()
-        out.print(section.draw(section.items[:count]))
+        out.print(section.draw(section.items[:count]), crop=False)  # commands to copy are longer than a line
         is_first = False
     hidden: Counter[str] = Counter()
     for place, count in shown.items():

@@ -12,7 +12,7 @@ from evalflows.analysis.changes import ChosenExamples
 from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.analysis.judge_exclusions import excluded_metrics, people_batches
 from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
-from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.lookup import decided_verdicts, run_groups
 from evalflows.store.records import EXCLUDED, EstimateRow, from_json
 from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store
@@ -247,7 +247,22 @@ def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
     """Return the results of experiments: by metric, built-in measures last, then in the given order."""
     store.verify(run_groups(store, experiments), {"verdicts"})
     found = ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
-    return _named_apart(store, _without_rejected(store, found))
+    return _named_apart(store, _without_rejected(store, _as_decided(store, found)))
+
+
+def _as_decided(store: Store, results: list[Result]) -> list[Result]:
+    """Replace the verdicts on metrics that a gate has decided on since, against the same baseline, by the gate's.
+
+    These have the gate's margin, and its rules are adjusted together: the table and the gate say the same.
+    """
+    compared = [result.experiment_id for result in results if result.baseline_experiment_id is not None]
+    decided = decided_verdicts(store, compared) if compared else {}
+    return [
+        replace(result, **{field: verdict[column] for field, column in VERDICT_FIELDS.items()})
+        if (verdict := decided.get((result.experiment_id, result.baseline_experiment_id or "", result.metric)))
+        else result
+        for result in results
+    ]
 
 
 def _without_rejected(store: Store, results: list[Result]) -> list[Result]:
@@ -275,8 +290,11 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
     same baseline. Without a baseline there are none.
     """
     results = results_of(store, [identity for identity in (baseline, candidate) if identity is not None])
-    (rows,) = ask(store, (_DECIDED, [list(decisions), candidate]))
-    decided = {row[0]: dict(zip(VERDICT_FIELDS, row[1:], strict=True)) for row in rows}
+    found = decided_verdicts(store, [candidate], decisions)
+    decided = {
+        metric: {field: verdict[column] for field, column in VERDICT_FIELDS.items()}
+        for (_, _, metric), verdict in found.items()
+    }
     names = {result.experiment_id: result.target for result in results}
     against: dict[str, Any] = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
     out = []
@@ -323,13 +341,6 @@ from results r left join (
 ) l using (experiment_id, metric, evaluator_version)
 where is_one_of(r.experiment_id, $1)
 order by coalesce(list_position($2, r.metric), 0), r.metric, list_position($1, r.experiment_id)
-"""
-
-_DECIDED = """
-select metric, difference, standard_error, ci_low, ci_high, method, p_value, p_adjusted, n_pairs,
-       minimum_detectable_effect, margin, conclusion, reason, reason_code, warning
-from verdicts where is_one_of(decision_id, $1) and candidate_experiment_id = $2 and slice is null
-order by recorded_at desc
 """
 
 

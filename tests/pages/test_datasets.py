@@ -137,7 +137,7 @@ def test_what_is_no_example_is_refused_in_one_line() -> None:
     for address, change, error in (
         ({"dataset": "faq"}, {"inputs": '{"a": '}, "inputs: not JSON"),
         ({"dataset": "faq"}, {"inputs": " "}, "inputs: got none"),
-        ({"dataset": "faq"}, {"inputs": '"\\ud800"'}, "example:1: not JSON"),
+        ({"dataset": "faq"}, {"inputs": '"\\ud800"'}, "example:1: got '\\ud800', half of a character"),
         ({"dataset": "faq"}, {"by": " "}, "by: got none"),
         ({"dataset": "faq"}, {"id": "1"}, "a new example by ann: got example '1', in the dataset with other content"),
         ({"dataset": "none"}, {}, "dataset 'none': not in the store, wanted one of: faq"),

@@ -14,7 +14,7 @@ from evalflows.specs.errors import InputError, NotFoundError, StorageError, name
 from evalflows.store.arrow import np
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, SubjectKind, from_json, new_id, to_json
 from evalflows.store.schemas import TABLES
-from evalflows.store.sql import ask_arrow, ask_records, fields_of
+from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -408,4 +408,30 @@ with places as (
 )
 select place, repetition, value from run_values join places using (example_id)
 where experiment_id = $2 and metric = $3 and evaluator_version = $4 and status = 'scored' and value is not null
+"""
+
+
+DECIDED_COLUMNS = (
+    *("difference", "standard_error", "ci_low", "ci_high", "method", "p_value", "p_adjusted", "n_pairs"),
+    *("minimum_detectable_effect", "margin", "conclusion", "reason", "reason_code", "warning"),
+)
+
+
+def decided_verdicts(
+    store: Store, candidates: Sequence[str], decisions: Sequence[str] | None = None
+) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """Return the verdicts of gates on whole experiments, by candidate, baseline and metric: DECIDED_COLUMNS of each.
+
+    Of several decisions, or of these `decisions`, the newest counts.
+    """
+    (rows,) = ask(store, (_DECIDED, [[*candidates], None if decisions is None else [*decisions]]))
+    return {(row[0], row[1], row[2]): dict(zip(DECIDED_COLUMNS, row[3:], strict=True)) for row in rows}
+
+
+_DECIDED = f"""
+select candidate_experiment_id, baseline_experiment_id, metric, {", ".join(DECIDED_COLUMNS)}
+from verdicts
+where is_one_of(candidate_experiment_id, $1) and decision_id is not null and slice is null
+      and ($2 is null or list_contains($2, decision_id))
+order by recorded_at
 """

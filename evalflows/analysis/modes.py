@@ -30,8 +30,8 @@ from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 
 SIMILARITY = 0.45
-"""Least mean cosine of the pairs of two groups that are one mode. With the local model, sentences about the same thing
-are at .5 to .7, others at .1 to .3."""
+"""Least mean similarity of the pairs of two groups that are one mode. With the local model, sentences about the same
+thing are at .5 to .7, others at .1 to .3."""
 MIN_FAILURES = 3
 """Fewest failures of a mode that is proposed."""
 MAX_FAILURES = 100_000
@@ -39,7 +39,7 @@ N_EXAMPLES = 5
 """Texts that a proposed mode has as examples."""
 N_SHOWN = 10
 """Sentences from the middle of a group, and from its edge, that a model names it by."""
-COVERED = 0.8
+COVERED = 0.9
 """Cosine of the middles of a group and of a mode's examples from which the mode covers the group."""
 EMBEDDED_AT_ONCE = 64
 SAID_OF = 0.3

@@ -39,7 +39,9 @@ def modes() -> None:
 @click.option("--connection", help="The connection of a model that names and defines the modes.")
 @click.option("--model", help="Its model. Default: the connection's.")
 @click.option("--max-calls", type=click.IntRange(min=0), default=100, show_default=True, help="Most calls to it.")
-@click.option("--similarity", type=click.FloatRange(0, 1), help="Mean cosine from which failures are alike.  [0.45]")
+@click.option(
+    "--similarity", type=click.FloatRange(0, 1), help="Mean similarity from which failures are alike.  [0.45]"
+)
 @FORMAT
 @VERBOSE
 def find(

@@ -12,39 +12,52 @@ MAX_LINKED = 4000
 MEMBER_SHARE = 0.05
 """The share of a group's members that may be farther from its middle than an item that joins it."""
 
+SHARED = 0.2
+"""What two vectors are taken to have in common beside what differs from the mean."""
+ROUNDING = 1e-9
+
 IntArray = npt.NDArray[np.intp]
 
 
 def groups(vectors: FloatArray, similarity: float, *, seed: int = 0) -> IntArray:
     """Return the group of each vector, shape (n,): 0 is the largest group; -1 for a vector that is like no other.
 
-    `vectors` have length 1 and shape (n, d). Groups are joined while the mean cosine of their pairs is at least
-    `similarity` (average linkage; Sokal & Michener 1958). Unlike density, this needs no minimum of items in a region,
-    finds rare groups beside frequent ones, and forces nothing into a group. Of more than MAX_LINKED vectors a sample is
-    grouped; any other joins the group whose middle is nearest, if it is as near as nearly all of that group's members.
+    `vectors` have length 1 and shape (n, d). Two are as similar as their cosine; or, if that is less, as the cosine of
+    what differs from the mean of all, plus SHARED: in a narrow domain all vectors are close, and only what differs
+    tells groups apart. Groups are joined while the mean similarity of their pairs is at least `similarity` (average
+    linkage; Sokal & Michener 1958). Unlike density, this finds rare groups beside frequent ones, and forces nothing
+    into a group. Of more than MAX_LINKED vectors a sample is grouped; any other joins the group whose middle is most
+    similar, if it is as similar as nearly all of that group's members.
     """
     n = len(vectors)
     if n < 2:
         return np.full(n, -1, dtype=np.intp)
+    rest = vectors - vectors.mean(axis=0)
+    rest /= np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), ROUNDING)
     linked = np.arange(n)
     if n > MAX_LINKED:
         linked = np.sort(np.random.default_rng(seed).choice(n, MAX_LINKED, replace=False))
-    tree = linkage(pdist(vectors[linked], "sqeuclidean") / 2, "average")
-    joined = fcluster(tree, 1 - similarity, "distance") - 1
+    apart = pdist(vectors[linked], "sqeuclidean") / 2
+    equal = apart < ROUNDING
+    apart = np.maximum(apart, pdist(rest[linked], "sqeuclidean") / 2 - SHARED)
+    apart[equal] = 0
+    joined = fcluster(linkage(apart, "average"), 1 - similarity, "distance") - 1
     found = np.full(n, -1, dtype=np.intp)
     found[linked] = np.where(np.bincount(joined)[joined] > 1, joined, -1)
     others = np.setdiff1d(np.arange(n), linked)
     names = np.unique(found[found >= 0])
     if len(others) and len(names):
-        middles = np.stack([middle(vectors[found == name]) for name in names])
-        least = [
-            np.quantile(vectors[found == name] @ one, MEMBER_SHARE) for name, one in zip(names, middles, strict=True)
-        ]
-        cosines = vectors[others] @ middles.T
-        nearest = cosines.argmax(axis=1)
-        near = cosines.max(axis=1) >= np.maximum(least, similarity)[nearest]
+        alike = np.stack([_alike(vectors, rest, found == name) for name in names], axis=1)
+        least = [np.quantile(alike[found == name, place], MEMBER_SHARE) for place, name in enumerate(names)]
+        nearest = alike[others].argmax(axis=1)
+        near = alike[others].max(axis=1) >= np.maximum(least, similarity)[nearest]
         found[others] = np.where(near, names[nearest], -1)
     return _by_size(found)
+
+
+def _alike(vectors: FloatArray, rest: FloatArray, members: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return the similarity of each vector to the middle of some, shape (n,)."""
+    return np.minimum(vectors @ middle(vectors[members]), rest @ middle(rest[members]) + SHARED)
 
 
 def middle(vectors: FloatArray) -> FloatArray:

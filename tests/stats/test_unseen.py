@@ -43,4 +43,5 @@ def test_groups_are_by_direction_and_what_is_like_no_other_is_in_none() -> None:
     found = groups(vectors, 0.5)
     assert (found == groups(vectors, 0.5)).all()
     assert (found == truth).mean() > 0.94 and found[0] == -1 and (found[found >= 0] == truth[found >= 0]).all()
+    assert groups(vectors[[5, 5, 5]], 0.5).tolist() == [0, 0, 0]
     assert groups(vectors[:1], 0.5).tolist() == [-1] and groups(vectors[:0], 0.5).tolist() == []

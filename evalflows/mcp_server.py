@@ -157,7 +157,7 @@ class ReadingTools:
 
     @property
     def all(self) -> Sequence[Callable[..., str]]:
-        own = (self.experiments, self.results, self.diff, self.worst, self.example, self.decision)
+        own = (self.experiments, self.results, self.diff, self.best, self.worst, self.example, self.decision)
         return (*own, self.traces, self.alerts, self.sql, self.tables, self.docs, self.plan)
 
     def experiments(self, name: str = "", offset: int = 0) -> str:
@@ -227,6 +227,22 @@ class ReadingTools:
         more = _call("diff", baseline=ids[0], candidate=ids[1], metric="METRIC")
         answer.rows(map(_result, shown), count=len(shown), more=more)
         answer.note(f"the examples: {_call('worst', experiment=ids[1], metric=metric or 'METRIC', against=ids[0])}")
+        return str(answer)
+
+    def best(self, experiments: Sequence[str], metric: str | None = None, baseline: str | None = None) -> str:
+        """Which of several variants on the same examples is best, which cannot be told from it, and its mean and gain
+        corrected for its having been chosen. Use it whenever you tried more than one variant, and name all of them.
+        """
+        from evalflows.analysis.best import best_of  # late: scipy is slow to import
+
+        ids = [identity for one in experiments for identity in find_experiments(self._store, one)]
+        base = find_experiments(self._store, baseline, just_one=True)[0] if baseline else None
+        found = best_of(self._store, ids, metric, base)
+        answer = _Answer()
+        for sentence in found.sentences:
+            answer.line(sentence)
+        rows = (f"{one.experiment_id} {one.name}: {one.mean:.4g}" for one in found.variants)
+        answer.rows(rows, count=len(found.variants), more="results(experiment=ID)")
         return str(answer)
 
     def worst(self, experiment: str, metric: str | None = None, against: str | None = None, offset: int = 0) -> str:

@@ -98,6 +98,7 @@ def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
         assert "metadata.topic=billing: exact_match -1.000 on 40 examples, elsewhere +0.000" in differs
         assert "examples by exact_match: 40 worse, 0 better, 80 the same" in differs
         assert f"worst(experiment={after}, metric=METRIC, against={before})" in differs.splitlines()[-1]
+        assert "it is the best of these (95%)" in await call("best", experiments=[after, before])
         worst = await call("worst", experiment=after, metric="exact_match", against=before)
         assert f"not shown: 37 of 40; next: worst(experiment={after}, metric=exact_match, " in worst
         example = re.findall(r"example_id=(q\d+)", worst)[0]

@@ -11,6 +11,7 @@ from benchmarks.simulation.gates import gate_cells
 from benchmarks.simulation.lengths import length_control_cells
 from benchmarks.simulation.monitoring import monitoring_cells
 from benchmarks.simulation.preferences import rating_cells
+from benchmarks.simulation.selection import selection_cells
 from benchmarks.simulation.sequences import prediction_powered_cells, sequential_cells
 
 KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
@@ -24,6 +25,7 @@ KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "ratings": rating_cells,
     "length_control": length_control_cells,
     "monitoring": monitoring_cells,
+    "selection": selection_cells,
 }
 
 

@@ -10,6 +10,7 @@ COMMANDS = {
         "ls": ("ls:ls", "List experiments, decisions and comparisons."),
         "show": ("run:show", "Show the results of an experiment or a comparison."),
         "diff": ("diff:diff", "Compare stored experiments, example by example."),
+        "best": ("best:best", "Find the best of many variants, corrected for the search."),
         "dashboard": ("serve:dashboard", "Serve the results as pages in a browser."),
         "report": ("run:report", "Write results as one file that can be sent."),
         "sql": ("store:sql", "Query the store with SQL."),

@@ -80,7 +80,7 @@ def _escaped_usage_errors(as_document: bool = False) -> Iterator[None]:
     except click.ClickException as error:
         error.message = shortened(escaped(error.message))  # type: ignore[misc]  # click has no other way
         if as_document:
-            _echo_error_document("usage", error.message)
+            _echo_error_document("usage", error.format_message())
             sys.exit(error.exit_code)
         raise
 

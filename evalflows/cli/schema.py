@@ -202,6 +202,12 @@ def _diff() -> Any:
     )
 
 
+def _best() -> Any:
+    from evalflows.analysis.best import Best
+
+    return _record(Best, sentences=list[str])
+
+
 def _plan() -> Any:
     figures = {"design": dict[str, Any], "calls": list[dict[str, Any]], "total": dict[str, Any]}
     said = {"metrics": list[dict[str, Any]], "sentences": list[str], "is_detail": list[bool]}
@@ -320,6 +326,7 @@ DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "ls": _listed,
     "diff": _diff,
     "explain": _explanation,
+    "best": _best,
     "plan": _plan,
     "backtest": _backtests,
     "robustness": _robustness,

@@ -97,8 +97,12 @@ def test_nothing_to_list_is_an_empty_array_and_hints_go_to_standard_error(store_
         error = json.loads(done.stderr)["error"]
         assert error["where"] == where and done.stderr.startswith('{"error": {"kind": "')
         Store()
-    for arguments in (["diff", "a", "--nope", "--format", "json"], ["show", "--format=json"]):
+    for arguments, said in (
+        (["diff", "--nope", "--format", "json"], "--nope"),
+        (["show", "--format=json"], "EXPERIMENT"),
+    ):
         done = asked(*arguments)
+        assert said in json.loads(done.stderr)["error"]["message"]
         jsonschema.validate(json.loads(done.stderr), schema_of("error"))
         assert (done.exit_code, json.loads(done.stderr)["error"]["kind"]) == (2, "usage")
 
@@ -116,6 +120,7 @@ def test_every_document_is_as_its_schema_says(tmp_path: Path) -> None:
     arguments = {
         "show": ["kept"],
         "diff": ["kept-long", "kept-brief", "--slices"],
+        "best": ["kept", "--metric", "short"],
         "explain": ["release"],
         "plan": ["kept"],
         "dataset show": ["labels"],

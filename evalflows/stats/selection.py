@@ -1,0 +1,237 @@
+"""The best of many variants on the same examples: which ones cannot be told from it, and what is left of the winner's
+figures once they are corrected for its having been chosen.
+
+The set is Hsu's multiple comparisons with the best (Hsu 1984, Annals of Statistics 12; unequal variances as in Edwards
+and Hsu 1983, JASA 78): a variant stays in it unless another one is better by more than the quantile of the largest
+error of its own differences. The winner's figures are the hybrid estimates of Andrews, Kitagawa and McCloskey
+(Inference on Winners, 2024, Quarterly Journal of Economics 139): given which variant won, and what of the others does
+not depend on the winner's figure, that figure is a truncated normal, whose mean is estimated without median bias; the
+truth is also taken to be within the simultaneous intervals of all variants, of a tenth of the error rate.
+
+Both rest on approximately normal means, with a covariance estimated from the examples or clusters.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq  # type: ignore[import-untyped, unused-ignore]
+from scipy.special import ndtr  # type: ignore[import-untyped, unused-ignore]
+
+from evalflows.stats.clusters import (
+    FloatArray,
+    checked_confidence_level,
+    cluster_sums,
+    clustering_of,
+    few_clusters,
+    is_rounding,
+)
+
+DRAWS = 10_000
+"""Draws of the means' errors, from which quantiles of their maxima are taken."""
+
+LEAST = 20
+"""Examples, or clusters, that the normal approximation needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinnersFigure:
+    """A figure of the variant with the highest mean, as it is and corrected for having been chosen."""
+
+    naive: float
+    corrected: float | None  # without median bias; None if there is a reason
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The best of K variants."""
+
+    n: int
+    n_clusters: int | None  # None without clusters
+    means: FloatArray  # shape (K,)
+    winner: int
+    contenders: tuple[int, ...]  # that cannot be told from the best, the winner included; empty if there is a reason
+    mean: WinnersFigure
+    gain: WinnersFigure | None  # the winner's mean minus the baseline's; None without one, or if it won
+    confidence_level: float
+    seed: int
+    method: str
+    reason: str | None  # why nothing but the means is known
+    warning: str | None
+
+
+def select_best(
+    values: ArrayLike,
+    *,
+    baseline: int | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+) -> Selection:
+    """Return the variant with the highest mean, and what can be said of it.
+
+    Args:
+        values: Shape (n, K): each example's value of each variant, higher is better. None may be nan.
+        baseline: The column that the winner's gain is measured from.
+        clusters: Shape (n,): the cluster of each example; None, or None in it: a cluster of its own.
+        confidence_level: Of the set of contenders, and of each interval.
+        seed: Of the draws.
+
+    Raise ValueError for other shapes, fewer than two variants, or values that are not finite.
+    """
+    rows, level = np.asarray(values, dtype=np.float64), checked_confidence_level(confidence_level)
+    if rows.ndim != 2 or rows.shape[1] < 2 or not len(rows) or not np.isfinite(rows).all():
+        raise ValueError(f"values: got shape {rows.shape}, wanted finite ones of shape (n, K), K at least 2")
+    clustering = clustering_of(clusters, len(rows))
+    means = rows.mean(axis=0)
+    winner = int(np.argmax(means))
+    known: dict[str, Any] = {
+        "n": len(rows),
+        "n_clusters": None if clusters is None else clustering.count,
+        "means": means,
+    }
+    how: dict[str, Any] = {
+        "confidence_level": level,
+        "seed": seed,
+        "warning": few_clusters(clustering),
+        "winner": winner,
+    }
+    gained = None if baseline in (None, winner) else float(means[winner] - means[baseline])
+    if clustering.count < LEAST:
+        unit = "examples" if clusters is None else "clusters"
+        return Selection(
+            **known,
+            **how,
+            contenders=(),
+            mean=_unknown(float(means[winner])),
+            gain=None if gained is None else _unknown(gained),
+            method="none",
+            reason=f"{clustering.count} {unit}: the best cannot be told from fewer than {LEAST}",
+        )
+    sums = cluster_sums((rows - means).T, clustering)
+    covariance = sums @ sums.T * clustering.count / ((clustering.count - 1) * len(rows) ** 2)
+    errors = _errors(covariance, clustering.count - 1, np.random.default_rng(seed))
+    weights = np.eye(len(means))
+    scale = float(np.abs(rows).max(initial=0.0))
+    figures = _Figures(means, covariance, errors, winner, level, scale, _step(rows))
+    gain = None
+    if baseline is not None and gained is not None:
+        gain = figures.of(weights - weights[baseline])
+    return Selection(
+        **known,
+        **how,
+        contenders=_contenders(means, errors, level, covariance, scale),
+        mean=figures.of(weights),
+        gain=gain,
+        method="multiple comparisons with the best; hybrid estimates of the winner",
+        reason=None,
+    )
+
+
+def _step(rows: FloatArray) -> float:
+    """Return the least difference of two means that differ, for values on a grid."""
+    gaps = np.diff(np.unique(rows))
+    return float(gaps.min(initial=np.inf) / len(rows)) if len(gaps) else 0.0
+
+
+def _unknown(naive: float) -> WinnersFigure:
+    return WinnersFigure(naive=naive, corrected=None, low=None, high=None)
+
+
+def _errors(covariance: FloatArray, df: int, rng: np.random.Generator) -> FloatArray:
+    """Draw errors of the means, shape (DRAWS, K): multivariate t, since the covariance is estimated."""
+    size, axes = np.linalg.eigh(covariance)
+    normal = rng.standard_normal((DRAWS, len(size))) * np.sqrt(np.maximum(size, 0.0)) @ axes.T
+    drawn: FloatArray = normal / np.sqrt(rng.chisquare(df, DRAWS) / df)[:, None]
+    return drawn
+
+
+def _contenders(
+    means: FloatArray, errors: FloatArray, level: float, covariance: FloatArray, scale: float
+) -> tuple[int, ...]:
+    """Return the variants that no other one beats by more than chance explains, if all were as good.
+
+    Where all differences of two variants are equal, the one with the lower mean is beaten.
+    """
+    kept, variances = [], np.diag(covariance)
+    sure = min(1.0, level + 2 * np.sqrt(level * (1 - level) / DRAWS))  # the draws' quantile may be too low by chance
+    for one, mean in enumerate(means):
+        spread = np.sqrt(np.maximum(0.0, variances + variances[one] - 2 * covariance[one]))
+        varies = spread > 1e-9 * scale
+        ahead = means - mean
+        beaten = bool((ahead[~varies] > 1e-9 * scale).any())
+        if varies.any() and not beaten:
+            largest = ((errors[:, varies] - errors[:, [one]]) / spread[varies]).max(axis=1)
+            beaten = bool((ahead[varies] / spread[varies]).max() > np.quantile(largest, sure))
+        if not beaten:
+            kept.append(one)
+    return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    means: FloatArray
+    covariance: FloatArray
+    errors: FloatArray
+    winner: int
+    level: float
+    scale: float
+    step: float  # between means that are possible, by which leads of yes/no metrics are too round
+
+    def of(self, weights: FloatArray) -> WinnersFigure:
+        """Return the winner's figure, where the figure of each variant is a row of weights, shape (K, K), of the
+        means."""
+        naive = float(weights[self.winner] @ self.means)
+        with_means = self.covariance @ weights[self.winner]
+        variance = float(weights[self.winner] @ with_means)
+        if is_rounding(np.sqrt(max(0.0, variance)), self.scale):
+            return _unknown(naive)
+        error = float(np.sqrt(variance))
+        low, high = self._bounds(naive, with_means / variance)
+        least = (1 - self.level) / 10
+        reach = error * self._simultaneous(weights, 1 - least)
+        rest = 1 - (1 - self.level - least) / (1 - least)
+
+        def at(probability: float) -> float:
+            return _mean_at(probability, naive, error, low, high, reach)
+
+        return WinnersFigure(naive=naive, corrected=at(0.5), low=at((1 + rest) / 2), high=at((1 - rest) / 2))
+
+    def _bounds(self, naive: float, slopes: FloatArray) -> tuple[float, float]:
+        """Return between which values the figure had to be for this variant to win, given the rest of the data.
+
+        `slopes`, shape (K,), say how each mean moves with the figure.
+        """
+        is_later = np.arange(len(self.means)) > self.winner  # those need not be beaten, but equalled
+        lead = self.means[self.winner] - self.means + np.where(is_later, self.step / 2, -self.step / 2)
+        slope = slopes[self.winner] - slopes
+        ends = naive - np.divide(lead, slope, out=np.zeros_like(lead), where=np.abs(slope) > 1e-9)
+        low = ends[slope > 1e-9].max(initial=-np.inf)
+        return float(low), float(ends[slope < -1e-9].min(initial=np.inf))
+
+    def _simultaneous(self, weights: FloatArray, level: float) -> float:
+        """Return the quantile of the largest error of all variants' figures, in standard errors."""
+        spread = np.sqrt(np.maximum(0.0, np.einsum("ij,jk,ik->i", weights, self.covariance, weights)))
+        varies = spread > 1e-9 * self.scale
+        return float(np.quantile(np.abs(self.errors @ weights[varies].T / spread[varies]).max(axis=1), level))
+
+
+def _mean_at(probability: float, naive: float, error: float, low: float, high: float, reach: float) -> float:
+    """Return the mean of a normal distribution, truncated to its own reach and to (low, high), of which `naive` is the
+    quantile of this probability."""
+
+    def excess(mean: float) -> float:
+        first, last = max(low, mean - reach), min(high, mean + reach)
+        below, value, above = ndtr((np.array([first, naive, last]) - mean) / error)
+        return float((value - below) / (above - below) - probability)
+
+    ends = naive - reach * (1 - 1e-9), naive + reach * (1 - 1e-9)
+    if excess(ends[0]) <= 0:  # it just won: nothing tells how little of the lead is real, but its reach
+        return naive - reach
+    if excess(ends[1]) >= 0:
+        return naive + reach
+    return float(brentq(excess, *ends, xtol=1e-9 * error))

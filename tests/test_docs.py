@@ -116,6 +116,8 @@ def test_links_lead_somewhere() -> None:
 
 def test_each_page_is_in_one_group_of_the_navigation() -> None:
     index = text("docs/index.md")
+    listed = [line for line in index.replace("\n  ", " ").splitlines() if line.startswith("- ")]
+    assert [line for line in text("docs/llms.txt").splitlines() if line.startswith("- ")] == listed
     groups = re.findall(r"```{toctree}\n(.*?)```", index, flags=re.S)
     listed = [line for group in groups for line in group.splitlines() if line and not line.startswith(":")]
     pages = [str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES]

@@ -31,10 +31,16 @@ PACKAGE = "evals/__init__.py"
 """Empty. Without it, an installed package `evals` would hide the folder, and pytest would not find its modules."""
 
 STORE = b"data/store/"
+SKILL = ".agents/skills/evalflows/SKILL.md"
+AGENTS = "AGENTS.md"
+BEGIN_OF_AGENTS = b"<!-- evalflows: begin -->"
+"""Marks our section of AGENTS.md."""
 
 
-def scaffold() -> list[str]:
+def scaffold(*, with_agents: bool = False) -> list[str]:
     """Write the files that do not exist in the current folder. Return a line per file that says what was done.
+
+    `with_agents` adds the skill for coding agents, and a section of AGENTS.md.
 
     Raise InputError, with nothing written, if one of them cannot be.
     """
@@ -48,6 +54,9 @@ def scaffold() -> list[str]:
         with ExitStack() as undo:
             for name, content in files.items():
                 done.append(_write(Path(name), content, undo))
+            if with_agents:
+                done.append(_write(Path(name := SKILL), _filled(SKILL), undo))
+                done.append(_add_section(Path(name := AGENTS), _filled(AGENTS), undo))
             name = ".gitignore"
             done.append(_ignore_store(Path(name), undo))
             undo.pop_all()
@@ -111,23 +120,39 @@ def _ignore_store(path: Path, undo: ExitStack) -> str:
     return f"added  {STORE.decode()} to {path}"
 
 
+def _add_section(path: Path, section: bytes, undo: ExitStack) -> str:
+    """Append our section to a file, or write the file; keep the section if there is one."""
+    if not path.exists():
+        return _write(path, section, undo)
+    content = path.read_bytes()
+    if BEGIN_OF_AGENTS in content:
+        return f"kept   {path}"
+    undo.callback(path.write_bytes, content)
+    path.write_bytes(content + (b"\n" if content.endswith(b"\n") else b"\n\n") + section)
+    return f"added  a section to {path}"
+
+
 NEXT = """
 Next, without a key or a network:
   evalflows gate evals/experiment.yaml  # may the candidate be released?
   python -m pytest evals/test_evals.py  # the same as tests; needs pytest
-Then replace the functions in evals/target.py by calls of your application."""
+Then replace the functions in evals/target.py by calls of your application.
+For coding agents: evalflows init --agents"""
 
 
 @click.command()
+@click.option(
+    "--agents", "with_agents", is_flag=True, help="Also a skill for coding agents, and a section of AGENTS.md."
+)
 @VERBOSE
-def init(verbose: bool) -> None:
+def init(with_agents: bool, verbose: bool) -> None:
     """Start the evaluations of the repository in the current folder: write a small example that runs as it is.
 
     An experiment with a gate, its questions, targets, an evaluator and a pytest test in evals/; prefect.yaml with
     deployments; a GitHub workflow that decides the gate. Files that exist are kept.
     """
     with one_line_errors(verbose):
-        done = scaffold()
+        done = scaffold(with_agents=with_agents)
         for line in done:
             echo(line)
         if (block := lacking_deployments()) is not None:

@@ -16,6 +16,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 import evalflows.cli.init
+from evalflows.cli.init import SKILL
 from evalflows.cli.main import cli
 from evalflows.specs import load_experiment
 
@@ -41,8 +42,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def init() -> Result:
-    return CliRunner().invoke(cli, ["init"])
+def init(*options: str) -> Result:
+    return CliRunner().invoke(cli, ["init", *options])
 
 
 def lines(result: Result, action: str) -> list[str]:
@@ -91,6 +92,18 @@ def test_files_that_exist_are_kept_and_named(here: Path) -> None:
     assert not (here / ".github" / "workflows" / "nowhere").exists()
     assert "evals/experiment.yaml" in lines(done, "wrote")
     assert not (here / "evals" / "__init__.py").exists(), "a user's folder does not become a package"
+
+
+def test_agents_get_a_skill_whose_commands_exist_and_a_section_once(here: Path) -> None:
+    (here / "AGENTS.md").write_bytes(b"# Ours\r\ncaf\xe9")
+    done = init("--agents")
+    assert lines(done, "added") == ["a section to AGENTS.md"] and lines(done, "wrote")[-2] == SKILL
+    text = (here / "AGENTS.md").read_bytes()
+    assert text.startswith(b"# Ours\r\ncaf\xe9\n\n<!-- evalflows: begin -->\n") and text.count(b"<!-- evalflows") == 2
+    skill = (here / SKILL).read_text()
+    assert skill.startswith("---\nname: evalflows\ndescription: ")
+    assert {*re.findall(r"`evalflows (\S+?)[` ]", skill + text.decode("latin-1"))} <= cli.commands.keys()
+    assert lines(init("--agents"), "wrote") == [] and (here / "AGENTS.md").read_bytes() == text
 
 
 def test_the_workflow_installs_what_is_installed_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

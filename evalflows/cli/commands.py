@@ -26,7 +26,7 @@ COMMANDS = {
         "evaluators": ("evaluators:evaluators", "List, describe and try evaluators."),
         "compare": ("compare:compare", "Compare answers pair by pair, or rate by votes."),
         "labels": ("labels:labels", "Import human labels, validate judges with them."),
-        "modes": ("modes:modes", "Find failure modes, for a file that you review."),
+        "modes": ("modes:modes", "Find, show and close failure modes."),
     },
     "Production": {
         "receive": ("serve:receive", "Receive traces over HTTP (OpenTelemetry)."),

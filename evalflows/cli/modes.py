@@ -1,4 +1,4 @@
-"""Failure modes: find them, and propose them for a file that the team owns."""
+"""Failure modes: find them for a file that the team owns, show them, and close them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
-from evalflows.cli.output import Text, console, table
+from evalflows.cli.output import Text, console, echo, table
 from evalflows.specs.errors import InputError, one_line
 from evalflows.store.sql import existing_store
 
@@ -19,7 +19,7 @@ N_RARE = 5
 
 @click.group()
 def modes() -> None:
-    """Find failure modes, for a file that the team reviews."""
+    """Find failure modes for a file that the team reviews, show them, and close them."""
 
 
 @modes.command()
@@ -93,6 +93,63 @@ def find(
             print_json(found)
         else:
             _print(found, path)
+
+
+@modes.command()
+@click.argument("mode")
+@click.option("--in", "experiment", metavar="EXPERIMENT", required=True, help="The experiment in which it is mended.")
+@click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
+@VERBOSE
+def close(mode: str, experiment: str, path: str, verbose: bool) -> None:
+    """Mark a MODE as closed since an experiment, and show what changed in the file.
+
+    A gate with `closed_modes` has a rule for each closed mode from then on.
+    """
+    with one_line_errors(verbose):
+        from difflib import unified_diff
+
+        from evalflows.specs.failure_modes import edit, with_status
+        from evalflows.store.queries.failures import rates_of_mode
+
+        rate = rates_of_mode(existing_store(), mode, experiment)[-1]
+        before, after = edit(Path(path), with_status(mode, "closed", rate.started_at.date()))
+        for line in unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm=""):
+            echo(line)
+        console().print(Text(f"{rate.text} in {rate.experiment}"))
+
+
+@modes.command()
+@click.argument("mode")
+@click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
+@click.option("--n", type=click.IntRange(min=0), default=10, show_default=True, help="Most answers that are shown.")
+@FORMAT
+@VERBOSE
+def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
+    """Show a MODE: its definition, its rate in each experiment, and the newest answers that have it."""
+    with one_line_errors(verbose):
+        from evalflows.specs.failure_modes import load_taxonomy
+        from evalflows.store.queries.failures import answers_with_mode, rates_of_mode
+
+        store = existing_store()
+        found = load_taxonomy(path).mode(mode)
+        rates, answers = rates_of_mode(store, mode), answers_with_mode(store, mode, n)
+        if form == "json":
+            print_json({"mode": found.model_dump(), "rates": rates, "answers": answers})
+            return
+        out = console()
+        since = f" since {found.since}" if found.since else ""
+        out.print(Text(f"{mode}, {found.status}{since}: {found.definition}", style="bold"))
+        over_time = table("experiment", "began (UTC)", "rate", "evaluator's version", headings=1)
+        for rate in rates:
+            over_time.add_row(
+                rate.experiment, f"{rate.started_at:%Y-%m-%d %H:%M}", rate.text, rate.evaluator_version[:8]
+            )
+        out.print(over_time)
+        if answers:
+            newest = table("run", "example", "noted", headings=2, wrapped=("noted",))
+            for answer in answers:
+                newest.add_row(answer.run_id, answer.example_id, answer.comment)
+            out.print(newest)
 
 
 def _print(found: "Found", path: str) -> None:

@@ -49,6 +49,7 @@ from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.failure_modes import TaxonomySpec, load_taxonomy
 from evalflows.specs.files import located, make_spec
+from evalflows.specs.gate import GateSpec
 from evalflows.specs.reference import FILES, load, parts_of, refer, version_of
 from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
@@ -700,16 +701,40 @@ def with_texts(judge: Judge) -> Judge:
 
 def with_taxonomy(judge: Judge) -> Judge:
     """Replace the file of a taxonomy by what decides whether a mode holds. Raise InputError if it is invalid."""
-    given = judge.args.get("taxonomy")
-    if judge.use != "failure_modes" or given is None:
-        return judge
-    if isinstance(given, dict):
-        taxonomy = make_spec(TaxonomySpec, {**given}, [], f"evaluator {judge.metric!r}: taxonomy")
-    elif isinstance(given, str):
-        taxonomy = load_taxonomy(given)
-    else:
+    taxonomy = taxonomy_of(judge)
+    if taxonomy is None:
         return judge
     return judge.model_copy(update={"args": {**judge.args, "taxonomy": taxonomy.settings}})
+
+
+def taxonomy_of(judge: FallbackSpec) -> TaxonomySpec | None:
+    """Return the taxonomy of an evaluator of failure modes; None of others. Raise InputError if it is invalid."""
+    given = judge.args.get("taxonomy") if judge.use == "failure_modes" else None
+    if isinstance(given, dict):
+        return make_spec(TaxonomySpec, {**given}, [], f"evaluator {judge.metric!r}: taxonomy")
+    return load_taxonomy(given) if isinstance(given, str) else None
+
+
+def with_closed_modes(spec: ExperimentSpec) -> ExperimentSpec:
+    """Replace `closed_modes` of gates by a rule for each mode that is closed now.
+
+    Raise InputError for a gate that has no rule then.
+    """
+    if all(gate.closed_modes is None for gate in spec.gates):
+        return spec
+    taxonomies = [taxonomy for judge in spec.evaluators if (taxonomy := taxonomy_of(judge))]
+    closed = [metric for taxonomy in taxonomies for metric in taxonomy.closed]
+    return spec.model_copy(update={"gates": [_with_closed_modes(gate, closed) for gate in spec.gates]})
+
+
+def _with_closed_modes(gate: GateSpec, closed: Sequence[str]) -> GateSpec:
+    if gate.closed_modes is None:
+        return gate
+    rules = dict.fromkeys(closed, gate.closed_modes.at_most) | gate.confident_thresholds
+    ruled = gate.model_copy(update={"closed_modes": None, "confident_thresholds": rules})
+    if not ruled.metrics:
+        raise InputError(f"gate {gate.name!r}: closed_modes: no failure mode is closed, wanted one, or another rule")
+    return ruled
 
 
 def with_prompt(judge: Judge) -> Judge:
@@ -804,7 +829,7 @@ def prepare_experiment(spec: ExperimentSpec) -> PreparedExperiment:
     Raise InputError for a prompt file that cannot be read, an evaluator that cannot be used, a broken file of shared
     connections, and an invalid declaration of metrics.
     """
-    spec = with_prompts(spec)
+    spec = with_prompts(with_closed_modes(spec))
     bound = bind_experiment(spec)
     pairwise = _pairwise(spec.compare.evaluators if spec.compare else ())
     named = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}

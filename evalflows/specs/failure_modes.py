@@ -61,6 +61,13 @@ class TaxonomySpec(BaseModel):
     def names(self) -> list[str]:
         return [mode.name for mode in self.modes]
 
+    def mode(self, name: str) -> ModeSpec:
+        """Return a mode. Raise InputError for an unknown name."""
+        for mode in self.modes:
+            if mode.name == name:
+                return mode
+        raise InputError(f"no failure mode {name!r}, wanted one of {', '.join(self.names)}")
+
     @property
     def metrics(self) -> list[str]:
         """The metric of each mode, and that of failures that none covers; none for topics, which are one label."""

@@ -103,6 +103,14 @@ class RecalibrationSpec(BaseModel):
     seed: int = Field(0, ge=0, lt=1 << 32, description="Seed of the sample")
 
 
+class ClosedModesSpec(BaseModel):
+    """A bound on the rate of every closed failure mode."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    at_most: float = Field(ge=0, lt=1, description="The share of the answers, as in confident_thresholds")
+
+
 class GateSpec(BaseModel):
     """A release gate: PASS if every rule is met at its confidence level, FAIL if one is violated at it, else NOT ENOUGH
     EVIDENCE. A rule's metric may name a slice: `contains@split=hard`, `contains@metadata.topic=law`."""
@@ -128,6 +136,10 @@ class GateSpec(BaseModel):
         default_factory=dict,
         description="Metric: threshold that the lower end of its mean's confidence interval must reach (or the upper "
         "end not exceed, if lower is better)",
+    )
+    closed_modes: ClosedModesSpec | None = Field(
+        None,
+        description="A confident_threshold for each closed mode in the taxonomies of the evaluators",
     )
     candidate: str | None = Field(None, description="The target to decide on; default: every target but the baseline")
     baseline: str | None = Field(
@@ -158,7 +170,7 @@ class GateSpec(BaseModel):
 
     @model_validator(mode="after")
     def _rules_are_valid(self) -> "GateSpec":
-        if not any(getattr(self, kind) for kind in RULE_FIELDS):
+        if self.closed_modes is None and not any(getattr(self, kind) for kind in RULE_FIELDS):
             raise ValueError(f"gate {self.name!r}: got no rules, wanted one of {', '.join(RULE_FIELDS)}")
         for kind in RULE_FIELDS:
             for metric, bound in getattr(self, kind).items():

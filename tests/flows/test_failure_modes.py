@@ -14,6 +14,7 @@ from made_traces import traces, write
 
 from evalflows import evaluate_traces, run
 from evalflows.cli.main import cli
+from evalflows.engine.prepare import prepare_experiment
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.failure_modes import ModeSpec, adding, edited, with_status
 from evalflows.specs.reference import refer
@@ -89,6 +90,10 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
         Path("failure_modes.yaml").write_text(TAXONOMY.replace("insults", "offends"))
         run(experiment(endpoint, name="edited"))
         assert len(rows(versions)) == 2
+    closed = CliRunner().invoke(cli, ["modes", "close", "invented", "--in", "edited"])
+    assert f"0 of {N} (0.0%) in edited" in closed.output and "+  - {name: invented" in closed.output, closed.output
+    shown = CliRunner().invoke(cli, ["modes", "show", "rude"]).output
+    assert shown.count(f"{2 * N // 5} of {N} (40.0%)") == 3 and "rude, closed: It offends somebody." in shown
     runs = rows("select run_id, value from judgements join experiments using (experiment_id) "
                 "where metric = 'mode.rude' and name = 'edited' order by example_id")  # fmt: skip
     lines = [f"{run_id},{value if n else 1 - value}" for n, (run_id, value) in enumerate(runs)]
@@ -97,6 +102,18 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
     assert imported.exit_code == 0, imported.output
     said = CliRunner().invoke(cli, ["labels", "agreement", "edited", "mode.rude"]).output
     assert "recall of yes" in said and "precision of yes" in said and "better than chance" in said
+
+
+def test_a_gate_has_a_rule_for_each_closed_mode() -> None:
+    Path("failure_modes.yaml").write_text(TAXONOMY)
+    gates = [{"closed_modes": {"at_most": 0.01}, "thresholds": {"correct": 0.5}}]
+    with serving(Endpoint()) as endpoint:
+        (gate,) = prepare_experiment(experiment(endpoint, gates=gates)).spec.gates
+        assert gate.confident_thresholds == {"mode.rude": 0.01} and gate.closed_modes is None
+        Path("failure_modes.yaml").write_text(TAXONOMY.replace("closed", "open"))
+        assert prepare_experiment(experiment(endpoint, gates=gates)).spec.gates[0].metrics == ["correct"]
+        with pytest.raises(InputError, match="closed_modes: no failure mode is closed"):
+            run(experiment(endpoint, gates=[{"closed_modes": {"at_most": 0.01}}]))
 
 
 def test_traces_get_modes_too_and_what_needs_an_unknown_score_is_refused(store: Store) -> None:

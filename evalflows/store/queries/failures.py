@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.failure_modes import PREFIX
+from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import LATEST, Window, condition, item_keys, production_metric
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
 
@@ -147,4 +149,61 @@ where subject_kind = 'trace' and status = 'scored' and value is not null and not
 _TRACE_ERRORS = """
 select o.trace_id, o.status_message from staging.observations o join traces t using (trace_id)
 where t.status = 'error' and o.status = 'error' order by o.started_at, o.span_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeRate:
+    """How often a mode holds in an experiment."""
+
+    experiment: str
+    started_at: datetime
+    evaluator_version: str
+    n_holding: int
+    n: int  # scored answers
+
+    @property
+    def text(self) -> str:
+        return f"{self.n_holding} of {self.n} ({self.n_holding / self.n:.1%})"
+
+
+def rates_of_mode(store: Store, mode: str, experiment: str | None = None) -> list[ModeRate]:
+    """Return the rate of a mode in all experiments, or those that a reference means, the newest last.
+
+    Raise InputError if none has scores of it.
+    """
+    ids = find_experiments(store, experiment) if experiment else None
+    found = ask_records(store, ModeRate, _RATES, [f"{PREFIX}{mode}", ids, ids])
+    if not found:
+        where = f"experiment {experiment!r}" if experiment else "the store"
+        raise InputError(f"{where}: got no scores of {PREFIX}{mode}, wanted an experiment whose answers have modes")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerWithMode:
+    """An answer that has a mode, and why."""
+
+    run_id: str
+    example_id: str
+    comment: str | None
+
+
+def answers_with_mode(store: Store, mode: str, count: int) -> list[AnswerWithMode]:
+    """Return the newest answers with a mode."""
+    return ask_records(store, AnswerWithMode, _ANSWERS, [f"{PREFIX}{mode}", count])
+
+
+_RATES = """
+select e.name, e.started_at, s.evaluator_version, (count(*) filter (s.value > 0))::int, count(*)::int
+from staging.scores s join staging.experiments e using (experiment_id)
+where s.metric = ? and s.status = 'scored' and s.subject_kind = 'run'
+  and (? is null or list_contains(?, s.experiment_id))
+group by all order by e.started_at, e.name
+"""
+
+_ANSWERS = """
+select s.run_id, s.example_id, s.comment from staging.scores s join staging.experiments e using (experiment_id)
+where s.metric = ? and s.status = 'scored' and s.subject_kind = 'run' and s.value > 0
+order by e.started_at desc, s.run_id limit ?
 """

@@ -299,6 +299,8 @@ def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text
     text = Text(f"{one.name} ({', '.join(known)}) " if known else f"{one.name} ")
     text.append(one.state, style="green" if one.state == "completed" else "bold red")
     text.append(f": {one.answered} of {one.planned} answered")
+    if one.cut_off:
+        text.append(f", {one.cut_off} of them cut off at the token limit", style="bold red")
     if one.failed:
         text.append(f", {one.failed} failed", style="bold red")
     if one.mean_latency_s is not None:

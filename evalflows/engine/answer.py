@@ -22,6 +22,7 @@ from evalflows.engine.results import Columns
 from evalflows.engine.views import example_view, failed, is_final, raised, returned, run_id
 from evalflows.evaluators.score import ExampleView
 from evalflows.llm import loop
+from evalflows.llm.answers import end_of
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, call_key, current, recording
 from evalflows.llm.rate_limits import Breaker
@@ -129,6 +130,8 @@ class _Answering:
         elapsed = time.perf_counter() - began
         if result["status"] == "ok" and "latency_s" not in result:
             result["latency_s"] = self._latency(recorder, elapsed)
+        if result["status"] == "ok" and self.experiment.target_complete is not None and _is_cut_off(recorder):
+            result["error_kind"] = "truncated"  # scored all the same, and counted
         round_at = None if recorder.opened_connection else round_at
         totals = asdict(recorder.totals()) if recorder.has_calls else self._unrecorded
         if recorder.steps:
@@ -253,6 +256,11 @@ class _Answering:
             "repetition": self.chunk.repetition,
             "seed": seed_of(example.id, self.chunk.repetition),
         }
+
+
+def _is_cut_off(recorder: Recorder) -> bool:
+    """Whether the answer that was taken stops at the token limit."""
+    return bool(recorder.answered) and end_of(recorder.answered[-1].row.finish_reason) == "truncated"
 
 
 def _may_be_paid(failure: BaseException | None) -> bool:

@@ -41,6 +41,7 @@ class ExperimentOverview:
     repetitions: int
     planned: int
     answered: int  # of a running one, also those that are not in its parts yet
+    cut_off: int  # of those answered: at the token limit, with `truncated: score`
     failed: int
     calls: int | None
     calls_cached: int | None
@@ -266,7 +267,7 @@ IN_ORDER = "is_one_of(experiment_id, $1) order by list_position($1, experiment_i
 
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
-       planned, answered, failed, calls, calls_cached, recorded_calls, unrecorded,
+       planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, unrecorded,
        unrecorded_judgements, tokens_in, tokens_out, cost_usd, mean_latency_s, application_version,
        git_commit, started_at, ended_at
 from experiment_overview

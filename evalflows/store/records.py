@@ -302,7 +302,7 @@ class OutputRow:
     length: int | None = None  # characters of the only field, if it is text; else of all as JSON
     status: OutputStatus
     error: str | None = None
-    error_kind: str | None = None  # specs.errors.ErrorKind
+    error_kind: str | None = None  # specs.errors.ErrorKind; of an answer that was cut off and is scored, `truncated`
     error_trace: str | None = None  # the user's frames with their source, if their code raised
     attempts: int = 1
     latency_s: float | None = None  # of the successful attempt

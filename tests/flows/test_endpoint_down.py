@@ -6,7 +6,11 @@ from endpoint import Endpoint, Reply, Request, completion, error, serving
 from failing_service import WINDOW, WORKERS, N, Service, chat, complete, connection, incomplete, spec
 
 from evalflows import run
+from evalflows.cli.show import overview_line
 from evalflows.llm import rate_limits
+from evalflows.reports.pages_as_text import overviews
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
@@ -152,3 +156,18 @@ def test_a_resume_repeats_only_rows_whose_key_was_refused(monkeypatch: pytest.Mo
     assert endpoint.keys[N:] == ["bearer second-key"] * 3
     assert rows("select status, count(*) from outputs group by 1") == [("ok", N)]
     assert rows("select status, count(*) from scores where evaluator = 'contains' group by 1") == [("scored", N)]
+
+
+def test_an_answer_that_was_cut_off_and_is_scored_is_counted() -> None:
+    def answer(request: Request) -> Reply:
+        is_cut = request["messages"][-1]["content"] == "1"
+        return completion("half of" if is_cut else "whole", finish_reason="length" if is_cut else "stop")
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        target = {"kind": "chat", "connection": "own", "user": "{q}", "truncated": "score"}
+        data = {"rows": [{"inputs": {"q": str(number)}} for number in range(3)]}
+        spec = {"name": "cut", "dataset": data, "targets": [target], "connections": {"own": connection(endpoint)}}
+        (identity,) = run(ExperimentSpec.model_validate(spec))
+    assert one("select answered, cut_off, failed from experiment_overview") == (3, 1, 0)
+    (overview,) = overviews(Store(), "experiment_id = $1", [identity])
+    assert "3 of 3 answered, 1 of them cut off at the token limit" in overview_line(overview).plain

@@ -2,6 +2,7 @@
 with answers as (
     select experiment_id,
            count(*) filter (status = 'ok') as answered,
+           count(*) filter (status = 'ok' and error_kind = 'truncated') as cut_off,
            count(*) filter (status = 'failed') as failed,
            count(*) filter (status in ('ok', 'failed') and calls is null and cost_usd is null) as unrecorded,
            avg(latency_s) as mean_latency_s,
@@ -16,6 +17,7 @@ with answers as (
 select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.run_group, e.run_key,
        e.dataset_name, e.snapshot_id, e.n_examples, e.repetitions, e.n_examples * e.repetitions as planned,
        coalesce(a.answered, 0) as answered,
+       coalesce(a.cut_off, 0) as cut_off,
        coalesce(a.failed, 0) as failed,
        e.n_examples * e.repetitions - coalesce(a.answered, 0) - coalesce(a.failed, 0) as not_attempted,
        a.mean_latency_s, a.p95_latency_s,

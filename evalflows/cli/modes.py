@@ -152,6 +152,28 @@ def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
             out.print(newest)
 
 
+@modes.command()
+@click.argument("mode")
+@click.option("--to", "dataset", metavar="DATASET", required=True, help="The dataset, which is made if it is new.")
+@click.option("--in", "experiment", metavar="EXPERIMENT", help="Only answers of this experiment. Default: of all.")
+@VERBOSE
+def examples(mode: str, dataset: str, experiment: str | None, verbose: bool) -> None:
+    """Add the examples whose answers have a MODE to a dataset, as regression examples.
+
+    Their metadata says the mode, and the example that each was made from. Those that are there already stay.
+    """
+    with one_line_errors(verbose):
+        from evalflows.store.ingest import add_examples
+        from evalflows.store.queries.failures import examples_with_mode
+        from evalflows.store.snapshots import to_examples
+
+        store = existing_store()
+        rows = examples_with_mode(store, mode, experiment)
+        source = f"modes examples {mode}"
+        made = add_examples(store, dataset, to_examples(enumerate(rows, start=1), source), source=source)
+        echo(one_line(f"{dataset}: {made.snapshot}, {made.n_examples} examples; {len(rows)} with {mode}"))
+
+
 def _print(found: "Found", path: str) -> None:
     out = console()
     if found.proposed:

@@ -94,6 +94,9 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
     assert f"0 of {N} (0.0%) in edited" in closed.output and "+  - {name: invented" in closed.output, closed.output
     shown = CliRunner().invoke(cli, ["modes", "show", "rude"]).output
     assert shown.count(f"{2 * N // 5} of {N} (40.0%)") == 3 and "rude, closed: It offends somebody." in shown
+    for _ in range(2):
+        added = CliRunner().invoke(cli, ["modes", "examples", "rude", "--to", "regressions", "--in", "edited"])
+        assert f"{2 * N // 5} examples; {2 * N // 5} with rude" in added.output, added.output
     runs = rows("select run_id, value from judgements join experiments using (experiment_id) "
                 "where metric = 'mode.rude' and name = 'edited' order by example_id")  # fmt: skip
     lines = [f"{run_id},{value if n else 1 - value}" for n, (run_id, value) in enumerate(runs)]

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.failure_modes import PREFIX
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import LATEST, Window, condition, item_keys, production_metric
+from evalflows.store.records import from_json
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
@@ -194,6 +196,25 @@ def answers_with_mode(store: Store, mode: str, count: int) -> list[AnswerWithMod
     return ask_records(store, AnswerWithMode, _ANSWERS, [f"{PREFIX}{mode}", count])
 
 
+def examples_with_mode(store: Store, mode: str, experiment: str | None = None) -> list[dict[str, Any]]:
+    """Return the examples whose answers have a mode, as rows of a dataset: of all experiments, or of those that a
+    reference means. Raise InputError if none has it."""
+    ids = find_experiments(store, experiment) if experiment else None
+    (found,) = ask(store, (_EXAMPLES, [f"{PREFIX}{mode}", ids, ids]))
+    if not found:
+        raise InputError(f"got no answer with {PREFIX}{mode}{f' in {experiment!r}' if experiment else ''}, wanted one")
+    return [
+        {
+            "id": f"{mode}-{example}",
+            "inputs": from_json(inputs),
+            "reference_outputs": from_json(reference),
+            "metadata": (from_json(metadata) or {}) | {"mode": mode, "source_example": example},
+            "cluster": cluster,
+        }
+        for example, inputs, reference, metadata, cluster in found
+    ]
+
+
 _RATES = """
 select e.name, e.started_at, s.evaluator_version, (count(*) filter (s.value > 0))::int, count(*)::int
 from staging.scores s join staging.experiments e using (experiment_id)
@@ -206,4 +227,11 @@ _ANSWERS = """
 select s.run_id, s.example_id, s.comment from staging.scores s join staging.experiments e using (experiment_id)
 where s.metric = ? and s.status = 'scored' and s.subject_kind = 'run' and s.value > 0
 order by e.started_at desc, s.run_id limit ?
+"""
+
+_EXAMPLES = """
+select example_id, inputs::varchar, reference_outputs::varchar, metadata::varchar, cluster from item_scores
+where metric = ? and status = 'scored' and value > 0 and (? is null or list_contains(?, experiment_id))
+qualify row_number() over (partition by example_id order by started_at desc, run_id) = 1
+order by example_id
 """

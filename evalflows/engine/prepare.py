@@ -47,7 +47,7 @@ from evalflows.specs.comparison import OTHER_NAMES, VOTE_FIELDS, ComparisonSpec,
 from evalflows.specs.errors import CallError, Complete, Completion, InputError, kept_apart, short
 from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.failure_modes import TaxonomySpec, load_taxonomy
+from evalflows.specs.failure_modes import CLOSED_MODES, TaxonomySpec, load_taxonomy
 from evalflows.specs.files import located, make_spec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.reference import FILES, load, parts_of, refer, version_of
@@ -722,9 +722,29 @@ def with_closed_modes(spec: ExperimentSpec) -> ExperimentSpec:
     """
     if all(gate.closed_modes is None for gate in spec.gates):
         return spec
-    taxonomies = [taxonomy for judge in spec.evaluators if (taxonomy := taxonomy_of(judge))]
-    closed = [metric for taxonomy in taxonomies for metric in taxonomy.closed]
+    closed = closed_modes_of(spec)
     return spec.model_copy(update={"gates": [_with_closed_modes(gate, closed) for gate in spec.gates]})
+
+
+def with_closed_modes_watched(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
+    """Replace a watch rule on `closed_modes` by one on each mode that is closed now."""
+    if all(rule.metric != CLOSED_MODES for rule in spec.watch):
+        return spec
+    closed, watch = closed_modes_of(spec), []
+    for rule in spec.watch:
+        if rule.metric != CLOSED_MODES:
+            watch.append(rule)
+            continue
+        for metric in closed:
+            name = f"{rule.name} {metric}" if rule.name else ""
+            watch.append(rule.model_copy(update={"metric": metric, "name": name}))
+    return spec.model_copy(update={"watch": watch})
+
+
+def closed_modes_of(spec: ExperimentSpec | TraceEvaluationSpec) -> list[str]:
+    """Return the metrics of the modes that are closed. Raise InputError for an invalid taxonomy."""
+    taxonomies = [taxonomy for judge in spec.evaluators if (taxonomy := taxonomy_of(judge))]
+    return [metric for taxonomy in taxonomies for metric in taxonomy.closed]
 
 
 def _with_closed_modes(gate: GateSpec, closed: Sequence[str]) -> GateSpec:

@@ -25,6 +25,7 @@ from evalflows.engine.prepare import (
     described_evaluator,
     prepare_evaluator,
     with_all_prompts,
+    with_closed_modes_watched,
     with_metrics,
     with_shared,
 )
@@ -504,6 +505,7 @@ def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
 
     Raise InputError for a filter, a mapper, an evaluator or a connection that cannot be used.
     """
+    spec = with_closed_modes_watched(spec)
     spec = spec.model_copy(update={"evaluators": [with_all_prompts(judge) for judge in spec.evaluators]})
     prepared = _prepared(spec)
     spec = spec.model_copy(update={"connections": with_shared(spec.connections, connections_of(prepared))})

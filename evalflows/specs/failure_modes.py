@@ -19,6 +19,8 @@ from evalflows.specs.files import load_spec, load_text, located, make_spec
 
 PREFIX = "mode."
 """What the metrics of modes begin with."""
+CLOSED_MODES = "closed_modes"
+"""The metric of a watch rule that stands for a rule on each closed mode."""
 OTHER = "other"
 """The name of what no mode of a taxonomy covers."""
 TAKEN = (OTHER, "reasoning")

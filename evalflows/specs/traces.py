@@ -148,7 +148,7 @@ class WatchSpec(BaseModel):
     metric: str = Field(
         min_length=1,
         description="A metric of the evaluators; `latency`, `cost` or `tokens` of traces; for failure_share, a metric "
-        f"whose judgements fail, or `{TRACES}`",
+        f"whose judgements fail, or `{TRACES}`; `closed_modes` for each closed failure mode of the evaluators",
     )
     window: WindowSize = Field("day", description="Length of the windows, in UTC: `hour` or `day`")
     slices: list[str] = Field(

@@ -123,7 +123,10 @@ def test_traces_get_modes_too_and_what_needs_an_unknown_score_is_refused(store: 
     Path("failure_modes.yaml").write_text(TAXONOMY)
     write(store, [row for n, answer in enumerate(ANSWERS) for row in traces(1, first=n, output=answer)])
     with serving(Endpoint(answer=says_modes)) as endpoint:
-        evaluate_traces(spec(endpoint, TraceEvaluationSpec, settle_s=0))
+        watch = [{"threshold": "closed_modes", "maximum": 0.01}, {"threshold": "mode.other", "maximum": 0.1}]
+        evaluate_traces(spec(endpoint, TraceEvaluationSpec, settle_s=0, watch=watch))
+        watched = json.loads(rows("select distinct spec::varchar from staging.watermarks")[0][0])["watch"]
+        assert [rule["metric"] for rule in watched] == ["mode.rude", "mode.other"]
         assert endpoint.calls == 3
         found = rows("select metric, sum(value) from trace_scores where metric like 'mode.%' group by all order by 1")
         assert found == [("mode.invented", 0.0), ("mode.other", 1.0), ("mode.rude", 2.0)]

@@ -37,7 +37,8 @@ def _search(n: int, variants: int, gain: float, *, yes_no: bool) -> Cell:
             own = truth[found.winner]
             low, high = found.mean.low, found.mean.high
             covers = float(low is not None and high is not None and low <= mean + own <= high)
-            row = [covers, math.nan, float(BEST in found.contenders), len(found.contenders) / variants]
+            share = len(found.contenders) / variants  # without a gain all are best, each held as often
+            row = [covers, math.nan, float(BEST in found.contenders) if gain else share, share]
             if (of := found.gain) is None or of.low is None or of.high is None or of.corrected is None:
                 yield [*row, math.nan, math.nan]
             else:

@@ -1,29 +1,24 @@
-"""Draw docs/demo.svg from the demo in the store: `.venv/bin/python docs/picture.py` after `make demo`."""
+"""Draw docs/demo.svg, what the demo in the store prints: `.venv/bin/python docs/picture.py` after `make demo`."""
 
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
-from evalflows.cli import compare, gates, show
-from evalflows.reports.comparison import comparison_report
-from evalflows.reports.decisions import decisions_of
-from evalflows.reports.pages_as_text import experiments_report
-from evalflows.reports.results import results_of
-from evalflows.store.queries.lookup import comparison_beside, find_experiments
-from evalflows.store.store import Store
+WIDTH = 100
 
-console = Console(record=True, width=120, file=io.StringIO(), highlight=False)
-show.console = compare.console = gates.console = lambda: console
+console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+in_colour = {**os.environ, "COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
 for name in ("demo", "demo-judge"):
-    console.print(f"$ evalflows run data/experiments/{name}.yaml", style="bold")
-    experiments = find_experiments(Store(), name)
-    show.print_experiments(experiments_report(Store(), experiments, results_of(Store(), experiments)))
-    gates.print_decisions(decisions_of(Store(), experiments))
-    if compared := comparison_beside(Store(), experiments):
-        console.print()
-        compare.print_comparison(comparison_report(Store(), compared))
+    command = [str(Path(sys.executable).with_name("evalflows")), "show", name]
+    printed = subprocess.run(command, env=in_colour, check=True, stdout=subprocess.PIPE, text=True).stdout
+    console.print(f"$ evalflows show {name}", style="bold")
+    console.print(Text.from_ansi(printed))
     console.print()
 svg = console.export_svg(title="evalflows")
 Path(__file__).with_name("demo.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))  # no web fonts

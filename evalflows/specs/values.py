@@ -2,6 +2,7 @@
 rows, and of what targets return.
 """
 
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
@@ -53,7 +54,8 @@ def is_blank(value: Any) -> bool:
 
 
 def identifier(value: Any, where: str) -> str | None:
-    """Return an id as text, without blanks around it; None for a missing one. 1.0, as pandas makes of 1, is "1".
+    """Return an id as text, without blanks around it; None for a missing one. 1.0, as pandas makes of 1, is "1", also
+    as the text that it writes to a CSV file.
 
     Raise InputError unless it is a text or a number.
     """
@@ -61,7 +63,11 @@ def identifier(value: Any, where: str) -> str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"{where}: got {type(value).__name__}, wanted a text or a number")
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    return _WHOLE.sub(r"\1", text)
+
+
+_WHOLE = re.compile(r"^(-?\d+)\.0$")
 
 
 def _stored(value: Any, where: str) -> Any:

@@ -65,7 +65,7 @@ def test_every_format_gives_the_same_examples(store: Store, tmp_path: Path) -> N
         (b"inputs,note\nx,y\n", None, "FILE:2: got the field 'note', wanted only inputs, input, "),
         (CSV, {"inputs": "frage"}, "FILE:2: no column 'frage', got number, question, reply, topic"),
         (CSV, {"inputs": "question", "id": "nr"}, "FILE:2: no column 'nr', got number, question, reply, topic"),
-        (b"id,inputs\n1,a\n2,b\n1,c\n", None, "FILE:4: duplicate id '1', first in row 2"),
+        (b"id,inputs\n1.0,a\n2,b\n1,c\n", None, "FILE:4: duplicate id '1', first in row 2"),
         (b'inputs,metadata\na,"{""b"": "\n', None, "FILE:2: metadata: not JSON: "),
         (b"inputs,outputs,expected_output\na,b,c\n", None, "FILE:2: got both 'outputs' and 'expected_output'"),
         (b"inputs\na\n\n,b\n", None, "FILE:4: got 2 cells, wanted 1"),

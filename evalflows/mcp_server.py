@@ -425,7 +425,7 @@ class ReadingTools:
         document = _command("plan", spec)
         answer = _Answer()
         said = document["sentences"]
-        answer.rows(said, count=len(said), more=f"evalflows show {document['plan_id']} --all")
+        answer.rows(said, count=len(said), more=hints.show_all(document["plan_id"]).command)
         return str(answer)
 
 

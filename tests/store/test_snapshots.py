@@ -203,7 +203,7 @@ def test_a_value_that_json_cannot_hold_is_refused() -> None:
         "x.y.0: got -inf": {"y": [float("-inf")]},
     }
     for field in ("inputs", "reference_outputs", "metadata"):
-        assert problem([A, B | {field: {"x": "\ud83d"}}]).startswith("FILE:2: not JSON: ")
+        assert "half of a character" in problem([A, B | {field: {"x": "\ud83d"}}])
         for said, value in refused.items():
             assert problem([A, B | {field: {"x": value}}]).startswith(f"FILE:2: {field}.{said}")
 

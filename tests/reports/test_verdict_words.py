@@ -34,15 +34,18 @@ def printed(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_decision_names_the_margin_of_its_gate_and_a_diff_has_none(decision: str) -> None:
+def test_a_diff_says_what_a_gate_has_decided_unless_it_is_of_some_examples(decision: str) -> None:
     assert "equivalent (margin 0.1)" in printed("report", decision, "--format", "md")
-    assert "no significant difference" in printed("diff", "exp-000", "exp-001")
-    of_gate = json.loads(printed("report", decision, "--format", "json"))["metrics"][1]["against_baseline"]
-    of_diff = json.loads(printed("diff", "exp-000", "exp-001", "--format", "json"))["metrics"][1]["against_baseline"]
-    named = ("margin", "conclusion", "verdict")
-    assert [of_gate[name] for name in named] == [0.1, "equivalent", "equivalent (margin 0.1)"]
-    assert [of_diff[name] for name in named] == [None, "not_enough_evidence", "no significant difference"]
-    assert of_gate["difference"] == of_diff["difference"] == 0
+    assert "equivalent (margin 0.1)" in printed("diff", "exp-000", "exp-001")
+    some = ("diff", "exp-000", "exp-001", "--where", "example_id <> 'e00'")
+    of_gate, of_diff, of_some = (
+        json.loads(printed(*command, "--format", "json"))["metrics"][1]["against_baseline"]
+        for command in (("report", decision), ("diff", "exp-000", "exp-001"), some)
+    )
+    named = ("margin", "conclusion", "verdict", "difference")
+    assert [of_gate[name] for name in named] == [0.1, "equivalent", "equivalent (margin 0.1)", 0.0]
+    assert [of_diff[name] for name in named] == [of_gate[name] for name in named]
+    assert of_some["margin"] is None
 
 
 def test_the_report_of_a_decision_lists_the_examples_that_got_worse(decision: str) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -74,7 +73,7 @@ def catalogs_are_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     write = evalflows.store.database._write
 
     def written(path: Path, layout: Layout, fill: Any) -> None:
-        if fill.func is not shutil.copyfile:
+        if fill.func is not evalflows.store.database._copied:
             write(path, layout, fill)
 
     monkeypatch.setattr(evalflows.store.database, "_write", written)

@@ -709,9 +709,9 @@ def _of_runs(candidate: ExperimentRow, baseline: ExperimentRow) -> list[Differen
 def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
     """What is known of a change of the target. None if the change is plain, as between two targets of a spec."""
     parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
-    if parts and candidate.run_group == baseline.run_group:
-        return None
     if parts:
+        if candidate.run_group == baseline.run_group:
+            return None
         return f"the target's code changed: {listed(parts)}{_commits(candidate, baseline)}"
     is_same = is_same_target(candidate, baseline)
     if is_same is None:

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import click
 
+from evalflows.analysis.figures import figure
 from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import Text, console, table
 from evalflows.store.queries.lookup import find_experiments
@@ -39,5 +40,5 @@ def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None,
         rows = table("variant", "mean", "may be the best", headings=1)
         for one in found.variants:
             may_be = {True: "yes", False: "no", None: "unknown"}[one.may_be_best]
-            rows.add_row(one.name, f"{one.mean:.3f}", may_be)
+            rows.add_row(one.name, figure(one.mean, found.metric), may_be)
         out.print(rows)

@@ -24,9 +24,10 @@ from evalflows.analysis.changes import (
 from evalflows.analysis.figures import figure, p_text, usd
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.pages_as_text import IN_ORDER, Document, ExperimentOverview, metric_document, overviews, plain
-from evalflows.reports.results import VERDICT_FIELDS, Result, names_apart, on_chosen, results_of, sentences
+from evalflows.reports.results import Result, names_apart, on_chosen, results_of, sentences
 from evalflows.reports.worst import plain_text, value_text
 from evalflows.specs.errors import MEASURES, InputError, names_to_choose
+from evalflows.store.queries.lookup import VERDICT_FIELDS
 from evalflows.store.records import VerdictRow, from_json
 from evalflows.store.store import Store
 

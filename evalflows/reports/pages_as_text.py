@@ -14,10 +14,10 @@ from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.comparison import ComparisonReport, Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiments import PreviousRun
-from evalflows.reports.results import VERDICT_FIELDS, Result, judges_in_sentences, sentences
+from evalflows.reports.results import Result, judges_in_sentences, sentences
 from evalflows.reports.worst import Worst, WorstExamples, WorstItem, worst_of
 from evalflows.specs.hints import Hint
-from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.lookup import VERDICT_FIELDS, run_groups
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import controls_batch, from_json
 from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of

@@ -12,7 +12,7 @@ from evalflows.analysis.changes import ChosenExamples
 from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.analysis.judge_exclusions import excluded_metrics, people_batches
 from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
-from evalflows.store.queries.lookup import decided_verdicts, run_groups
+from evalflows.store.queries.lookup import VERDICT_FIELDS, decided_verdicts, run_groups
 from evalflows.store.records import EXCLUDED, EstimateRow, from_json
 from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store
@@ -123,24 +123,6 @@ def conclusion_text(conclusion: str | None, reason_code: str | None, margin: flo
 
 SIDE_BY_SIDE = "those answered side by side over open connections, without the first"
 """The pairs of latencies that are compared."""
-
-VERDICT_FIELDS = {
-    "difference": "difference",
-    "difference_standard_error": "standard_error",
-    "difference_low": "ci_low",
-    "difference_high": "ci_high",
-    "difference_method": "method",
-    "p_value": "p_value",
-    "p_adjusted": "p_adjusted",
-    "n_pairs": "n_pairs",
-    "minimum_detectable_effect": "minimum_detectable_effect",
-    "margin": "margin",
-    "conclusion": "conclusion",
-    "reason": "reason",
-    "reason_code": "reason_code",
-    "warning": "warning",
-}
-"""The fields of a result that are a verdict's, and their names in the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,11 +240,16 @@ def _as_decided(store: Store, results: list[Result]) -> list[Result]:
     compared = [result.experiment_id for result in results if result.baseline_experiment_id is not None]
     decided = decided_verdicts(store, compared) if compared else {}
     return [
-        replace(result, **{field: verdict[column] for field, column in VERDICT_FIELDS.items()})
+        replace(result, **_fields_of(verdict))
         if (verdict := decided.get((result.experiment_id, result.baseline_experiment_id or "", result.metric)))
         else result
         for result in results
     ]
+
+
+def _fields_of(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a result that are a verdict's."""
+    return {field: verdict[column] for field, column in VERDICT_FIELDS.items()}
 
 
 def _without_rejected(store: Store, results: list[Result]) -> list[Result]:
@@ -291,10 +278,7 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
     """
     results = results_of(store, [identity for identity in (baseline, candidate) if identity is not None])
     found = decided_verdicts(store, [candidate], decisions)
-    decided = {
-        metric: {field: verdict[column] for field, column in VERDICT_FIELDS.items()}
-        for (_, _, metric), verdict in found.items()
-    }
+    decided = {metric: _fields_of(verdict) for (_, _, metric), verdict in found.items()}
     names = {result.experiment_id: result.target for result in results}
     against: dict[str, Any] = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
     out = []

@@ -124,8 +124,11 @@ def edit(path: Path, change: Change) -> tuple[str, str]:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         after = edited(before, change, str(path))
         part = path.with_name(f".{path.name}.{os.getpid()}")
-        part.write_text(after, encoding="utf-8")
-        part.replace(path)
+        try:
+            part.write_text(after, encoding="utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
     return before, after

@@ -158,7 +158,7 @@ def _is_copied(connection: duckdb.DuckDBPyConnection, path: Path, layout: Layout
         connection.execute("detach catalog_file")
     if root != layout.root:  # the store has moved, or is a copy
         set_root(connection, layout.root)
-        _write(path, layout, partial(shutil.copyfile, path))
+        _write(path, layout, partial(_copied, path, root=layout.root))
     return True
 
 
@@ -177,12 +177,19 @@ def _write(path: Path, layout: Layout, fill: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with suppress(OSError, duckdb.Error):
         fill(temporary)
-        with duckdb.connect(str(temporary)) as connection:
-            set_root(connection, layout.root)
         temporary.chmod(file_mode(Path(layout.root)))
         temporary.replace(path)
     with suppress(OSError):
         temporary.unlink(missing_ok=True)
+
+
+def _copied(file: Path, path: Path, *, root: str) -> str:
+    """Copy a file of views, which then read the files below a root. Return their key."""
+    shutil.copyfile(file, path)
+    with duckdb.connect(str(path)) as connection:
+        set_root(connection, root)
+        ((key,),) = connection.execute("select source.views_key()").fetchall()
+    return str(key)
 
 
 def write_views(path: Path, *, root: str, with_packed: bool = True) -> None:
@@ -193,11 +200,7 @@ def write_views(path: Path, *, root: str, with_packed: bool = True) -> None:
     key = views_key(with_packed)
     bound = home_root() / "catalogs" / f"{key[:24]}-{duckdb.__version__}.duckdb"
     try:
-        shutil.copyfile(bound, path)
-        with duckdb.connect(str(path)) as connection:
-            ((found,),) = connection.execute("select source.views_key()").fetchall()
-            set_root(connection, root)
-        if found == key:
+        if _copied(bound, path, root=root) == key:
             return
     except (OSError, duckdb.Error):  # there is none, or it is damaged
         pass

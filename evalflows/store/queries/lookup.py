@@ -411,25 +411,39 @@ where experiment_id = $2 and metric = $3 and evaluator_version = $4 and status =
 """
 
 
-DECIDED_COLUMNS = (
-    *("difference", "standard_error", "ci_low", "ci_high", "method", "p_value", "p_adjusted", "n_pairs"),
-    *("minimum_detectable_effect", "margin", "conclusion", "reason", "reason_code", "warning"),
-)
+VERDICT_FIELDS = {
+    "difference": "difference",
+    "difference_standard_error": "standard_error",
+    "difference_low": "ci_low",
+    "difference_high": "ci_high",
+    "difference_method": "method",
+    "p_value": "p_value",
+    "p_adjusted": "p_adjusted",
+    "n_pairs": "n_pairs",
+    "minimum_detectable_effect": "minimum_detectable_effect",
+    "margin": "margin",
+    "conclusion": "conclusion",
+    "reason": "reason",
+    "reason_code": "reason_code",
+    "warning": "warning",
+}
+"""The fields of a result that are a verdict's, and their names in the verdict."""
 
 
 def decided_verdicts(
     store: Store, candidates: Sequence[str], decisions: Sequence[str] | None = None
 ) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Return the verdicts of gates on whole experiments, by candidate, baseline and metric: DECIDED_COLUMNS of each.
+    """Return the verdicts of gates on whole experiments, by candidate, baseline and metric: the columns that
+    VERDICT_FIELDS names.
 
     Of several decisions, or of these `decisions`, the newest counts.
     """
     (rows,) = ask(store, (_DECIDED, [[*candidates], None if decisions is None else [*decisions]]))
-    return {(row[0], row[1], row[2]): dict(zip(DECIDED_COLUMNS, row[3:], strict=True)) for row in rows}
+    return {(row[0], row[1], row[2]): dict(zip(VERDICT_FIELDS.values(), row[3:], strict=True)) for row in rows}
 
 
 _DECIDED = f"""
-select candidate_experiment_id, baseline_experiment_id, metric, {", ".join(DECIDED_COLUMNS)}
+select candidate_experiment_id, baseline_experiment_id, metric, {", ".join(VERDICT_FIELDS.values())}
 from verdicts
 where is_one_of(candidate_experiment_id, $1) and decision_id is not null and slice is null
       and ($2 is null or list_contains($2, decision_id))

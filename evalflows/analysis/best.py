@@ -56,7 +56,9 @@ class Best:
         level = f"{self.confidence_level:.0%}"
         alike = [one.name for one in others if one.may_be_best]
         if alike:
-            out.append(f"{len(alike)} others cannot be told from the best ({level}): {', '.join(alike)}")
+            out.append(
+                f"{len(alike)} other{'s' * (len(alike) > 1)} cannot be told from the best ({level}): {', '.join(alike)}"
+            )
         else:
             out.append(f"it is the best of these ({level})")
         out.append(f"its mean is {_text(self.mean, self.metric)}")

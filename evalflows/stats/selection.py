@@ -124,7 +124,7 @@ def select_best(
     return Selection(
         **known,
         **how,
-        contenders=_contenders(means, errors, level, covariance, scale),
+        contenders=_contenders(means, errors, level, covariance, scale, _step(rows)),
         mean=figures.of(weights),
         gain=gain,
         method="multiple comparisons with the best; hybrid estimates of the winner",
@@ -151,11 +151,12 @@ def _errors(covariance: FloatArray, df: int, rng: np.random.Generator) -> FloatA
 
 
 def _contenders(
-    means: FloatArray, errors: FloatArray, level: float, covariance: FloatArray, scale: float
+    means: FloatArray, errors: FloatArray, level: float, covariance: FloatArray, scale: float, step: float
 ) -> tuple[int, ...]:
     """Return the variants that no other one beats by more than chance explains, if all were as good.
 
-    Where all differences of two variants are equal, the one with the lower mean is beaten.
+    Where all differences of two variants are equal, the one with the lower mean is beaten. A lead counts less by a
+    `step`, as in McNemar's corrected test: of yes/no metrics, four examples to none are no sure lead.
     """
     kept, variances = [], np.diag(covariance)
     sure = min(1.0, level + 2 * np.sqrt(level * (1 - level) / DRAWS))  # the draws' quantile may be too low by chance
@@ -166,7 +167,7 @@ def _contenders(
         beaten = bool((ahead[~varies] > 1e-9 * scale).any())
         if varies.any() and not beaten:
             largest = ((errors[:, varies] - errors[:, [one]]) / spread[varies]).max(axis=1)
-            beaten = bool((ahead[varies] / spread[varies]).max() > np.quantile(largest, sure))
+            beaten = bool(((ahead[varies] - step) / spread[varies]).max() > np.quantile(largest, sure))
         if not beaten:
             kept.append(one)
     return tuple(kept)

@@ -20,6 +20,10 @@ def test_of_two_variants_the_set_is_that_of_a_one_sided_paired_t_test() -> None:
             assert len(select_best(values).contenders) == (1 if p < 0.05 else 2)
             decided += p < 0.05
     assert 10 < decided < 50
+    for ahead, behind in ((4, 0), (6, 0), (8, 2), (12, 2)):  # yes/no: McNemar's exact test
+        leads = np.array([[0, 1]] * ahead + [[1, 0]] * behind + [[1, 1]] * (36 - ahead - behind), dtype=float)
+        p = stats.binomtest(ahead, ahead + behind, alternative="greater").pvalue
+        assert len(select_best(leads).contenders) == (1 if p < 0.05 else 2), (ahead, behind, p)
 
 
 def test_a_winner_far_ahead_keeps_its_figures_and_one_that_just_won_does_not() -> None:

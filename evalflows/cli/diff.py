@@ -108,7 +108,8 @@ def diff(
 
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
         most = METRICS_SHOWN if limit is None else limit
-        compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
+        with store.remembering():
+            compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
         if form == "json":
             print_json(diff_document(compared))
         elif form == "md":

@@ -368,20 +368,23 @@ def _print_results(
     """Print the results of experiments, the decisions of their gates, the comparison beside them, the worst examples,
     and what to do next."""
     store, ids = Store(), experiment_ids
-    decisions = with_limits(store, decisions_of(store, ids))
-    if form == "json":  # tables leave them to `explain`
-        decisions = with_manifests(store, decisions)
-    report = experiments_report(store, ids, results_of(store, ids), decisions)
-    comparison = None
-    if beside := comparison_beside(store, ids):
-        from evalflows.reports.comparison import comparison_report  # late: few runs have one
+    with store.remembering():
+        decisions = with_limits(store, decisions_of(store, ids))
+        if form == "json":  # tables leave them to `explain`
+            decisions = with_manifests(store, decisions)
+        report = experiments_report(store, ids, results_of(store, ids), decisions)
+        comparison = None
+        if beside := comparison_beside(store, ids):
+            from evalflows.reports.comparison import comparison_report  # late: few runs have one
 
-        comparison = comparison_report(store, beside)
-    candidates = candidates_of_gates(store, decisions)
+            comparison = comparison_report(store, beside)
+        candidates = candidates_of_gates(store, decisions)
+        compared = comparison.overview if comparison else None
+        previous = _previous(store, ids)
+        command = after_experiments(
+            store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids, since=previous
+        )
     calls_made = None if made is None else sum(made.get(one, 0) for one in [*ids, *([beside] if beside else [])])
-    compared = comparison.overview if comparison else None
-    previous = _previous(store, ids)
-    command = after_experiments(store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids)
     if form == "json":
         made_known = None if any(one.has_unrecorded for one in report.experiments) else calls_made
         shown = document(

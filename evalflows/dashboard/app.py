@@ -316,10 +316,11 @@ class _Shown:
         if self.proofs.is_of_form(query.text(PROOF)):
             return RedirectResponse(_proved(request, query, self.proofs), 303)
         try:
-            page = self.page(site, query)
-            if query.text(FILE):
-                return _file(page, site)
-            return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request)))
+            with self.store.remembering():
+                page = self.page(site, query)
+                if query.text(FILE):
+                    return _file(page, site)
+                return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request)))
         except NotFoundError as error:
             return _problem(site, str(error), 404)
         except InputError as error:

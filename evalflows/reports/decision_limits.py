@@ -1,7 +1,7 @@
 """What could still be wrong with a decision, in words, from what is stored about it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflows.analysis.figures import figure
@@ -9,12 +9,40 @@ from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps,
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.results import SIDE_BY_SIDE
 from evalflows.specs.errors import LATENCY, MIN_EXAMPLES, base_metric, metric_of
-from evalflows.store.records import EXCLUDED, ExperimentRow, VerdictRow, controls_batch, from_json
-from evalflows.store.sql import ask
+from evalflows.store.records import EXCLUDED, controls_batch, from_json
+from evalflows.store.sql import ask, fields_of, records_of
 from evalflows.store.store import Store
 
 StoredRule = Mapping[str, Any]
 """A rule of a decision, as it is stored."""
+
+
+# Not rows of the tables: pyarrow, which reads those, takes longer to import than all of this.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Experiment:
+    """A side of a decision."""
+
+    experiment_id: str
+    run_group: str
+    spec: str
+    state: str
+    reason: str | None
+    target_kind: str
+    application_version: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tested:
+    """A verdict of a decision, by its metric, `contains@split=hard` of a slice."""
+
+    name: str
+    metric: str
+    n_pairs: int
+    minimum_detectable_effect: float | None
+    power: float | None
+    worst_case_ci_low: float | None
+    worst_case_ci_high: float | None
+    warning: str | None
 
 
 def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
@@ -23,10 +51,11 @@ def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def _limits(store: Store, decision: Decision) -> Iterator[str]:
-    (candidate,) = store.read("experiments", decision.candidate_experiment_id)
-    (judges,) = ask(store, (_JUDGES, [candidate.experiment_id]))
-    verdicts: Sequence[VerdictRow] = store.read("verdicts", decision.decision_id)
-    tested = {row.metric if row.slice is None else f"{row.metric}@{row.slice}": row for row in verdicts}
+    sides = [decision.candidate_experiment_id, decision.baseline_experiment_id]
+    of_sides, judges, verdicts = ask(store, (_SIDES, sides), (_JUDGES, sides[:1]), (_TESTED, [decision.decision_id]))
+    experiments = {one.experiment_id: one for one in records_of(_Experiment, of_sides)}
+    candidate = experiments[decision.candidate_experiment_id]
+    tested = {one.name: one for one in records_of(_Tested, verdicts)}
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule["metric"]))
     for name, row in sorted(tested.items()):
@@ -34,12 +63,12 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     metrics = _metrics_of_rules(decision, candidate)
     yield from _of_judges(store, metrics, judges, candidate.run_group)
     yield from _of_stepped(store, decision, metrics)
-    yield from _of_versions(store, decision, candidate)
+    yield from _of_versions(decision, experiments)
     if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
 
-def _of_rule(rule: StoredRule, tested: VerdictRow | None) -> Iterator[str]:
+def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
     if _is_untested(rule):  # its text says why
         return
     name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule["n"]
@@ -66,7 +95,7 @@ def _is_untested(rule: StoredRule) -> bool:
     return rule["value"] is None or not has_interval or rule["reason_code"] == "below_min_examples"
 
 
-def _missing(rule: StoredRule, tested: VerdictRow | None) -> str:
+def _missing(rule: StoredRule, tested: _Tested | None) -> str:
     """How many values are missing for a rule, and what they can change at worst."""
     count = f"{rule['n_missing']} missing value{'' if rule['n_missing'] == 1 else 's'}"
     if rule["reason_code"] == "missing_unbounded":
@@ -86,14 +115,14 @@ def _interval(rule: StoredRule, low: float | None, high: float | None) -> str:
     return rule_texts(rule, None, low, high)[1]
 
 
-def _of_pairs(name: str, tested: VerdictRow, n_shared: int | None) -> Iterator[str]:
+def _of_pairs(name: str, tested: _Tested, n_shared: int | None) -> Iterator[str]:
     if tested.warning:
         yield f"{name}: {tested.warning}"
     if name == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:
         yield f"{LATENCY}: {tested.n_pairs} of {n_shared} pairs: {SIDE_BY_SIDE}"
 
 
-def _metrics_of_rules(decision: Decision, candidate: ExperimentRow) -> dict[str, list[str]]:
+def _metrics_of_rules(decision: Decision, candidate: _Experiment) -> dict[str, list[str]]:
     """Return the metrics of the rules by each base metric that they depend on, as composites do on their parts.
 
     Those whose rules are open because of their judge are left out: the rules say so.
@@ -142,19 +171,25 @@ def _of_stepped(store: Store, decision: Decision, metrics: Mapping[str, Sequence
             yield f"{one.text} answers of the {sides[one.owner]}"
 
 
-def _of_versions(store: Store, decision: Decision, candidate: ExperimentRow) -> Iterator[str]:
+def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -> Iterator[str]:
     """The applications whose version is not known; of two, their differences may already say it."""
     if any(one["what"] == "target" for one in from_json(decision.comparability) or ()):
         return
-    sides = [("candidate", candidate)]
-    if decision.baseline_experiment_id:
-        sides += [("baseline", row) for row in store.read("experiments", decision.baseline_experiment_id)]
-    if unknown := [name for name, row in sides if row.target_kind == "http" and row.application_version is None]:
+    sides = {"candidate": decision.candidate_experiment_id, "baseline": decision.baseline_experiment_id}
+    rows = [(name, row) for name, identity in sides.items() if (row := experiments.get(identity or ""))]
+    if unknown := [name for name, row in rows if row.target_kind == "http" and row.application_version is None]:
         yield (
             f"the version of the {' and the '.join(unknown)} is not known: the HTTP application does not say it, and "
             f"may have changed (version, version_url or version_header in the spec says it)"
         )
 
+
+_SIDES = f"select {fields_of(_Experiment)} from experiments where experiment_id in ($1, $2)"
+
+_TESTED = f"""
+select concat_ws('@', metric, slice) as name, {fields_of(_Tested).removeprefix("name, ")} from verdicts
+where run_group = $1
+"""
 
 _JUDGES = """
 select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores

@@ -4,6 +4,7 @@ gate decisions as pages; and the one command to run next.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
@@ -30,6 +31,9 @@ from evalflows.store.queries.lookup import approvals, find_comparison, find_expe
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
+if TYPE_CHECKING:
+    from evalflows.reports.experiments import PreviousRun
+
 MORE_EXAMPLES = {
     *("no_significant_difference", "interval_includes_bound", "worse_but_maybe_within_margin", "no_spread"),
     *("interval_and_test_disagree", "not_significant_after_adjustment", "too_few", "below_min_examples"),
@@ -52,25 +56,26 @@ def after_experiments(
     explained: bool = False,
     compared: Overview | None = None,
     experiments: Sequence[str] | None = None,
+    since: "Sequence[PreviousRun]" = (),
 ) -> Hint:
     """Return the command that fits the results of experiments and the decisions on them.
 
     `spec` is the path of the spec file; None if it is not known. `explained` says that the decisions have just been
     explained; `compared` is the comparison of the experiments' answers, if there is one, and `experiments` are ids, of
-    which some may have no result.
+    which some may have no result. `since` is how they did against the runs before them, as far as it is known.
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     if len({one.candidate_experiment_id for one in decisions}) > 1 and (good := passing(decisions)):
-        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0])
+        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0], since)
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):
         return unfinished
     if undecided := next((one for one in decisions if one.conclusion == "NOT ENOUGH EVIDENCE"), None):
-        return _after_open(store, undecided, spec, explained)
+        return _after_open(store, undecided, spec, explained, since)
     if decisions:
-        return _after_pass(store, decisions[0].candidate_experiment_id)
-    return after_comparison(store, compared) if compared else _without_gate(store, results, shown)
+        return _after_pass(store, decisions[0].candidate_experiment_id, since)
+    return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since)
 
 
 def after_comparison(store: Store, overview: Overview) -> Hint:
@@ -84,7 +89,9 @@ def after_comparison(store: Store, overview: Overview) -> Hint:
     return hints.sql(f"select {columns} from pair_outcomes where {where}")
 
 
-def _after_open(store: Store, decision: Decision, spec: str | None, explained: bool) -> Hint:
+def _after_open(
+    store: Store, decision: Decision, spec: str | None, explained: bool, since: "Sequence[PreviousRun]"
+) -> Hint:
     codes = {rule.get("reason_code") for rule in decision.rules if rule["outcome"] == "open"}
     candidate = decision.candidate_experiment_id
     if codes & RETRIED:
@@ -94,7 +101,7 @@ def _after_open(store: Store, decision: Decision, spec: str | None, explained: b
     if codes and codes <= MORE_EXAMPLES:
         return hints.plan(spec or candidate)
     if codes == {"no_baseline"}:
-        return _after_pass(store, candidate)
+        return _after_pass(store, candidate, since)
     return _explain(decision, explained)
 
 
@@ -103,7 +110,7 @@ def _explain(decision: Decision, explained: bool) -> Hint:
     return hints.show_all(decision.candidate_experiment_id) if explained else hints.explain(decision.decision_id)
 
 
-def _after_pass(store: Store, candidate: str) -> Hint:
+def _after_pass(store: Store, candidate: str, since: "Sequence[PreviousRun]") -> Hint:
     """Approve the experiment, unless it already is the baseline, is a trial, or is worse than what there was before:
     then look at the difference."""
     (rows,) = ask(store, ("select tags, spec ->> 'name' from experiments where experiment_id = $1", [candidate]))
@@ -111,7 +118,7 @@ def _after_pass(store: Store, candidate: str) -> Hint:
     if any(TRIAL in tags for tags, _ in rows) or candidate in held.values():
         return hints.show_all(candidate)
     before = [*(held.get(name) for _, name in rows), earlier_runs(store, [candidate]).get(candidate)]
-    better = next((one for one in dict.fromkeys(before) if one and _is_worse(store, candidate, one)), None)
+    better = next((one for one in dict.fromkeys(before) if one and _is_worse(store, candidate, one, since)), None)
     return hints.diff(better, candidate) if better else hints.approve(candidate)
 
 
@@ -122,7 +129,7 @@ where candidate_experiment_id = $1 and baseline_experiment_id = $2 and slice is 
 """
 
 
-def _is_worse(store: Store, candidate: str, other: str) -> bool:
+def _is_worse(store: Store, candidate: str, other: str, since: "Sequence[PreviousRun]") -> bool:
     """Whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts of its run,
     if that compared the two."""
     (verdicts,) = ask(store, (_OF_RUN, [candidate, other]))
@@ -130,11 +137,14 @@ def _is_worse(store: Store, candidate: str, other: str) -> bool:
         return any(conclusion == "worse" for metric, conclusion in verdicts if metric not in MEASURES)
     from evalflows.reports.experiments import previous_runs  # late: the analysis is slow to import
 
-    since = previous_runs(store, [(candidate, other)])
-    return any(metric.conclusion == "worse" for one in since for metric in one.metrics)
+    pair = (candidate, other)
+    known = [one for one in since if (one.experiment_id, one.previous_experiment_id) == pair]
+    return any(metric.conclusion == "worse" for one in known or previous_runs(store, [pair]) for metric in one.metrics)
 
 
-def _without_gate(store: Store, results: Sequence[Result], shown: Sequence[str]) -> Hint:
+def _without_gate(
+    store: Store, results: Sequence[Result], shown: Sequence[str], since: "Sequence[PreviousRun]"
+) -> Hint:
     """Compare several experiments; make a single one the baseline of those to come, unless many of its rows failed or
     it is significantly worse: then look at these."""
     if len(shown) > 1:
@@ -144,7 +154,7 @@ def _without_gate(store: Store, results: Sequence[Result], shown: Sequence[str])
     if has_many_failures(store, results, identity) and (failed := _failed_rows(store, identity)):
         return failed
     worse = next((one for one in results if one.experiment_id == identity and one.conclusion == "worse"), None)
-    return drops_command(store, worse) if worse else _after_pass(store, identity)
+    return drops_command(store, worse) if worse else _after_pass(store, identity, since)
 
 
 def has_many_failures(store: Store, results: Sequence[Result], experiment: str) -> bool:

@@ -251,7 +251,7 @@ def connect_source(
     connection = duckdb.connect()
     if files is not None:
         connection.register_filesystem(files)
-    connection.execute("set timezone = 'UTC'")
+    connection.execute("set global timezone = 'UTC'")  # also that of cursors
     connection.execute(f"set temp_directory = {quoted(_spill_folder())}")
     # the system caches files; DuckDB's own cache would grow to most of the memory
     connection.execute("set enable_external_file_cache = false")
@@ -289,6 +289,7 @@ class Shared:
         self._copies: dict[tuple[int, str, int, bool], TableCopies] = {}  # beside some of them
         self._lock = threading.RLock()  # making a database may find damaged files
         self._memory = AS_DUCKDB
+        self._limits: dict[tuple[int, str, int, bool], str] = {}  # of the memory that each database may use
 
     def cursor(
         self,
@@ -310,14 +311,16 @@ class Shared:
                 if len(self._databases) >= MAX_DATABASES:
                     oldest = next(iter(self._databases))
                     self._copies.pop(oldest, None)
+                    self._limits.pop(oldest, None)
                     self._databases.pop(oldest)
                 self._databases[key] = make()
             views = self._databases[key]
             if states is not None and key not in self._copies:
                 self._copies[key] = TableCopies(views, layout, has_damage=bool(damages.of()))
             cursor, copies = views.cursor(), self._copies.get(key)
-        cursor.execute("set timezone = 'UTC'")
-        cursor.execute(f"set memory_limit = '{self._memory}'")
+            if self._limits.get(key) != self._memory:
+                cursor.execute(f"set memory_limit = '{self._memory}'")
+                self._limits[key] = self._memory
         if states is not None and copies is not None:
             copies.follow(states, tables)
             cursor.execute(FIND_COPIES)
@@ -342,6 +345,7 @@ class Shared:
     def close(self) -> None:
         with self._lock:
             self._copies.clear()
+            self._limits.clear()
             self._databases.clear()
 
 

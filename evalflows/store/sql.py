@@ -271,7 +271,7 @@ def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, objec
         with _viewing(store, *(sql for sql, _ in queries)) as catalog:
             return [catalog.execute(sql, values).fetchall() for sql, values in queries]
 
-    return store.steady(read, tables)
+    return store.answered(queries, read, tables)
 
 
 def ask_records(store: Store, record: type[Record], query: str, values: Sequence[object] = ()) -> list[Record]:

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -56,6 +56,9 @@ from evalflows.store.views import own_tables_of
 
 Result = TypeVar("Result")
 
+MOST_REMEMBERED = 1000
+"""The most rows of an answer that is remembered."""
+
 REOPENED = "reopened"
 """The part with the rows that were sealed before an owner was reopened."""
 
@@ -77,6 +80,8 @@ class Store:
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
         self._steady: ContextVar[_Steady | None] = ContextVar("evalflows_steady", default=None)
+        self._answers: ContextVar[dict[str, list[list[tuple[Any, ...]]]] | None]
+        self._answers = ContextVar("evalflows_answers", default=None)
         self._damages = damages_of(self.layout)
         try:
             self._fs = files_at(self.layout)
@@ -257,12 +262,37 @@ class Store:
 
         tables = own_tables_of(sql)
 
-        def read() -> list[tuple[Any, ...]]:
+        def read() -> list[list[tuple[Any, ...]]]:
             self.verify(texts_in(parameters), set(re.findall(r"\bsource\.(\w+)", sql)))
             with self.cursor(tables) as connection:
-                return connection.execute(sql, parameters).fetchall()
+                return [connection.execute(sql, parameters).fetchall()]
 
-        return self.steady(read, tables)
+        return self.answered((sql, parameters), read, tables)[0]
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Within the block, answer a question that has been asked before with the rows of that time, if they are few.
+
+        It is for what only reads, as a report does, whose parts ask some things alike.
+        """
+        token = self._answers.set(self._answers.get() or {})
+        try:
+            yield
+        finally:
+            self._answers.reset(token)
+
+    def answered(
+        self, question: object, read: Callable[[], list[list[tuple[Any, ...]]]], tables: Collection[str]
+    ) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of some queries, `steady`: those that are remembered, else those that `read` returns."""
+        if (known := self._answers.get()) is None:
+            return self.steady(read, tables)
+        if (key := repr(question)) not in known:
+            answer = self.steady(read, tables)
+            if sum(map(len, answer)) > MOST_REMEMBERED:
+                return answer
+            known[key] = answer
+        return [[*rows] for rows in known[key]]
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
         """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""

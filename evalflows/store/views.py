@@ -314,7 +314,8 @@ def view_statements(names: frozenset[str] | None = None) -> Iterator[str]:
 
 def own_views(names: frozenset[str] | None = None) -> list[Path]:
     """Return the files of the user's own marts, in order of dependency; of these names if given."""
-    return [path for path in view_files() if is_own(path) and (names is None or path.stem in names)]
+    own = {mart.path for mart in own_marts(_taken()) if names is None or mart.path.stem in names}
+    return [path for path in view_files() if path in own] if own else []
 
 
 @cache

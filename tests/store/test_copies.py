@@ -42,3 +42,18 @@ def test_copies_follow_their_files_and_end_if_these_are_many_or_have_long_texts(
     assert named() == [("exp-3", "open")]
     publish("exp-2", "again")
     assert named() == [("exp-2", "again"), ("exp-3", "open")]
+
+
+def test_what_only_reads_may_ask_again_for_the_rows_that_it_has_seen(store: Store, make: Make) -> None:
+    def publish(name: str) -> None:
+        store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name=name)])
+
+    publish("first")
+    with store.remembering():
+        seen = ask(store, (NAMES, []))[0]
+        seen.clear()  # a caller's own list
+        publish("second")
+        with store.remembering():
+            assert ask(store, (NAMES, []))[0] == [("exp-1", "first")]
+        assert ask(store, (NAMES + " desc", []))[0] == [("exp-1", "second")]
+    assert ask(store, (NAMES, []))[0] == [("exp-1", "second")]

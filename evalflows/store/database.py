@@ -112,12 +112,16 @@ def create_catalog(
     """Create every view over the files of a store in an empty database, without the owners of damaged files.
 
     The views are copied from the store's catalog, which is written if there is none, or another one. Where it cannot be
-    written, and where files are damaged, they are bound here.
+    written, they are bound here.
     """
     path = catalog_path(layout, with_packed=with_packed)
-    if damages.of() or not (_is_copied(connection, path, layout) or _is_made(connection, path, layout)):
-        for statement in _statements(layout.root, damages, with_packed):
+    if not (_is_copied(connection, path, layout) or _is_made(connection, path, layout)):
+        for statement in _statements(layout.root, with_packed):
             connection.execute(statement)
+    for name, table in TABLES.items():
+        left_out = damages.owners(table.owner), damages.packed_files(name)
+        if any(left_out):
+            connection.execute(_source_view(name, *left_out, with_packed=with_packed))
     connection.execute(HELD_LEASES)
     connection.execute(FIND_STAGING)
 
@@ -206,7 +210,7 @@ def write_views(path: Path, *, root: str, with_packed: bool = True) -> None:
         pass
     path.unlink(missing_ok=True)
     with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
-        for statement in _statements(root, Damages(), with_packed):
+        for statement in _statements(root, with_packed):
             connection.execute(statement)
         connection.execute(f"create macro source.views_key() as {quoted(key)}")
     with suppress(OSError):
@@ -222,18 +226,21 @@ def write_views(path: Path, *, root: str, with_packed: bool = True) -> None:
 @lru_cache(2)
 def views_key(with_packed: bool = True) -> str:
     """Return what tells the views of one version of evalflows from those of another."""
-    return hashlib.sha256("\n".join(_statements("", Damages(), with_packed)).encode()).hexdigest()
+    return hashlib.sha256("\n".join(_statements("", with_packed)).encode()).hexdigest()
 
 
-def _statements(root: str, damages: Damages, with_packed: bool) -> Iterator[str]:
+def _statements(root: str, with_packed: bool) -> Iterator[str]:
     """Yield the SQL that creates all views."""
     yield "create schema source; create schema staging"
     yield _root(root)
     yield FIND_STAGING
-    for name, table in TABLES.items():
-        left_out = damages.owners(table.owner), damages.packed_files(name)
-        yield f"create view source.{name} as {every_row(name, *left_out, with_packed=with_packed)}"
+    yield from (_source_view(name, with_packed=with_packed) for name in TABLES)
     yield from view_statements()
+
+
+def _source_view(table: str, *left_out: Collection[str], with_packed: bool) -> str:
+    """Return the SQL of a table's rows, without these owners and packed files."""
+    return f"create or replace view source.{table} as {every_row(table, *left_out, with_packed=with_packed)}"
 
 
 MAX_DATABASES = 4

@@ -18,7 +18,7 @@ from evalflows.specs import ExperimentSpec, load_experiment
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
 from evalflows.store.queries.traces import condition
-from evalflows.store.sql import select_from
+from evalflows.store.sql import rows_from
 from evalflows.store.store import Store
 
 ROOT = Path(__file__).parent.parent
@@ -87,7 +87,7 @@ def test_the_queries_on_traces_run(tmp_path: Path) -> None:
     queries = blocks("docs/guides/traces.md", "sql")
     assert len(queries) == 3
     for query in queries:
-        assert select_from(Store(tmp_path / "store"), query).fetchall() == []
+        assert rows_from(Store(tmp_path / "store"), query) == []
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)#?([^)\s]*)\)")

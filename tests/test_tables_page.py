@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from evalflows.store.sql import select_from
+from evalflows.store.sql import rows_from
 from evalflows.store.store import Store
 from evalflows.store.views import is_mart, view_files
 
@@ -32,4 +32,4 @@ def test_each_mart_has_an_example_query_that_runs(store: Store) -> None:
     queries = [part.partition("\n```")[0] for part in PAGE.split("```sql\n")[1:]]
     assert len(queries) == sum(map(is_mart, view_files()))
     for query in queries:
-        assert select_from(store, query).fetchall() == []
+        assert rows_from(store, query) == []

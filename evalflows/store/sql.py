@@ -7,7 +7,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from evalflows.store.views import (
 )
 
 Record = TypeVar("Record")
+Result = TypeVar("Result")
 
 
 def is_store(layout: Layout) -> bool:
@@ -240,11 +241,26 @@ def select_from(
 
     The connection is restricted to the store.
     """
+    return _mended(store, query, memory_bytes, lambda connection: select(connection, query, timeout_s))
+
+
+def rows_from(store: Store, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query, run as in `select_from`, but planned once, which takes most of the time of many."""
+
+    def rows(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+        return _run(connection, query, None, lambda statement: connection.execute(statement).fetchall())
+
+    return _mended(store, query, None, rows)
+
+
+def _mended(
+    store: Store, query: str, memory_bytes: int | None, run: Callable[[duckdb.DuckDBPyConnection], Result]
+) -> Result:
     own = views_of(query) or None
     while True:
         connection, version = _restricted(store, memory_bytes, own), store.damage_version
         try:
-            return select(connection, query, timeout_s)
+            return run(connection)
         except InputError as error:
             if not _is_about_files(error.__cause__) or not store.mend(since=version):
                 raise
@@ -352,10 +368,16 @@ def select(
 
     Raise InputError for any other statement, for SQL that DuckDB rejects, and when the time is over.
     """
+    return _run(connection, query, timeout_s, lambda statement: connection.sql(statement).materialize())
+
+
+def _run(
+    connection: duckdb.DuckDBPyConnection, query: str, timeout_s: float | None, run: Callable[[str], Result]
+) -> Result:
     statement = checked(connection, query)
     try:
         with time_limit(connection, timeout_s):
-            return connection.sql(statement).materialize()
+            return run(statement)
     except duckdb.OutOfMemoryException as error:
         first, *_ = str(error).splitlines()  # the others advise settings that are locked
         raise InputError(f"sql: {first}, wanted a query that needs less") from error

@@ -20,7 +20,7 @@ from evalflows.store.layout import quoted
 from evalflows.store.observations import FIRST_DAY, day_of, latest_start, with_plausible_times
 from evalflows.store.records import ExperimentState, JudgementRow, LabelRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
-from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, select_from
+from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, rows_from
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, WatermarkRow
 from evalflows.store.trace_records import TraceScope as RecordedScope
@@ -372,7 +372,7 @@ def item_keys(
         select id, started_at, moment, coalesce(ended_at, started_at), traces from items
         where {_after(window)} order by moment {order}, id {order} limit {limit}"""
     try:
-        found = rows(sql) if rows else store.steady(lambda: select_from(store, sql).fetchall())
+        found = rows(sql) if rows else store.steady(lambda: rows_from(store, sql))
     except InputError as error:
         raise InputError(f"filter: {error}") from error
     return [

@@ -23,7 +23,7 @@ from evalflows.store.observations import FIRST_DAY, day_of
 from evalflows.store.queries.values import MetricValues, has_two_values
 from evalflows.store.records import EstimateRow, ReasonCode, derived_id, new_id
 from evalflows.store.schemas import to_rows
-from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, select_from
+from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, rows_from
 from evalflows.store.store import Store
 from evalflows.store.trace_records import AlertRow, WatchedWindowRow
 from evalflows.store.views import view_text
@@ -538,6 +538,6 @@ def _rows(store: Store, wanted: WindowsWanted, sql: str) -> Sequence[tuple[Any, 
     if wanted.condition is None:
         return ask(store, (sql, []))[0]
     try:
-        return store.steady(lambda: select_from(store, sql).fetchall())
+        return store.steady(lambda: rows_from(store, sql))
     except InputError as error:
         raise InputError(f"windows: {error}") from error

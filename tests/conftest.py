@@ -31,6 +31,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("COLUMNS", None)  # set by xdist; what is printed would depend on it
+if Path("/dev/shm").is_dir():  # on some disks, removing the folders of all tests takes longer than the tests
+    _memory = os.statvfs("/dev/shm")
+    if _memory.f_bavail * _memory.f_frsize > 8e9 and not _memory.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 
 @pytest.fixture(autouse=True)

@@ -90,7 +90,7 @@ def test_every_form_of_evaluator_and_what_the_results_are(
         metadata={"commit": "abc"},
         description="all forms",
     )
-    assert re.fullmatch(r"forms-[0-9a-f]{8}", results.experiment_name)
+    assert re.fullmatch(r"forms-[0-9a-z]{8}", results.experiment_name)
     assert results.url == f"https://evals.example.com/experiments/{results.experiment_id}"
     assert f"experiment {results.experiment_name}: {results.url}\n" in capsys.readouterr().err
     assert len(results) == len(list(results)) == 4

@@ -47,7 +47,7 @@ def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: 
            from comparisons c join examples e using (example_id)
            join experiments l on l.experiment_id = c.left_experiment_id where metric = 'ranked_preference'""",
     )
-    assert len(found) == 9 and {row[5] for row in found} == {names[0]}
+    assert len(found) == 9 and {row[5] for row in found} == {"terse"}
     scores = {"left": (1, 0), "right": (0, 1), "tie": (0, 0)}
     sides = {"terse": "left", "thorough": "right", "tie": "tie"}
     for question, won, first, *scored, _ in found:

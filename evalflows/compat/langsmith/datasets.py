@@ -41,7 +41,7 @@ from evalflows.specs.values import stored_row
 from evalflows.store.file_formats import read_rows, rows_of, stem
 from evalflows.store.ingest import compare_examples, merge_examples
 from evalflows.store.labels import later_labels
-from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.lookup import find_experiments, unique_name
 from evalflows.store.records import (
     CallRow,
     DataType,
@@ -1174,7 +1174,7 @@ def _project(store: Store, identity: str, *, include_stats: bool) -> TracerSessi
     row: ExperimentRow = store.read("experiments", identity)[0]
     return TracerSession(
         id=identity,
-        name=row.name,
+        name=unique_name(row.name, identity),
         description=row.description,
         start_time=row.started_at,
         end_time=row.ended_at,

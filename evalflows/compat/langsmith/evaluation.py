@@ -47,7 +47,7 @@ from evalflows.specs.errors import InputError, print_note, short
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.hints import show
 from evalflows.specs.reference import name_of, parameters_of
-from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.lookup import find_experiments, unique_name
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, from_json
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
@@ -426,7 +426,7 @@ def evaluate_comparative(
         [as_comparator(evaluator) for evaluator in evaluators],
         experiment_prefix=f"{experiment_prefix}-{secrets.token_hex(4)}"
         if experiment_prefix
-        else f"{' vs. '.join(row.name for row in rows)}-{secrets.token_hex(2)}",
+        else f"{' vs. '.join(unique_name(row.name, row.experiment_id) for row in rows)}-{secrets.token_hex(2)}",
         description=description,
         metadata=metadata,
         max_concurrency=max_concurrency,
@@ -445,7 +445,10 @@ def _comparative_experiment(row: ComparisonSetRow, experiments: Sequence[Experim
         modified_at=row.ended_at or row.started_at,
         reference_dataset_id=dataset_id(experiments[0].dataset_name),
         extra={"metadata": from_json(row.metadata) or {}},
-        experiments_info=[{"id": experiment.experiment_id, "name": experiment.name} for experiment in experiments],
+        experiments_info=[
+            {"id": experiment.experiment_id, "name": unique_name(experiment.name, experiment.experiment_id)}
+            for experiment in experiments
+        ],
     )
 
 
@@ -526,7 +529,7 @@ class ExperimentResults:
     def __init__(self, result: "ExperimentResult") -> None:
         (row,) = Store().read("experiments", result.experiment_id)
         self.experiment_id: str = row.experiment_id
-        self.experiment_name: str = row.name
+        self.experiment_name: str = unique_name(row.name, row.experiment_id)
         self.url: str | None = result.url
         self.comparison_url: str | None = None
         self.summary_results: EvaluationResults = {"results": [result_of(score) for score in result.summary]}
@@ -780,7 +783,8 @@ def evaluate(
 ) -> ExperimentResults | ComparativeExperimentResults:
     """Run a target on a dataset and evaluate every answer, or compare the answers of two experiments in pairs.
 
-    The experiment or comparison gets a unique name.
+    Experiments of one prefix are one history: `PREFIX` is the newest, `PREFIX~1` the one before it. The results'
+    `experiment_name` is unique.
 
     Args:
         target: A sync or async function of the inputs as one dict, or a LangChain runnable; an existing experiment,
@@ -789,7 +793,7 @@ def evaluate(
         evaluators: Functions of (run, example), or of any of inputs, outputs, reference_outputs, and so on.
         summary_evaluators: Likewise, with lists over all runs.
         metadata: Metadata stored with the experiment.
-        experiment_prefix: The experiment's name before the hyphen; by default the target's name.
+        experiment_prefix: The experiment's name in the store; by default the target's name.
         description: A description of the experiment.
         max_concurrency: The maximum number of items in the target, or in the evaluators, at once; 0 means one, None
             as many as the limits allow. For two experiments the default is 5.
@@ -833,7 +837,7 @@ def evaluate(
         as_data(Store(), data),
         [as_evaluator(evaluator) for evaluator in evaluators or ()],
         summary_evaluators=[as_evaluator(evaluator, "run") for evaluator in summary_evaluators or ()],
-        experiment_prefix=f"{experiment_prefix or name_of(function)}-{secrets.token_hex(4)}",
+        experiment_prefix=experiment_prefix or name_of(function),
         description=description,
         metadata=metadata,
         max_concurrency=max_concurrency,

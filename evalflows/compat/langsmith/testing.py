@@ -3,7 +3,6 @@
 A suite is an experiment, and each test an example.
 """
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from evalflows.evaluators.score import ExampleView
 from evalflows.llm.ledger import AnsweredCall, Recorder, current
 from evalflows.llm.wrapped import plain
 from evalflows.specs.errors import InputError, short
+from evalflows.store.queries.lookup import unique_name
 from evalflows.store.records import CallRow, to_json
 from evalflows.store.snapshots import current_snapshot
 from evalflows.store.store import Store
@@ -180,11 +180,13 @@ def record(suite: str, cases: Sequence[Case], name: str) -> Recorded:
         _target(by_id),
         datasets.as_data(store, examples),
         [_evaluator(key, by_id) for key in keys],
-        experiment_prefix=f"{name}-{secrets.token_hex(4)}",
+        experiment_prefix=name,
         metadata={key: value for case in cases for key, value in case.experiment_metadata.items()},
     )
     passed = sum(bool(case.notes[PASS].score) for case in cases)
-    return Recorded(experiment=result.experiment_name, passed=passed, tests=len(cases))
+    return Recorded(
+        experiment=unique_name(result.experiment_name, result.experiment_id), passed=passed, tests=len(cases)
+    )
 
 
 def _keep_examples(store: Store, suite: str, cases: Sequence[Case]) -> None:

@@ -204,8 +204,8 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
     """Return the ids of the experiments that a reference means; with `just_one`, exactly one.
 
     A reference is an id, a unique prefix of one, a run group (all of its experiments), a name (the newest experiment of
-    that name), or a spec's name (its newest run group). `NAME~1` is the run before the newest of a name, `NAME~2` that
-    before it. Raise InputError if it means none, or too many, and StorageError if it may mean one whose files are
+    that name), a spec's name (its newest run group), or its unique name. `NAME~1` is the run before the newest of a
+    name, `NAME~2` that before it. Raise InputError if it means none, or too many, and StorageError if it may mean one whose files are
     damaged.
     """
     rows = store.query(
@@ -218,6 +218,7 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         [row[0] for row in reversed(rows) if row[2] == reference],
         _run_named(rows, reference, 0),
         _run_named(rows, name, back),
+        [row[0] for row in rows if unique_name(row[1], row[0]) == reference],
     ):
         if len(exact) > 1 and just_one:
             names = ", ".join(row[1] for row in rows if row[0] in exact)
@@ -231,6 +232,11 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         are = "is only one run" if runs == 1 else f"are only {runs} runs"
         raise NotFoundError(f"experiment {reference!r}: there {are} named {name!r}, wanted {wanted}")
     return [_by_prefix("experiment", store, reference, rows, "which is empty")]
+
+
+def unique_name(name: str, experiment: str) -> str:
+    """Return an experiment's name with the end of its id, which tells it from others of that name."""
+    return f"{name}-{experiment[-8:]}"
 
 
 def name_and_age(reference: str) -> tuple[str, int]:

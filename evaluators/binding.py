@@ -2,6 +2,7 @@
 its metrics, its score sheet and its return value.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -35,6 +36,7 @@ from evalflows.evaluators.score import (
 from evalflows.specs.errors import MEASURES, RETURNED_AS, InputError, first_problem, kept_apart
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.reference import is_async, name_of, parameters_of
+from evalflows.store.records import DataType
 
 Scope = Literal["item", "run", "pair"]
 
@@ -67,6 +69,8 @@ class Bound:
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of positional-only parameters, to keep their place
     names_stand: bool = False  # whether its scores may have the names of measures, which traces of production lack
     measures_used: Set[str] = frozenset()  # by rules of the spec: a score of such a name would be mistaken for it
+    repeats: int = 1
+    combine: "Combine | None" = None  # of the repeats
 
     @property
     def asked(self) -> frozenset[str]:
@@ -79,13 +83,46 @@ class Bound:
     def call(self, available: Mapping[str, Any], function: Callable[..., Any] | None = None) -> Any:
         """Call the function, or another with the same parameters, with the arguments that it requests.
 
-        Return its value, or an awaitable if it is async.
+        Return its value, or an awaitable if it is async; of several repeats, their combined judgements.
         """
+        if self.repeats > 1 and function is None:
+            one = replace(self, repeats=1)
+            offers = [_as_repeat(available, number) for number in range(self.repeats)]
+            return (_gathered if self.is_async else _made)(one, offers)
         named = {name: available[name] for name in self.named}
         if not self.positional:
             return (function or self.function)(**named, **self.settings)
         positional = [self.defaults[name] if name in self.defaults else available[name] for name in self.positional]
         return (function or self.function)(*positional, **named, **self.settings)
+
+
+REPEATS_WITHIN = 1000
+"""The most repeats that an evaluator asks for itself; those of its own repeats follow."""
+
+
+def _as_repeat(available: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Return the arguments of one repeat: its model calls are others than those of the repeats before."""
+    complete = available.get("complete")
+    if complete is None or number == 0:
+        return available
+
+    def again(*args: Any, repeat: int = 0, **kwargs: Any) -> Any:
+        return complete(*args, repeat=repeat + REPEATS_WITHIN * number, **kwargs)
+
+    return {**available, "complete": again}
+
+
+def _made(bound: Bound, offers: Sequence[Mapping[str, Any]]) -> list[Judgement]:
+    return combined_judgements(bound, [(bound.call(offer), offer) for offer in offers])
+
+
+async def _gathered(bound: Bound, offers: Sequence[Mapping[str, Any]]) -> list[Judgement]:
+    """Wait for all repeats, even if one fails, so that their cost counts for this judgement."""
+    returned = await asyncio.gather(*(bound.call(offer) for offer in offers), return_exceptions=True)
+    for value in returned:
+        if isinstance(value, BaseException):
+            raise value
+    return combined_judgements(bound, [*zip(returned, offers, strict=True)])
 
 
 def bind(
@@ -336,17 +373,51 @@ def _majority(values: Sequence[Value]) -> Value:
     return Counter(values).most_common(1)[0][0]
 
 
-_COMBINED: Mapping[Combine, Callable[[Sequence[int]], float]] = {
+_COMBINED: Mapping[Combine, Callable[[Sequence[float]], float]] = {
     "mean": fmean,
     "median": median,
     "majority": _majority,
 }
 
 
-def combined(values: Sequence[int], combine: Combine) -> Combined:
-    """Combine several whole numbers or bools into one."""
+def combined(values: Sequence[float], combine: Combine) -> Combined:
+    """Combine several numbers or bools into one."""
     number = float(_COMBINED[combine](values))
     return Combined(number=number, spread=spread_of(values), nearest=nearest_to(number, values))
+
+
+def combined_judgements(bound: Bound, repeats: Sequence[tuple[Any, Mapping[str, Any]]]) -> list[Judgement]:
+    """Combine what several repeats returned, each with its arguments, into one judgement per metric and turn.
+
+    Raise ValueError if a metric was not given by all: fewer repeats would be another estimate.
+    """
+    found: dict[tuple[str, int | None], list[Judgement]] = {}
+    for returned, available in repeats:
+        for judgement in normalise(with_comment(bound, returned, available), bound.name):
+            found.setdefault((judgement.metric, judgement.turn), []).append(judgement)
+    return [_one_of(bound, judgements, len(repeats)) for judgements in found.values()]
+
+
+def _one_of(bound: Bound, judgements: Sequence[Judgement], count: int) -> Judgement:
+    first, scored = judgements[0], [one for one in judgements if one.status == "scored"]
+    if failed := next((one for one in judgements if one.error is not None), None):
+        return failed
+    if not scored:
+        return first
+    if len(scored) < count:
+        raise ValueError(f"{first.metric}: scored in {len(scored)} of {count} repeats, wanted all")
+    numbers = [one.value for one in scored if one.value is not None]
+    if len(numbers) < count:  # labels
+        label = _majority([one.label for one in scored])
+        one = next(one for one in scored if one.label == label)
+        return one._replace(repeats=count, spread=spread_of(numbers))
+    combine = bound.combine or ("majority" if first.data_type == "BOOLEAN" else "median")
+    of_all = combined(numbers, combine)
+    nearest = scored[of_all.nearest]
+    is_kept = of_all.number == nearest.value
+    kind: DataType | None = nearest.data_type if is_kept and combine != "mean" else "NUMERIC"
+    label = nearest.label if is_kept else None
+    return nearest._replace(value=of_all.number, label=label, data_type=kind, repeats=count, spread=of_all.spread)
 
 
 @dataclass(frozen=True, slots=True)

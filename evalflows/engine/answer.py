@@ -24,7 +24,7 @@ from evalflows.evaluators.score import ExampleView
 from evalflows.llm import loop
 from evalflows.llm.answers import end_of
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
-from evalflows.llm.ledger import Recorder, call_key, current, recording
+from evalflows.llm.ledger import Recorder, call_key, current, has_called, recording
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import RETRIED_LATER, CallError
 from evalflows.specs.target import HttpTarget
@@ -173,7 +173,7 @@ class _Answering:
         except CallError as error:
             return failed(error.kind, str(error)) | {"attempts": 0}
         result = await self._called(example, on_thread)
-        self.breaker.leave(is_trial, result.get("error_kind"), result.get("error"))
+        self.breaker.leave(is_trial, result.get("error_kind"), result.get("error"), called=has_called())
         return result
 
     async def _called(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:

@@ -254,11 +254,11 @@ def _made(experiment_id: str) -> Experiment:
 def _ledger(group: _Group, store: Store, row: ExperimentRow, spec: ExperimentSpec, *, are_made: bool) -> Ledger:
     """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each.
 
-    If no calls are made, it is empty: reading the index of all calls takes longer than most rules.
+    If no calls are expected, its index is read when the first is made: that takes longer than most rules.
     """
-    if not spec.use_cache or not are_made:
+    if not spec.use_cache:
         return Ledger(store, row.experiment_id, fresh=True, are_made=are_made)
-    group.ledger = group.ledger or Ledger(store, row.experiment_id)
+    group.ledger = group.ledger or Ledger(store, row.experiment_id, are_made=are_made)
     return group.ledger
 
 

@@ -34,9 +34,9 @@ from evalflows.evaluators.composite import Part, combined
 from evalflows.evaluators.score import Judgement, Preference, number_in
 from evalflows.llm import loop
 from evalflows.llm.faults import fault_of
-from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, recording
+from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, recording
 from evalflows.llm.rate_limits import COUNTED
-from evalflows.specs.errors import LENGTH, MEASURES, RETRIED_LATER, CallError, StorageError, print_note
+from evalflows.specs.errors import LENGTH, MEASURES, RETRIED_LATER, CallError, ErrorKind, StorageError, print_note
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
@@ -240,6 +240,7 @@ def _recorder(evaluator: RunnableEvaluator, spool: Spool, experiment_id: str, su
         subject_id=subject_id,
         evaluator=evaluator.bound.name,
         budget=evaluator.budget,
+        ledger=evaluator.ledger,
     )
 
 
@@ -287,6 +288,8 @@ def _with_cost(
     evaluator: RunnableEvaluator, outcomes: list[EvaluationResult], recorder: Recorder, elapsed: float
 ) -> list[EvaluationResult]:
     """Add the cost of a judgement to its first result only, so that sums are right."""
+    if all(outcome.error is None for outcome in outcomes):
+        recorder.keep_for_reuse()
     judge_model, attempts, usage = None, 1, UNRECORDED if evaluator.may_have_called else NO_USAGE
     if recorder.has_calls:
         usage = recorder.totals()
@@ -313,7 +316,7 @@ async def _outcomes(evaluator: RunnableEvaluator, available: Mapping[str, Any]) 
         "embed": _blocking(evaluator, evaluator.embed),
     }
     outcomes = await _called(evaluator, arguments)
-    evaluator.breaker.leave(is_trial, outcomes[0].error_kind, outcomes[0].error)
+    evaluator.breaker.leave(is_trial, outcomes[0].error_kind, outcomes[0].error, called=has_called())
     return outcomes
 
 
@@ -343,7 +346,7 @@ def _outcomes_of_rule(rule: RunnableEvaluator, available: Mapping[str, Any]) -> 
         outcomes = [_raised(rule, error)]
     else:
         outcomes = _results_of_rule(rule, returned, available)
-    rule.breaker.leave(is_trial, outcomes[0].error_kind, outcomes[0].error)
+    rule.breaker.leave(is_trial, outcomes[0].error_kind, outcomes[0].error, called=has_called())
     return outcomes
 
 
@@ -364,7 +367,9 @@ def _raised(evaluator: RunnableEvaluator, error: BaseException) -> EvaluationRes
     if isinstance(error, StorageError):
         raise error
     fault = fault_of(error)
-    return failed_result(evaluator.bound.name, fault.kind, str(fault), fault.attempts, fault.trace)
+    is_listed = fault.kind == "raised" and evaluator.spec.retries(error)
+    kind: ErrorKind = "server_error" if is_listed else fault.kind
+    return failed_result(evaluator.bound.name, kind, str(fault), fault.attempts, fault.trace)
 
 
 def _results(evaluator: RunnableEvaluator, returned: object, available: Mapping[str, Any]) -> list[EvaluationResult]:

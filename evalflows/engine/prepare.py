@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from inspect import isclass
+from inspect import isclass, signature
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -230,8 +230,15 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
     one_run = scope == "item"
     adapter = adapted(loaded, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
     if adapter is None and isclass(loaded):
-        return bind(_instance(loaded, spec), name=spec.metric, scope=scope)
-    return bind(adapter or loaded, name=spec.metric, settings={} if adapter else spec.args, scope=scope)
+        bound = bind(_instance(loaded, spec), name=spec.metric, scope=scope)
+    else:
+        bound = bind(adapter or loaded, name=spec.metric, settings={} if adapter else spec.args, scope=scope)
+    if not isinstance(spec, EvaluatorSpec) or spec.repeats == 1:
+        return bound
+    settings = dict(bound.settings)
+    if is_ours(spec) and "temperature" in signature(bound.function).parameters:
+        settings.setdefault("temperature", 1.0)  # repeats at 0 would be equal
+    return replace(bound, settings=settings, repeats=spec.repeats, combine=spec.combine)
 
 
 def _instance(kind: type, spec: FallbackSpec) -> Callable[..., object]:
@@ -361,7 +368,8 @@ def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: M
     judge = served(evaluator.connection, connections, spec.model)
     fallback = [evaluator_version(evaluator.fallback, connections)] if evaluator.fallback else []
     files = [located(spec.args[name]).read_bytes() for name in getattr(function, FILES, ()) if name in spec.args]
-    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback)
+    repeats = [[bound.repeats, bound.combine]] if (bound := evaluator.bound).repeats > 1 else []
+    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback, *repeats)
 
 
 def _cascade(spec: JudgeSpec, tiers: Sequence[Bound]) -> Bound:

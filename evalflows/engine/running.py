@@ -92,6 +92,7 @@ class RunnableEvaluator:
     metrics: Mapping[str, MetricSpec]  # of the whole spec
     budget: Budget
     configs: Mapping[str, ScoreConfigSpec]  # score configs by id
+    ledger: Ledger | None = None  # of calls that its own code makes
     fallback: "RunnableEvaluator | None" = None
     controls: int | None = None
     tiers: "Sequence[RunnableEvaluator]" = ()
@@ -194,6 +195,7 @@ class EvaluatorFactory:
             metrics=of_items.metrics if of_items else {},
             budget=self.budget,
             configs=of_items.score_configs if of_items else {},
+            ledger=self.ledger,
             isolated=None if bound.is_async or spec.timeout_s is None else IsolatedEvaluator(bound, spec.timeout_s),
         )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.specs.errors import StorageError, print_note
-from evalflows.store.records import UNANSWERED, CallRow, Json, to_json
+from evalflows.store.records import UNANSWERED, CallRow, Json, now, to_json
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
 
@@ -46,14 +46,14 @@ class _Index:
 class Ledger:
     """The calls that may be reused: those of all experiments or, with `fresh`, only this experiment's own.
 
-    Use it on one event loop only. Keys are read once, as numbers (12 bytes per call), unless no calls `are_made`.
+    Use it on one event loop only. Keys are read once, as numbers (12 bytes per call): now, or with the first call.
     Answers are read on first use, all those of the experiment that paid for them at once, and kept on disk, since they
     may be larger than memory.
     """
 
     def __init__(self, store: Store, experiment_id: str, *, fresh: bool = False, are_made: bool = True) -> None:
         self._store, self._experiment_id, self._fresh = store, experiment_id, fresh
-        self._index = self._read_index() if are_made else _Index()
+        self._index = self._read_index() if are_made else None
         self._rows = SpilledRows[str, CallRow]()
         self._read: set[str] = set()
         self._reading = asyncio.Lock()
@@ -61,6 +61,9 @@ class Ledger:
 
     async def find(self, key: str) -> CallRow | None:
         """Return the reusable finished call with this key, or None."""
+        if self._index is None:
+            async with self._reading:
+                self._index = self._index or await asyncio.to_thread(self._read_index)
         if key not in self._rows:
             for payer in self._may_have_paid(key):
                 async with self._reading:
@@ -113,7 +116,7 @@ class Ledger:
     def _may_have_paid(self, key: str) -> Iterator[str]:
         """Yield the experiments that paid for a call whose key has the same first 64 bits."""
         index = self._index
-        if len(index.keys) == 0:
+        if index is None or len(index.keys) == 0:
             return
         prefix = np.uint64(int(key[:16], 16))
         low, high = np.searchsorted(index.keys, prefix, "left"), np.searchsorted(index.keys, prefix, "right")
@@ -202,6 +205,9 @@ class Recorder:
     answered: list[AnsweredCall] = field(default_factory=list)  # in order
     failed: list[CallRow] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)  # of the user's own code, in order
+    ledger: Ledger | None = None  # for calls of the user's own clients; None: each is made
+    asked: Counter[str] = field(default_factory=Counter)  # requests to these so far, by key: the next is a repeat
+    unsure: list[CallRow] = field(default_factory=list)  # that may be reused if what was made of them is a score
     opened_connection: bool = False  # whether its answer opened one that should have been open before
 
     def store(self, row: CallRow) -> None:
@@ -224,6 +230,15 @@ class Recorder:
         """Raise StorageError if the row of a call that is made now could not be written."""
         if self.check is not None:
             self.check()
+
+    def keep_for_reuse(self) -> None:
+        """Let later runs reuse the answers to the user's own clients: they were good enough for a score."""
+        for row in self.unsure:
+            again = replace(row, reusable=True, recorded_at=now())
+            self.keep(again)
+            if self.ledger is not None:
+                loop.soon(self.ledger.add, again)
+        self.unsure.clear()
 
     @property
     def has_calls(self) -> bool:
@@ -299,6 +314,12 @@ _current: ContextVar[Recorder | None] = ContextVar("evalflows_recorder", default
 def current() -> Recorder | None:
     """Return the recorder of the current item, or None."""
     return _current.get()
+
+
+def has_called() -> bool:
+    """Whether the current item has called a model, or was answered by the ledger."""
+    recorder = _current.get()
+    return recorder is not None and recorder.has_calls
 
 
 class recording:  # noqa: N801 (used like a function)

@@ -34,6 +34,14 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
+def is_here() -> bool:
+    """Whether the caller runs on the loop, where it must not wait for it."""
+    try:
+        return asyncio.get_running_loop() is _loop
+    except RuntimeError:
+        return False
+
+
 def call(function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a plain function on the loop; for objects that may only be used on one event loop."""
 

@@ -74,9 +74,12 @@ class Breaker:
             self._on_trial = True
             return True
 
-    def leave(self, is_trial: bool, kind: str | None, error: str | None) -> None:
-        """Record the result of an admitted item: its error's kind and text; None if it succeeded."""
-        failed = kind in COUNTED
+    def leave(self, is_trial: bool, kind: str | None, error: str | None, *, called: bool = False) -> None:
+        """Record the result of an admitted item: its error's kind and text; None if it succeeded.
+
+        The user's code that raises after it has `called` a model counts too: a bug there would be paid for every item.
+        """
+        failed = kind in COUNTED or (called and kind == "raised")
         if not failed and not is_trial and self._open_until is None and kind not in NOT_ATTEMPTED:
             self._failed.append(False)
             return

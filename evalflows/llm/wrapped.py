@@ -1,5 +1,6 @@
 """Record what the user's own code does during a run: calls of its own OpenAI client, and named steps."""
 
+import asyncio
 import math
 import secrets
 import time
@@ -11,13 +12,15 @@ from functools import reduce, wraps
 from typing import Any, TypeVar
 
 import openai
+from openai.types.chat import ChatCompletion
 
+from evalflows.llm import loop
 from evalflows.llm.answers import tokens_of
 from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, listed_price, token_count, tokens_of_text
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
 from evalflows.specs.errors import InputError, describe
-from evalflows.store.records import CallRow, mended, new_id, now, to_json
+from evalflows.store.records import CallRow, from_json, mended, new_id, now, to_json
 
 SomeClient = TypeVar("SomeClient", openai.OpenAI, openai.AsyncOpenAI)
 Method = Callable[..., Any]
@@ -28,6 +31,9 @@ METHODS = (
 )
 CONNECTION = "wrapped"
 """The connection name in the ledger for the user's own clients."""
+
+_REUSED = "chat.completions.create"
+"""The method whose answers are made again from the ledger."""
 
 _MARK = "__records_calls__"
 _TRANSPORT_OPTIONS = {"extra_headers", "extra_query", "extra_body", "timeout"}  # headers may contain a key
@@ -53,7 +59,7 @@ def wrap(client: SomeClient, *, name: str | None = None) -> SomeClient:
     for path in (*METHODS, "post"):
         *owners, method = path.split(".")
         resource = reduce(getattr, owners, client)
-        setattr(resource, method, recorded(getattr(resource, method), client, name or path))
+        setattr(resource, method, recorded(getattr(resource, method), client, name or path, path == _REUSED))
     setattr(client.post, _MARK, True)
     copy = client.copy
 
@@ -137,39 +143,90 @@ class _Call:
     answer: Any = None
 
 
-def _called(original: Method, client: openai.OpenAI, name: str) -> Method:
+def _called(original: Method, client: openai.OpenAI, name: str, can_reuse: bool) -> Method:
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return original(*args, **kwargs)
-        with _recorded(recorder, client, name, _request(*args, **kwargs)) as recorded_call:
+        row, request = _begun(recorder, client, _request(*args, **kwargs), can_reuse=can_reuse)
+        found = (
+            loop.run(recorder.ledger.find(row.call_key))
+            if row.reusable and recorder.ledger and not loop.is_here()
+            else None
+        )
+        if found:
+            return _reused(recorder, name, request, found)
+        with _recorded(recorder, client, name, request, row) as recorded_call:
             recorded_call.answer = original(*args, **kwargs)
         return recorded_call.answer
 
     return call
 
 
-def _awaited(original: Method, client: openai.AsyncOpenAI, name: str) -> Method:
+def _awaited(original: Method, client: openai.AsyncOpenAI, name: str, can_reuse: bool) -> Method:
     @wraps(original)
     async def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return await original(*args, **kwargs)
-        with _recorded(recorder, client, name, _request(*args, **kwargs)) as recorded_call:
+        row, request = _begun(recorder, client, _request(*args, **kwargs), can_reuse=can_reuse)
+        if row.reusable and recorder.ledger:
+            finding = recorder.ledger.find(row.call_key)
+            if found := await (finding if loop.is_here() else asyncio.wrap_future(loop.start(finding))):
+                return _reused(recorder, name, request, found)
+        with _recorded(recorder, client, name, request, row) as recorded_call:
             recorded_call.answer = await original(*args, **kwargs)
         return recorded_call.answer
 
     return call
 
 
+def _begun(
+    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request: dict[str, Any], *, can_reuse: bool
+) -> tuple[CallRow, dict[str, Any]]:
+    """Return the row of a call that is about to be made, and its request. A judge's may be answered by the ledger."""
+    row = _row(recorder, client, request)
+    if not can_reuse or recorder.ledger is None or any(map(request.get, ("stream", "logprobs", "audio"))):
+        return row, request
+    if request.get("n") not in (None, 1):
+        return row, request
+    repeat = recorder.asked[row.call_key]
+    recorder.asked[row.call_key] += 1
+    key = call_key(row.base_url, {"request": row.request}, repeat)
+    return replace(row, call_key=key, reusable=True), request
+
+
+def _reused(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow) -> ChatCompletion:
+    """Return an answer of the ledger as the client would, and record it."""
+    recorder.answered.append(AnsweredCall(row, cached=True))
+    response = from_json(row.response)
+    with step("llm", name, request) as note:
+        note |= {"model": row.model, "tokens_in": row.tokens_in, "tokens_out": row.tokens_out}
+        note |= {"outputs": response, "cost_usd": 0.0}
+    usage = None
+    if row.tokens_in is not None and row.tokens_out is not None:
+        usage = {"prompt_tokens": row.tokens_in, "completion_tokens": row.tokens_out}
+        usage["total_tokens"] = sum(usage.values())
+    choice = {"index": 0, "finish_reason": row.finish_reason, "message": response["message"]}
+    return ChatCompletion.construct(
+        id=row.call_id,
+        object="chat.completion",
+        created=int(row.started_at.timestamp()),
+        model=row.answered_by or row.model,
+        choices=[choice],
+        usage=usage,
+    )
+
+
 @contextmanager
 def _recorded(
-    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, request: dict[str, Any]
+    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, request: dict[str, Any], row: CallRow
 ) -> Iterator[_Call]:
     """Store the call that the block makes, successful or failed, before its answer is used.
 
     Raises CallError, before the call is made, if the run's budget is spent, and StorageError if it could not be stored.
     """
-    row, call, started = _row(recorder, client, request), _Call(), time.perf_counter()
+    call, may_reuse, started = _Call(), row.reusable, time.perf_counter()
+    row = replace(row, reusable=False)  # how the user's code reads the answer is unknown yet
     with step("llm", name, request) as note, _within(recorder.budget, row) as settle:
         note |= {"model": row.model, "tokens_in": None, "tokens_out": None}
         recorder.begin(row)
@@ -188,6 +245,7 @@ def _recorded(
         settle(row)
         recorder.store(row)
         recorder.answered.append(AnsweredCall(row))
+        recorder.unsure += [row] if may_reuse and row.response is not None else []
         note |= {"outputs": _content(call.answer), "tokens_in": row.tokens_in, "tokens_out": row.tokens_out}
         note |= {"cost_usd": row.cost_usd}
 
@@ -238,7 +296,7 @@ def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request
         model=model,
         request=text,
         status="failed",
-        reusable=False,  # how the user's code reads the answer is unknown
+        reusable=False,
         estimated_usd=_estimated_usd(listed_price(model, base_url), text, _most_tokens_out(request)),
         started_at=now(),
     )

@@ -32,6 +32,12 @@ def _keyed(rates: object) -> object:
     return {as_key(key): rate for key, rate in rates.items()} if isinstance(rates, dict) else rates
 
 
+def _class_names(values: object) -> object:
+    """Replace exception classes, as Python programs give them, by their names."""
+    values = values if isinstance(values, list | tuple) else [values]
+    return [value.__name__ if isinstance(value, type) else value for value in values]
+
+
 class FallbackSpec(BaseModel):
     """A function that gives scores, and its settings. A plain string is short for `use`."""
 
@@ -49,11 +55,21 @@ class FallbackSpec(BaseModel):
         description="Timeout of one evaluation in seconds, not counting model calls made with `complete`. A "
         "synchronous function then runs in a separate process, which is killed at the timeout",
     )
+    retry_on: Annotated[list[str], BeforeValidator(_class_names)] = Field(
+        default_factory=list,
+        description="Names of your own exceptions (Busy, or my_client.Busy) that another attempt may cure: they are "
+        "retried by the chunk and by `resume`, like an HTTP 5xx",
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: object) -> object:
         return {"use": value} if isinstance(value, str) else value
+
+    def retries(self, error: BaseException) -> bool:
+        """Whether `retry_on` names the class of an error, or a class that it inherits from."""
+        names = {name for kind in type(error).__mro__ for name in (kind.__name__, f"{kind.__module__}.{kind.__name__}")}
+        return not names.isdisjoint(self.retry_on)
 
     @property
     def metric(self) -> str:
@@ -154,6 +170,23 @@ class EvaluatorSpec(JudgeSpec):
         default_factory=dict,
         description="Value of that field: rate; other values use sample_rate. Means are weighted accordingly",
     )
+
+    repeats: int = Field(
+        1, ge=1, le=100, description="How often each answer is judged; a judge's temperature is then 1 by default"
+    )
+    combine: Literal["mean", "median", "majority"] | None = Field(
+        None,
+        description="How repeats become one score; default: the majority of yes/no and labels, the median of numbers",
+    )
+
+    @model_validator(mode="after")
+    def _can_repeat(self) -> "EvaluatorSpec":
+        if self.repeats > 1 and (self.tiers or self.timeout_s is not None):
+            got = "tiers" if self.tiers else "timeout_s"
+            raise ValueError(f"repeats: got {self.repeats} with {got}, wanted one of the two")
+        if self.combine and self.repeats == 1:
+            raise ValueError(f"combine: got {self.combine} without repeats, wanted repeats of at least 2")
+        return self
 
     @model_validator(mode="after")
     def _has_rates_or_none(self) -> "EvaluatorSpec":

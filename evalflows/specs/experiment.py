@@ -117,6 +117,7 @@ class ExperimentSpec(BaseModel):
                 raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")
         for evaluator in self.summary_evaluators:
             settings = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
+            settings["repeats"] = evaluator.repeats > 1
             if unsupported := [name for name, value in settings.items() if value]:
                 raise ValueError(
                     f"summary_evaluators: {evaluator.metric!r}: got {unsupported[0]}, wanted it only for evaluators"

@@ -205,8 +205,8 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
 
     A reference is an id, a unique prefix of one, a run group (all of its experiments), a name (the newest experiment of
     that name), a spec's name (its newest run group), or its unique name. `NAME~1` is the run before the newest of a
-    name, `NAME~2` that before it. Raise InputError if it means none, or too many, and StorageError if it may mean one whose files are
-    damaged.
+    name, `NAME~2` that before it. Raise InputError if it means none, or too many, and StorageError if it may mean one
+    whose files are damaged.
     """
     rows = store.query(
         """select experiment_id, name, run_group, spec ->> 'name'

@@ -1,0 +1,71 @@
+"""One's own judges: repeats, exceptions that are retried, a bug that is not paid for every item, and the ledger."""
+
+from typing import Any
+
+import openai
+import pytest
+from endpoint import Endpoint, completion, serving
+
+import evalflows
+from evalflows.llm import wrap
+from evalflows.specs import IncompleteError, InputError
+from evalflows.store import connect
+
+pytestmark = pytest.mark.usefixtures("without_prefect")
+ROWS = [{"inputs": {"q": f"q{number}"}} for number in range(40)]
+
+
+class BusyError(Exception):
+    pass
+
+
+def answer(q: str) -> str:
+    return q.upper()
+
+
+def test_a_judge_with_a_client_of_its_own_is_repeated_answered_by_the_ledger_and_stopped_at_a_bug() -> None:
+    verdicts = iter(["yes", "no", "yes"] * len(ROWS))
+    with serving(Endpoint(answer=lambda request: completion(next(verdicts, "no")))) as endpoint:
+        client = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key="sk-none", max_retries=0))
+
+        def ask(text: str) -> str:
+            asked = client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+            return asked.choices[0].message.content or ""
+
+        def polite(output: str) -> dict[str, Any]:
+            verdict = ask(output)
+            return {"score": verdict == "yes", "comment": verdict}
+
+        judge = {"use": polite, "repeats": 3}
+        first = evalflows.evaluate(answer, ROWS[:4], [judge], experiment_prefix="polite", max_concurrency=0)
+        again = evalflows.evaluate(answer, ROWS[:4], [judge], experiment_prefix="polite", max_concurrency=0)
+        assert endpoint.calls == 12, "each repeat is a call of its own, and none is paid twice"
+        for result in (first, again):
+            assert [item.scores[0].value for item in result] == [1.0] * 4, "the majority"
+            assert {item.scores[0].comment for item in result} == {"yes"}
+            assert {item.scores[0].repeats for item in result} == {3}
+        query = "select sum(calls), sum(calls_cached) from scores where experiment_id = ?"
+        assert [connect().sql(query, params=[one.experiment_id]).fetchall() for one in (first, again)] == [
+            [(12, 0)],
+            [(0, 12)],
+        ]
+
+        def buggy(output: str) -> float:
+            return float(ask(f"Rate {output}"))
+
+        with pytest.raises(IncompleteError, match=r"30 of 40 by buggy \(10 of the last 10 failed, .*: ValueError"):
+            evalflows.evaluate(answer, ROWS, [{"use": buggy, "name": "buggy"}], max_concurrency=0)
+        assert endpoint.calls == 12 + 10, "a bug after a call is not paid for every item"
+    with pytest.raises(InputError, match="combine: got mean without repeats"):
+        evalflows.evaluate(answer, ROWS, [{"use": polite, "combine": "mean"}])
+
+
+def test_exceptions_that_retry_on_names_can_be_cured_by_another_attempt() -> None:
+    def busy(output: str) -> bool:
+        if output in ("Q0", "Q1"):
+            raise BusyError("later") if output == "Q0" else ValueError("never")
+        return True
+
+    result = evalflows.evaluate(answer, ROWS[:6], [{"use": busy, "retry_on": [BusyError]}])
+    query = "select error_kind from scores where experiment_id = ? and status = 'failed' order by error"
+    assert connect().sql(query, params=[result.experiment_id]).fetchall() == [("server_error",), ("raised",)]

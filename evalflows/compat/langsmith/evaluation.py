@@ -630,7 +630,7 @@ def evaluate_existing(
         DatasetSpec(name=row.dataset_name, snapshot=row.snapshot_id),
         [as_evaluator(evaluator) for evaluator in evaluators or ()],
         summary_evaluators=[as_evaluator(evaluator, "run") for evaluator in summary_evaluators or ()],
-        experiment_prefix=f"{row.name}-{secrets.token_hex(4)}",
+        experiment_prefix=unique_name(row.name, row.experiment_id),
         description=row.description,
         metadata=metadata,
         max_concurrency=max_concurrency,

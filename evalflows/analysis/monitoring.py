@@ -16,7 +16,8 @@ from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.judge_exclusions import Exclusion, by_people
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import MetricSpec
-from evalflows.specs.traces import ALL, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize
+from evalflows.specs.gate import ProductionBaseline
+from evalflows.specs.traces import ALL, DIMENSIONS, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize
 from evalflows.stats.means import MeanEstimate
 from evalflows.stats.monitoring import (
     MIN_BASELINE,
@@ -49,7 +50,7 @@ from evalflows.store.queries.windows import (
 )
 from evalflows.store.records import EstimateRow, Reason, ReasonCode, dependent_id, derived_id, from_json
 from evalflows.store.store import Store
-from evalflows.store.trace_records import AlertRow, WatchedWindowRow, WatchOutcome
+from evalflows.store.trace_records import AlertRow, WatchedWindowRow, WatchOutcome, WatermarkRow
 
 LENGTH: dict[WindowSize, timedelta] = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 WINDOWS: dict[WindowSize, int] = {"hour": 720, "day": 30}
@@ -395,14 +396,7 @@ def window_figures(
         raise InputError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
     row = batch_row(store, newest[0][0])
     spec = TraceEvaluationSpec.model_validate(from_json(row.spec))
-    wanted = WindowsWanted(
-        evaluation_id=row.evaluation_id,
-        scope=row.scope,
-        versions=[evaluator["version"] for evaluator in from_json(row.evaluators)],
-        condition=condition(spec.filter, spec.scope),
-        size=size,
-        dimensions=dimensions,
-    )
+    wanted = _wanted(row, size, dimensions)
     found = [
         one
         for day in _days(store, row.evaluation_id, days)
@@ -411,6 +405,102 @@ def window_figures(
     return sorted(
         (one for one in found if not metrics or one.metric in metrics),
         key=lambda one: (one.metric, one.slice, one.window_start),
+    )
+
+
+def _wanted(row: WatermarkRow, size: WindowSize, dimensions: Collection[str]) -> WindowsWanted:
+    """Return the windows of what an evaluation judged, as a batch of it describes them."""
+    spec = TraceEvaluationSpec.model_validate(from_json(row.spec))
+    return WindowsWanted(
+        evaluation_id=row.evaluation_id,
+        scope=row.scope,
+        versions=[evaluator["version"] for evaluator in from_json(row.evaluators)],
+        condition=condition(spec.filter, spec.scope),
+        size=size,
+        dimensions=dimensions,
+    )
+
+
+MOST_CHANGED = 8
+
+BEFORE = timedelta(days=7)
+"""How long before an incident the items began that those in it are compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """One slice of the items in an incident, and of those in the week before; None where there are none."""
+
+    slice: str
+    n: int  # values in the incident
+    n_before: int
+    share: float  # of the items, 0 to 1
+    share_before: float
+    mean: float | None
+    mean_before: float | None
+    of_change: float | None  # its share of the change of the whole mean
+
+
+def what_changed(store: Store, incident: Incident) -> list[Changed]:
+    """Return the slices of an incident's items, those that explain most of the change first; at most MOST_CHANGED, and
+    none that all items are in.
+
+    With the shares w and the means m of a slice, and the mean M of the week before, a slice adds
+    w (m - M) - w' (m' - M) to the change of the mean, where ' is before. Over the values of one dimension that are
+    apart, such as versions, these add up to the change.
+    """
+    newest = store.query(
+        "select batch_id from source.watermarks where evaluation_id = ? order by recorded_at desc limit 1",
+        [incident.evaluation_id],
+    )
+    if not newest:
+        return []
+    row, start, end = batch_row(store, newest[0][0]), incident.began, incident.window_end
+    size: WindowSize = "hour" if incident.window_end - incident.window_start < LENGTH["day"] else "day"
+    version, metric = incident.evaluator_version or "", incident.metric
+    wanted = replace(_wanted(row, size, DIMENSIONS), versions=[version], within=incident.slice, metric=metric)
+    sums: defaultdict[str, list[list[float]]] = defaultdict(lambda: [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    of = "failure" if incident.kind == "failure_share" else "value"
+    for one in windows_of_day(store, wanted, (start - BEFORE).date(), (end - timedelta(microseconds=1)).date()):
+        if (one.evaluator_version, one.of) == (version, of) and start - BEFORE <= one.start < end:
+            part = sums[one.slice][one.start >= start]
+            for place, value in enumerate((one.n, one.weight, one.total)):
+                part[place] += value
+    (_, weight_before, total_before), (_, weight, total) = sums.pop(ALL, [[0.0] * 3, [0.0] * 3])
+    if not weight:
+        return []
+    before = total_before / weight_before if weight_before else None
+    change = None if before is None else total / weight - before
+    found = []
+    for name, ((n_before, w_before, t_before), (n, w, t)) in sums.items():
+        added = None if before is None else (t - w * before) / weight - (t_before - w_before * before) / weight_before
+        found.append(
+            Changed(
+                slice=name,
+                n=int(n),
+                n_before=int(n_before),
+                share=w / weight,
+                share_before=w_before / weight_before if weight_before else 0.0,
+                mean=t / w if w else None,
+                mean_before=t_before / w_before if w_before else None,
+                of_change=added / change if added is not None and change else None,
+            )
+        )
+    apart = [one for one in found if (one.share, one.share_before) != (1.0, 1.0)]
+    return sorted(apart, key=lambda one: (-(one.of_change or 0.0), -one.share, one.slice))[:MOST_CHANGED]
+
+
+def baseline_before(incident: Incident, changed: Sequence[Changed]) -> ProductionBaseline:
+    """Return the week before an incident, as the baseline of a gate: of the version that most items were of then, if
+    another one came."""
+    versions = [one for one in changed if one.slice.startswith("version=")]
+    most = max(versions, key=lambda one: one.share_before, default=None)
+    is_replaced = most is not None and most.share < most.share_before and most.n_before > 0
+    return ProductionBaseline(
+        evaluation=incident.name,
+        since=incident.began - BEFORE,
+        until=incident.began,
+        version=most.slice.partition("=")[2] if most is not None and is_replaced else None,
     )
 
 

@@ -15,7 +15,14 @@ import click
 from pydantic import ValidationError
 
 from evalflows.analysis.figures import estimate, figure
-from evalflows.analysis.monitoring import WindowFigures, acknowledge, window_figures
+from evalflows.analysis.monitoring import (
+    Changed,
+    WindowFigures,
+    acknowledge,
+    baseline_before,
+    what_changed,
+    window_figures,
+)
 from evalflows.cli.late_commands import (
     BAD_INPUT,
     CHANGES,
@@ -98,8 +105,27 @@ def show_alert(incident: str, form: str, verbose: bool) -> None:
         out.print(Text(f"{found.name}, rule {found.rule!r}"))
         for event in events:
             out.print(Text(f"{event.recorded_at:%Y-%m-%d %H:%M}  {event.event}: {event.text}"))
-        if found.state == "open":
-            print_next(out, hints.acknowledge(found.incident_id), links_here().incident(found.incident_id))
+        if not found.is_over:
+            changed = what_changed(store, found)
+            if changed:
+                out.print(_changes(changed, found.metric))
+            is_known = found.state == "acknowledged"
+            fix = hints.gate_against(baseline_before(found, changed).text)
+            page = links_here().incident(found.incident_id)
+            print_next(out, fix if is_known else hints.acknowledge(found.incident_id), page)
+
+
+def _changes(changed: Sequence[Changed], metric: str) -> Table:
+    """What changed with an incident, against the week before it."""
+    shown = table("slice", "share", f"{metric}", "of the change")
+    for one in changed:
+        shown.add_row(
+            one.slice,
+            f"{one.share_before:.0%} → {one.share:.0%}",
+            f"{figure(one.mean_before, metric)} → {figure(one.mean, metric)}",
+            "-" if one.of_change is None else f"{round(100 * one.of_change)}%",
+        )
+    return shown
 
 
 @alerts.command("ack")

@@ -34,6 +34,7 @@ from evalflows.dashboard.datasets import (
     datasets_page,
     take_example,
     take_file,
+    take_incident,
     take_reviewed,
     take_trace,
 )
@@ -50,7 +51,7 @@ from evalflows.dashboard.review import ReviewSettings, review_page, review_start
 from evalflows.prefect_server import prefect_ui
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
-from evalflows.store.queries.windows import find_incident
+from evalflows.store.queries.windows import episode_of, find_incident
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.stop import Stop, StoppedError
 from evalflows.store.store import Store
@@ -176,11 +177,13 @@ def take_label(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
 
 
 def take_acknowledgement(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
-    """Store that a person acknowledges an incident or, with `close`, ends it, as `evalflows alerts ack` does."""
+    """Store that a person acknowledges an incident or, with `close`, ends it, as `evalflows alerts ack` does; and the
+    others of its episode that are not over."""
     incident = find_incident(store, query.wanted("id"))
     by, note, is_end = _wanted(fields, "by"), fields.get("note"), "close" in fields
-    row = acknowledge(store, incident, by=by, note=note, close=is_end)
-    return {"incident_id": incident.incident_id, "event": row.event}
+    open_ones = [one for one in episode_of(store, incident).incidents if not one.is_over]
+    rows = [acknowledge(store, one, by=by, note=note, close=is_end) for one in open_ones or [incident]]
+    return {"incident_id": incident.incident_id, "event": rows[0].event}
 
 
 async def _fields(request: Request) -> Fields:
@@ -257,6 +260,7 @@ GIVEN: Mapping[str, tuple[Read, Take]] = {
     "/datasets": (_file_content, take_file),
     "/dataset-example": (_texts, take_example),
     "/production/incidents/{id}/acknowledgements": (_fields, take_acknowledgement),
+    "/production/incidents/{id}/datasets": (_fields, take_incident),
     "/production/traces/{id}/datasets": (_fields, take_trace),
     "/review/{subject}/labels": (_fields, take_label),
     "/review/{subject}/datasets": (_fields, take_reviewed),

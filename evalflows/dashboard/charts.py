@@ -147,16 +147,18 @@ def timeline(
     title: str,
     *,
     bounds: Sequence[float] = (),
+    marks: Sequence[tuple[datetime, str]] = (),
     width: int = 640,
     height: int = 200,
 ) -> Markup:
     """Draw points with intervals, those of a series in order of time; a dashed line stands for a break or a bound, a
-    thin one for a release."""
+    thin one for a release. `marks` are releases by name, between points."""
     ends = [*_ends(points), *bounds]
     low, high = domain(ends)
     if all(end is None or end >= 0 for end in ends):
         low = max(low, 0.0)  # no axis below 0 for what cannot be negative, such as a cost
-    y = Scale(low, high, height - BOTTOM, TOP)
+    top = TOP + ROW / 2 if marks else TOP
+    y = Scale(low, high, height - BOTTOM, top)
     x = _times(points, LEFT, width - RIGHT)
     parts = [
         drawn
@@ -167,10 +169,11 @@ def timeline(
         )
     ]
     parts += [element("line", class_="mark", x1=LEFT, x2=width - RIGHT, y1=y(bound), y2=y(bound)) for bound in bounds]
+    parts += _named_marks(marks, points, x, top, height - BOTTOM)
     for number in dict.fromkeys(point.series for point in points):
         places = [place for place, point in enumerate(points) if point.series == number]
         some, at = [points[place] for place in places], [x[place] for place in places]
-        ends_y = {"y1": TOP, "y2": height - BOTTOM}
+        ends_y = {"y1": top, "y2": height - BOTTOM}
         drawn = [
             element("line", class_="break" if point.is_break else "release", x1=middle, x2=middle, **ends_y)
             for (before, place), point in zip(pairwise(at), some[1:], strict=True)
@@ -186,6 +189,24 @@ def timeline(
         parts.append(element("text", day, class_="tick", x=x[by_time[place]], y=height - 6, text_anchor=anchor))
     has_links = any(point.href for point in points)
     return drawing(width, height, title, *parts, class_="chart timeline", has_links=has_links)
+
+
+def _named_marks(
+    marks: Sequence[tuple[datetime, str]], points: Sequence[Point], x: Sequence[float], top: float, foot: float
+) -> list[Markup]:
+    """Draw each mark before the first point at or after its time, with its name where there is room for it."""
+    parts, free = [], 0.0
+    for at, name in marks:
+        place = next((place for place, point in enumerate(points) if point.at >= at), 0)
+        if place == 0:
+            continue  # before the first point, or after the last one
+        middle = (x[place - 1] + x[place]) / 2
+        parts.append(element("line", element("title", name), class_="release", x1=middle, x2=middle, y1=top, y2=foot))
+        label = name if len(name) <= MOST_LETTERS_OF_MARK else f"{name[: MOST_LETTERS_OF_MARK - 1]}…"
+        if middle - LETTER * len(label) / 2 >= free:
+            parts.append(element("text", label, class_="tick", x=middle, y=top - 4, text_anchor="middle"))
+            free = middle + LETTER * (len(label) / 2 + 1)
+    return parts
 
 
 def line_sample(series: int) -> Markup:
@@ -288,8 +309,8 @@ def whisker(
 ROW, LETTER, GAP, FOREST_WIDTH = 26, 6.6, 14, 260
 """Pixels: of a row's height, of a letter on average, between columns, and of a plot."""
 
-MOST_LETTERS = 40
-"""Letters of a label."""
+MOST_LETTERS, MOST_LETTERS_OF_MARK = 40, 16
+"""Letters of a label, and of a mark's name."""
 
 STYLE = """
 .forest { font: 12px system-ui, "Segoe UI", "Liberation Sans", sans-serif; }

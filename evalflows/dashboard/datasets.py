@@ -3,7 +3,7 @@ people can edit. What people send makes a new version; the old one stays.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.analysis.trace_datasets import add_traces
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.pairs import chosen_comparisons
+from evalflows.dashboard.production import MOST_WORST
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, clipped, render
 from evalflows.dashboard.review import ReviewSettings, persons_name
 from evalflows.reports.comparison import comparison_overviews
@@ -43,6 +44,7 @@ from evalflows.store.ingest import (
 )
 from evalflows.store.layout import quoted
 from evalflows.store.queries.traces import observations_of_trace
+from evalflows.store.queries.windows import find_incident, worst_items
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
 from evalflows.store.store import Store
@@ -250,13 +252,25 @@ def take_reviewed(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
 
 def take_trace(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
     """Add a trace to a dataset, or create the dataset, as `evalflows dataset from-traces` does: secrets are masked."""
-    trace, by = observations_of_trace(store, query.wanted("id"))[0].trace_id, persons_name(texts.get("by"))
-    name = _short(Query.of(texts.items()), "dataset")
-    selection = TraceSelection(filter=f"trace_id = {quoted(trace)}", keep_output_as_reference="reference" in texts)
+    return _add_traces(store, [observations_of_trace(store, query.wanted("id"))[0].trace_id], texts)
+
+
+def take_incident(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
+    """Add the worst traces of an incident to a dataset, or make one of them."""
+    worst = worst_items(store, find_incident(store, query.wanted("id")), MOST_WORST)
+    return _add_traces(store, sorted({one.trace_id for one in worst if one.trace_id}), texts)
+
+
+def _add_traces(store: Store, traces: Sequence[str], texts: Texts) -> dict[str, Any]:
+    by, name = persons_name(texts.get("by")), _short(Query.of(texts.items()), "dataset")
+    if not traces:
+        raise InputError("traces: got none, wanted at least one")
+    chosen = f"trace_id in ({', '.join(map(quoted, traces))})"
+    selection = TraceSelection(filter=chosen, keep_output_as_reference="reference" in texts)
     with _changing:
         added = add_traces(store, name, selection, source=f"production, by {by}")
-    counts = added.counts
-    became = "added" if counts.added else "not added: the dataset has this input already"
+    counts, known = added.counts, "the dataset has this input already"
+    became = f"{counts.added} added" if len(traces) > 1 else "added" if counts.added else f"not added: {known}"
     masked = "".join(f"; masked: {kind} {n}" for kind, n in sorted(counts.masked.items()))
     return {"said": f"{name}: {became}; {added.n_examples} examples{masked}", "snapshot": added.snapshot}
 

@@ -4,7 +4,7 @@ from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.decisions import newest_decisions
 from evalflows.reports.experiments import ListFilter, listed_experiments
-from evalflows.store.queries.windows import incidents
+from evalflows.store.queries.windows import episodes, incidents
 from evalflows.store.sql import no_experiments
 
 NEWEST = 5
@@ -25,7 +25,7 @@ def home_page(site: Site, _: Query) -> Page:
         running=running,
         newest=newest.experiments,
         count=newest.count,
-        incidents=[one for one in incidents(site.store) if not one.is_over],
+        incidents=[one for one in episodes(incidents(site.store)) if not one.is_over],
         decisions=decisions[:NEWEST],
         n_gates=len(decisions),
         excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in newest.experiments}),

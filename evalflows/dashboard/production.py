@@ -1,5 +1,6 @@
 """Production: what trace evaluations judged, what watch rules found, and traces as a list and as a tree."""
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from evalflows.analysis.figures import estimate
-from evalflows.analysis.monitoring import WindowFigures, window_figures
+from evalflows.analysis.monitoring import Changed, WindowFigures, baseline_before, what_changed, window_figures
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
 from evalflows.dashboard.rendering import Page, Query, Site, render
@@ -16,7 +17,7 @@ from evalflows.reports.datasets import dataset_names
 from evalflows.reports.judges import label_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, json_text
-from evalflows.specs.traces import DIMENSIONS
+from evalflows.specs.traces import ALL, DIMENSIONS
 from evalflows.store.observations import last_owner
 from evalflows.store.queries.traces import (
     Verdict,
@@ -29,23 +30,27 @@ from evalflows.store.queries.traces import (
 )
 from evalflows.store.queries.windows import (
     Incident,
+    episode_of,
+    episodes,
     events_of,
     find_incident,
     in_slice,
     incidents,
     looks_since,
-    shifts_of,
+    versions_since,
     worst_items,
 )
 from evalflows.store.trace_records import WatchedWindowRow
 from evalflows.telemetry.views import ObservationView, TraceView, in_depth, trace_view
 
-MOST_SHIFTS, MOST_WORST = 8, 10
-"""Rows of an incident's page."""
+MOST_WORST = 10
+"""Items of an incident's page."""
 
 DAYS = {"day": 90, "hour": 7}
 """Days before the last look whose looks are drawn, by the size of the windows."""
 
+HALF = 0.5
+MOST_CHARTS = 6
 FIGURES_DAYS = 7
 MOST_FIGURES_DAYS = 90
 BATCHES = 10
@@ -57,16 +62,20 @@ SHOWN: tuple[Shown, ...] = ("now", "all")
 
 
 def production_page(site: Site, query: Query) -> Page:
-    """The trace evaluations, and the incidents that are not over; with `incidents=all`, all."""
+    """The incidents that are not over, or with `incidents=all` all; the watched metrics, and the trace evaluations."""
     shown = query.choice("incidents", SHOWN, "now")
-    known = incidents(site.store)
+    known, evaluations = incidents(site.store), trace_evaluations(site.store)
+    found = episodes(known)
+    charts = [(one, chart) for one in evaluations for chart in _of_all_traces(_watched(site, one.evaluation_id, known))]
     body = render(
         "production.html",
         site,
-        evaluations=trace_evaluations(site.store),
-        incidents=[one for one in known if shown == "all" or not one.is_over],
-        over=sum(one.is_over for one in known),
+        evaluations=evaluations,
+        episodes=[one for one in found if shown == "all" or not one.is_over],
+        over=sum(one.is_over for one in found),
         shown=shown,
+        charts=charts,
+        versions=_versions(site, [chart for _, chart in charts]),
     )
     return Page(title="Production", section="production", body=body)
 
@@ -96,12 +105,14 @@ def evaluation_page(site: Site, query: Query) -> Page:
         return windows_page(site, query, name)
     evaluation = trace_evaluation(site.store, name)
     found = incidents(site.store, name)
+    watched = _watched(site, evaluation.evaluation_id, found)
     body = render(
         "evaluation.html",
         site,
         evaluation=evaluation,
-        incidents=found,
-        watched=_watched(site, evaluation.evaluation_id, found),
+        episodes=episodes(found),
+        watched=watched,
+        versions=_versions(site, watched),
         batches=batches_of(site.store, evaluation.evaluation_id, BATCHES),
         dimensions=DIMENSIONS,
     )
@@ -116,21 +127,40 @@ def incident_page(site: Site, query: Query) -> Page:
         for row in looks_since(site.store, found.evaluation_id, site.now - timedelta(days=max(DAYS.values())))
         if (row.rule, row.slice, row.metric) == (found.rule, found.slice, found.metric)
     ]
-    alarms = {(one.rule, one.slice, one.window_start): one for one in incidents(site.store, found.name)}
-    where = _traces_of(found)
+    episode = episode_of(site.store, found)
+    watched = [_one_watched(site, same_slice, _alarms(episode.incidents))] if same_slice else []
+    changed, where = what_changed(site.store, found), _traces_of(found)
     body = render(
         "incident.html",
         site,
         incident=found,
-        watched=_one_watched(site, same_slice, alarms) if same_slice else None,
-        shifts=shifts_of(site.store, found, MOST_SHIFTS),
+        episode=episode,
+        watched=watched,
+        versions=_versions(site, watched),
+        changed=changed,
+        reasons=_reasons(changed),
         worst=worst_items(site.store, found, MOST_WORST),
         value=" ".join(filter(None, estimate(found.value, found.ci_low, found.ci_high, found.metric))),
-        events=events_of(site.store, found.incident_id),
+        events=sorted(
+            (event for one in episode.incidents for event in events_of(site.store, one.incident_id)),
+            key=lambda event: event.recorded_at,
+        ),
         where=where,
         command=_command(where, f"{found.window_start:%Y-%m-%d}"),
+        gate=hints.gate_against(baseline_before(found, changed).text).command,
+        datasets=dataset_names(site.store),
+        as_json=_as_json,
     )
     return Page(title=f"Incident: {found.rule}", section="production", body=body, is_shared=True)
+
+
+def _reasons(changed: Sequence[Changed]) -> list[Changed]:
+    """Return the slices that explain half of the change or more, one of each dimension."""
+    by_dimension: dict[str, Changed] = {}
+    for one in changed:
+        if one.of_change is not None and one.of_change >= HALF:
+            by_dimension.setdefault(one.slice.partition("=")[0], one)
+    return list(by_dimension.values())
 
 
 def _traces_of(incident: Incident) -> str:
@@ -165,8 +195,27 @@ def _watched(site: Site, evaluation_id: str, found: Sequence[Incident]) -> list[
     by_rule: defaultdict[tuple[str, str, str], list[WatchedWindowRow]] = defaultdict(list)
     for look in looks:
         by_rule[look.rule, look.slice, look.metric].append(look)
-    alarms = {(one.rule, one.slice, one.window_start): one for one in found}
+    alarms = _alarms([one for one in found if one.evaluation_id == evaluation_id])
     return [_one_watched(site, rows, alarms) for _, rows in sorted(by_rule.items())]
+
+
+def _alarms(found: Sequence[Incident]) -> dict[_LookKey, Incident]:
+    return {(one.rule, one.slice, one.window_start): one for one in found}
+
+
+def _of_all_traces(watched: Sequence[_Watched]) -> list[_Watched]:
+    """Return one of each metric's charts of all traces: of a rule that alarmed, if one did."""
+    by_metric: dict[str, _Watched] = {}
+    for one in sorted(watched, key=lambda one: not any(point.href for point in one.points)):
+        if one.slice == ALL:
+            by_metric.setdefault(one.metric, one)
+    return list(by_metric.values())[:MOST_CHARTS]
+
+
+def _versions(site: Site, watched: Sequence[_Watched]) -> list[tuple[datetime, str]]:
+    """Return when each version of the application began that did in the charts' time."""
+    began = min((point.at for one in watched for point in one.points), default=None)
+    return [] if began is None else versions_since(site.store, began)
 
 
 def _one_watched(site: Site, rows: Sequence[WatchedWindowRow], alarms: Mapping[_LookKey, Incident]) -> _Watched:
@@ -312,6 +361,14 @@ def _command(where: str | None, since: str | None) -> str:
 
 def _json(value: Any) -> str | None:
     return None if value is None else json_text(value, default=str)
+
+
+def _as_json(text: str | None) -> str | None:
+    """Return a captured text as JSON: an object or a list that it holds, else the text itself."""
+    try:
+        return text if text and isinstance(json.loads(text), dict | list) else _json(text)
+    except (ValueError, RecursionError):
+        return _json(text)
 
 
 def _said(verdict: Verdict) -> str:

@@ -181,6 +181,11 @@ def acknowledge(incident: str) -> Hint:
     return Hint(("alerts", "ack", incident))
 
 
+def gate_against(baseline: str) -> Hint:
+    """Gate a spec against another baseline than its own."""
+    return Hint(("gate", "SPEC", "--baseline", baseline))
+
+
 def windows(evaluation: str) -> Hint:
     """Show the metrics of a trace evaluation over time."""
     return Hint(("windows", evaluation))

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from html import unescape
 from typing import Any
@@ -11,17 +11,20 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from alarmed import SPEC, alarmed_production
-from made_windows import IDENTITY, NAME, START, Production, write_traces
+from made_windows import IDENTITY, NAME, Production, write_traces
 from production import BEGAN, produce, score, trace, trace_id
+from store_rows import make_row
 
 from evalflows.dashboard.app import take_acknowledgement
+from evalflows.dashboard.datasets import take_incident
 from evalflows.dashboard.links import Links, Proofs
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
 from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.windows import incidents, worst_items
+from evalflows.store.queries.windows import episodes, incidents, worst_items, write_event
 from evalflows.store.records import derived_id
 from evalflows.store.store import Store
+from evalflows.store.trace_records import AlertRow, evaluation_id
 
 Make = Callable[..., Any]
 
@@ -87,7 +90,7 @@ def test_windows_have_the_figures_of_each_metric(store: Store, alarmed: Producti
 def test_an_acknowledgement_is_an_event_of_the_incident(store: Store, alarmed: Production) -> None:
     (incident,) = incidents(store)
     query = Query.of([], {"id": incident.incident_id})
-    assert "data-post" in shown(incident_page, id=incident.incident_id)
+    assert "acknowledgements" in shown(incident_page, id=incident.incident_id)
     with pytest.raises(InputError, match="by: got none"):
         take_acknowledgement(store, query, {"note": "x"})
     assert take_acknowledgement(store, query, {"by": "ada", "note": "<b>rolled back"})["event"] == "acknowledged"
@@ -95,7 +98,7 @@ def test_an_acknowledgement_is_an_event_of_the_incident(store: Store, alarmed: P
     assert "acknowledged by ada: &lt;b&gt;rolled back" in html
     assert take_acknowledgement(store, query, {"by": "ada", "close": "yes"})["event"] == "closed"
     html = shown(incident_page, id=incident.incident_id)
-    assert "data-post" not in html, "what is over cannot be acknowledged"
+    assert "acknowledgements" not in html, "what is over cannot be acknowledged"
     with pytest.raises(InputError, match="got one that is closed"):
         take_acknowledgement(store, query, {"by": "ada"})
     assert "No incident is open" in shown(production_page)
@@ -141,23 +144,58 @@ def test_the_link_of_an_incident_proves_its_condition_and_finds_the_traces_of_it
     assert "has not been run" in shown(traces_page, **given | {"where": given["where"] + " or true"})
 
 
-def test_an_incident_says_what_changed_and_shows_the_worst_items(alarmed: Production, make: Make) -> None:
-    (incident,) = incidents(alarmed.store)
+def test_an_incident_says_what_changed_and_shows_the_worst_items(store: Store, make: Make) -> None:
+    made = alarmed_production(store, make, "1.4", "1.5")
+    (incident,) = incidents(store)
     html = shown(incident_page, id=incident.incident_id)
-    assert "No version, model, environment or tag" in html
     assert html.count('class="point') == 3 and len(re.findall(r'href="/production/traces/\w+"', html)) == 10
-    moments = [START + timedelta(hours=12 * place) for place in range(6)]
-    for name, some in (("1.4", moments[:4]), ("1.5", moments[4:])):
-        write_traces(alarmed.store, make, some, resource=json.dumps({"service.version": name}))
-    html = shown(incident_page, id=incident.incident_id)
     cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", html)]
-    first = cells.index("version 1.4")
-    assert cells[first : first + 6] == ["version 1.4", "0%", "100%", "version 1.5", "100%", "0%"]
+    first = cells.index("version 1.5")
+    assert cells[first : first + 5] == ["version 1.5", "0% → 100%", "- → 0.599", "0 → 197", "100%"]
+    assert cells[first + 5 : first + 10] == ["version 1.4", "100% → 0%", "0.805 → -", "400 → 0", "0%"]
+    assert "version 1.5 has 100% of the change" in html
+    assert len(re.findall(r'class="release".*?<title>1.5</title>', html)) == 1, "1.4 began before the chart"
+    assert "gate SPEC --baseline" in html and "[version=1.4]" in html
     at = incident.window_start
     scored = {"trace_id": derived_id("trace", at.isoformat()), "resource": json.dumps({"service.version": "o'1"})}
-    write_traces(alarmed.store, make, [at], **scored)
-    (one,) = worst_items(alarmed.store, replace(incident, slice="version=o'1"), 10)
+    write_traces(store, make, [at], **scored)
+    made.at = at
+    made.windows(0.0)
+    (one,) = worst_items(store, replace(incident, slice="version=o'1"), 10)
     assert (one.trace_id, one.value) == (scored["trace_id"], 0.0), "only of the slice"
+
+
+def test_the_alarms_of_one_event_are_one_incident(store: Store, alarmed: Production) -> None:
+    (first,) = incidents(store)
+    day = timedelta(days=1)
+    later = {"rule": "fall accuracy", "window_start": first.window_start + day, "window_end": first.window_end + day}
+    names = {one.name for one in fields(AlertRow)} & {one.name for one in fields(type(first))}
+    of_first = {name: getattr(first, name) for name in names}
+    for name, other in (("incident-2", later), ("incident-3", {"metric": "other"})):
+        given = of_first | {"incident_id": name, "event_id": name, "event": "alarm", **other}
+        write_event(store, AlertRow(**given))
+    html = shown(production_page)
+    rows = re.findall(r"<tr tabindex.*?</tr>", html.partition("<h2>Watched metrics")[0], re.DOTALL)
+    assert len(rows) == 2 and sum("threshold accuracy, fall accuracy" in row for row in rows) == 1
+    take_acknowledgement(store, Query.of([], {"id": "incident-2"}), {"by": "ada"})
+    states = {one.incident_id: one.state for one in incidents(store)}
+    assert states == {first.incident_id: "acknowledged", "incident-2": "acknowledged", "incident-3": "open"}
+    over = replace(first, state="recovered", ended_window_end=first.window_end)
+    again = replace(
+        first, incident_id="again", window_start=first.window_end + day, window_end=first.window_end + 2 * day
+    )
+    assert len(episodes([over, again])) == 2, "it began after the first was over"
+    assert len(episodes([replace(over, ended_window_end=again.window_start), again])) == 1
+
+
+def test_a_dataset_is_made_of_the_worst_traces(store: Store) -> None:
+    produce(store, *(trace(one, f"in {one}", f"out {one}") for one in "ab"), scores=[score("a", "helpful", 0.25)])
+    alert = make_row("alerts", incident_id="incident-1", event="alarm", metric="helpful", slice="all", name="watch")
+    window = {"window_start": BEGAN, "window_end": BEGAN + timedelta(days=1), "evaluation_id": evaluation_id("watch")}
+    write_event(store, replace(alert, **window))
+    sent = {"dataset": "worst", "by": "ada"}
+    told = take_incident(store, Query.of([], {"id": "incident-1"}), sent)
+    assert told["said"] == "worst: added; 1 examples"
 
 
 def test_a_trace_shows_what_was_said_and_escapes_it(store: Store) -> None:

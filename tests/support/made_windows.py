@@ -38,7 +38,8 @@ class Production:
         """Write the batch that judged all that was recorded until two hours after the last window."""
         until = self.at + timedelta(hours=2)
         of = {"batch_id": new_id("batch"), "evaluation_id": IDENTITY, "name": NAME, "kind": "schedule"}
-        row = self.make("watermarks", **of, state="completed", until=until, recorded_at=until)
+        spec = f'{{"name": "{NAME}", "evaluators": ["exact_match"]}}'
+        row = self.make("watermarks", **of, state="completed", spec=spec, until=until, recorded_at=until)
         self.store.append("watermarks", IDENTITY, new_id("part"), [row])
 
     def _score(self, place: int, share: float, failed: int, fields: dict[str, Any]) -> Any:

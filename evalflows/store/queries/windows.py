@@ -7,7 +7,7 @@ the columns that are needed.
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
@@ -29,7 +29,9 @@ from evalflows.store.trace_records import AlertRow, WatchedWindowRow
 from evalflows.store.views import view_text
 
 IncidentState = Literal["open", "acknowledged", "recovered", "closed"]
-ENDED: tuple[IncidentState, ...] = ("recovered", "closed")
+STATES: tuple[IncidentState, ...] = ("open", "acknowledged", "recovered", "closed")
+ENDED = STATES[2:]
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,64 @@ class Incident:
     def is_over(self) -> bool:
         return self.state in ENDED
 
+    @property
+    def began(self) -> datetime:
+        """When it began: as the change detector estimates, else the window of the alarm."""
+        return self.since or self.window_start
+
+    @property
+    def cause(self) -> tuple[str, str, bool]:
+        """What incidents of one cause share: the evaluation, the metric, and whether judgements failed."""
+        return self.name, self.metric, self.kind == "failure_share"
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Incidents of one cause that began before the others were over: one event that several rules or slices found.
+
+    The first one began first, and is of all traces rather than of a slice.
+    """
+
+    incidents: Sequence[Incident]
+
+    @property
+    def first(self) -> Incident:
+        return self.incidents[0]
+
+    @property
+    def state(self) -> IncidentState:
+        """The state that asks most of people."""
+        return min((one.state for one in self.incidents), key=STATES.index)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def acknowledged_by(self) -> str | None:
+        return next((one.acknowledged_by for one in self.incidents if one.acknowledged_by), None)
+
+
+def episodes(found: Iterable[Incident]) -> list[Episode]:
+    """Return incidents by episode, the last one first."""
+    together: list[list[Incident]] = []
+    last: dict[tuple[str, str, bool], tuple[list[Incident], datetime]] = {}  # by cause, and when it is over
+    for one in sorted(found, key=lambda one: (one.began, one.slice != ALL, one.alarmed_at, one.incident_id)):
+        end = (one.ended_window_end or one.window_end) if one.is_over else NEVER
+        members, until = last.get(one.cause, ([], one.began))
+        if not members or one.began > until:
+            members, until = [], end
+            together.append(members)
+        members.append(one)
+        last[one.cause] = members, max(until, end)
+    return [Episode(members) for members in reversed(together)]
+
+
+def episode_of(store: Store, incident: Incident) -> Episode:
+    """Return the episode of an incident."""
+    all_of_it = episodes(incidents(store, incident.name))
+    return next(one for one in all_of_it if any(part.incident_id == incident.incident_id for part in one.incidents))
+
 
 def incidents(store: Store, name: str | None = None) -> list[Incident]:
     """Return the incidents of a trace evaluation, or of all, those that alarmed last first."""
@@ -103,13 +163,7 @@ def event_id(incident_id: str, event: str) -> str:
     return derived_id("alert", incident_id, event)
 
 
-BEFORE = timedelta(days=7)
-"""How long before the window of an alarm the traces began that those in it are held against."""
-
 RESOLUTION = timedelta(microseconds=1)
-
-SHIFTED = 0.05
-"""How much another share of traces a value has, at least, to be named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +175,8 @@ class ScoredItem:
     trace_id: str | None  # None for a session
     value: float
     comment: str | None
+    input: str | None  # JSON, of the trace
+    output: str | None
 
 
 def worst_items(store: Store, incident: Incident, most: int) -> list[ScoredItem]:
@@ -128,49 +184,23 @@ def worst_items(store: Store, incident: Incident, most: int) -> list[ScoredItem]
     order = "asc" if incident.reference is None or (incident.value or 0) <= incident.reference else "desc"
     of_slice = in_slice(incident.slice)
     among = f"and subject_id in (select trace_id from traces where {of_slice})" if of_slice else ""
-    query = f"""with {_traces_between("$6", "$7")}
-                select subject_kind, subject_id,
-                       case when subject_kind <> 'session' then split_part(subject_id, '/', 1) end, value, comment
-                from scores
-                where is_one_of(experiment_id, $1) and metric = $2 and status = 'scored' and value is not null
-                  and subject_at >= $3 and subject_at < $4 {among}
-                order by value {order}, subject_at desc limit $5"""
+    query = f"""with {_traces_between("$6", "$7")}, worst as (
+                    select subject_kind, subject_id, value, comment, subject_at,
+                           case when subject_kind <> 'session' then split_part(subject_id, '/', 1) end as trace_id
+                    from scores
+                    where is_one_of(experiment_id, $1) and metric = $2 and status = 'scored' and value is not null
+                      and subject_at >= $3 and subject_at < $4 {among}
+                    order by value {order}, subject_at desc, subject_id limit $5
+                )
+                select subject_kind, subject_id, w.trace_id, value, comment, t.input, t.output
+                from worst w left join (
+                    select * from traces where trace_id in (select trace_id from worst)
+                ) t on t.trace_id = w.trace_id
+                order by value {order}, subject_at desc, subject_id"""
     start, end = incident.window_start, incident.window_end
     owners = sorted({f"{incident.evaluation_id}-{day_of(moment)}" for moment in (start, end - RESOLUTION)})
     days = [day_of(start - timedelta(days=1)), day_of(end)]
     return ask_records(store, ScoredItem, query, [owners, incident.metric, start, end, most, *days])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
-    """A value of a dimension that has another share of the traces in a window than before."""
-
-    dimension: str
-    value: str
-    share: float
-    share_before: float
-
-
-def shifts_of(store: Store, incident: Incident, most: int) -> list[Shift]:
-    """Return what changed with an alarm: values whose shares of traces moved most from the week before its window."""
-    query = f"""with {_traces_between("$4", "$5")}, near as (
-                    select *, started_at >= $1 as inside from traces where started_at >= $1 - $6 and started_at < $2
-                ), named as (
-                    select 'version' as dimension, version as value, inside from near
-                    union all select 'environment', environment, inside from near
-                    union all select 'model', unnest(models), inside from near
-                    union all select 'tag', unnest(tags), inside from near
-                ), shares as (
-                    select dimension, value,
-                           count(*) filter (inside) / (select count(*) from near where inside) as share,
-                           count(*) filter (not inside) / (select count(*) from near where not inside) as share_before
-                    from named where value is not null group by dimension, value
-                )
-                select dimension, value, share, share_before from shares where abs(share - share_before) >= {SHIFTED}
-                order by abs(share - share_before) desc, dimension, value limit $3"""
-    start, end = incident.window_start, incident.window_end
-    days = [day_of(start - BEFORE - timedelta(days=1)), day_of(end)]
-    return ask_records(store, Shift, query, [start, end, most, *days, BEFORE])
 
 
 def _traces_between(first: str, last: str) -> str:
@@ -186,6 +216,15 @@ def in_slice(sliced: str) -> str | None:
         dimension, f"{dimension} = {{}}"
     )
     return column.format(quoted(value)) if dimension in DIMENSIONS else None
+
+
+def versions_since(store: Store, since: datetime) -> list[tuple[datetime, str]]:
+    """Return when each version of the application that began after a moment was first seen, in order of time."""
+    query = """select min(started_at), attribute_version(source, attributes, contents, resource, events) as version
+               from source.observations where day >= $1 and version is not null
+               group by version having min(started_at) >= $2 order by 1"""  # of the view, every field would be found
+    rows: list[tuple[datetime, str]] = store.query(query, [day_of(since), since])
+    return rows
 
 
 def looks_since(store: Store, evaluation_id: str, since: datetime) -> list[WatchedWindowRow]:
@@ -357,6 +396,8 @@ class WindowsWanted:
     condition: str | None  # the evaluation's filter, for what is measured of traces
     size: WindowSize
     dimensions: Collection[str] = ()  # slices by tag, version, model or environment
+    within: str = ALL  # the slice whose items count
+    metric: str | None = None  # the only one that counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,10 +435,14 @@ class WindowTraces:
     cost_usd: float | None
 
 
-def windows_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[Window]:
-    """Return the windows of one UTC day, in order of time. Raise InputError if DuckDB rejects the filter."""
-    sql = f"""with {_traces(wanted, day)}, {_items(wanted, day)},
-        sliced as (select *, unnest({_slices(wanted)}) as slice from items),
+def windows_of_day(store: Store, wanted: WindowsWanted, day: date, last: date | None = None) -> list[Window]:
+    """Return the windows of one UTC day, or until a last one, in order of time. Raise InputError if DuckDB rejects the
+    filter."""
+    only = [in_slice(wanted.within), wanted.metric and f"metric = {quoted(wanted.metric)}"]
+    sql = f"""with {_traces(wanted, day, last)}, {_items(wanted, day, last)},
+        sliced as (
+            select *, unnest({_slices(wanted)}) as slice from items where {" and ".join(filter(None, only)) or "true"}
+        ),
         clustered as (
             select start, slice, metric, evaluator_version, sums, cluster, count(value) as n,
                    count(*) filter (failed) as missing, sum(weight * value) as s,
@@ -443,10 +488,11 @@ def _judged_day(store: Store, evaluation_id: str, which: str) -> date | None:
     return None if day is None else date.fromisoformat(day)
 
 
-def _traces(wanted: WindowsWanted, day: date) -> str:
-    """Return the views of the day's traces: `about` with what slices them, `measured` those that the filter names."""
-    near = [(day + sign * LONGEST_TRACE).isoformat() for sign in (-1, 1)]
-    starts = f"started_at >= {_utc(day)} and started_at < {_utc(day + timedelta(days=1))}"
+def _traces(wanted: WindowsWanted, day: date, last: date | None = None) -> str:
+    """Return the views of the days' traces: `about` with what slices them, `measured` those that the filter names."""
+    last = last or day
+    near = [(day - LONGEST_TRACE).isoformat(), (last + LONGEST_TRACE).isoformat()]
+    starts = f"started_at >= {_utc(day)} and started_at < {_utc(last + timedelta(days=1))}"
     is_of_traces = wanted.scope == "traces"
     filtered = f" and {wanted.condition}" if is_of_traces and wanted.condition else ""
     return f"""observations as (select * from staging.observations where day between '{near[0]}' and '{near[1]}'),
@@ -461,8 +507,9 @@ def _traces(wanted: WindowsWanted, day: date) -> str:
         )"""
 
 
-def _items(wanted: WindowsWanted, day: date) -> str:
-    """Return the views of the judgements and measures of a day, each with its window, cluster and slices."""
+def _items(wanted: WindowsWanted, day: date, last: date | None = None) -> str:
+    """Return the views of the judgements and measures of the days, each with its window, cluster and slices."""
+    first, final = (quoted(f"{wanted.evaluation_id}-{one.isoformat()}") for one in (day, last or day))
     versions = ", ".join(map(quoted, sorted(wanted.versions))) or "null"
     joined = {
         "traces": "t.trace_id = s.subject_id",
@@ -479,7 +526,7 @@ def _items(wanted: WindowsWanted, day: date) -> str:
                    1 / coalesce(s.sampling_rate, 1) as weight, coalesce(t.cluster, s.subject_id) as cluster, t.tags,
                    t.version, t.models, t.environment
             from staging.scores s left join {"of_session" if kind == "session" else "about"} t on {joined}
-            where s.experiment_id = {quoted(f"{wanted.evaluation_id}-{day.isoformat()}")} and s.turn is null
+            where s.experiment_id between {first} and {final} and s.turn is null
                   and s.subject_kind = '{kind}' and s.evaluator_version in ({versions})
                   and s.status in ('scored', 'failed', 'not_attempted')
         ),

@@ -282,7 +282,8 @@ class ComparativeResult:
     def to_pandas(self) -> "pd.DataFrame":
         """One row per pair and metric.
 
-        Columns: example_id, repetition, metric, left, right (experiments), winner (an experiment, `tie`, or None if
+        Columns: example_id, repetition, metric, left, right (experiments; with the end of the id if the two have one
+        name), winner (an experiment, `tie`, or None if
         the verdict is missing), shown_first (an experiment, `both`, or None if
         that is not known), inputs.*, reference.*, left.*, right.*, and
         scores, comments, status and cost.
@@ -315,13 +316,18 @@ def _flat(pair: dict[str, Any]) -> dict[str, Any]:
 
 
 _PAIRS = """
-select example_id, repetition, metric, left_experiment as "left", right_experiment as "right", winner,
-       case shown_first when 'left' then left_experiment when 'right' then right_experiment else shown_first end
-           as shown_first,
+with named as (
+    select *, left_experiment || case when is_same then '-' || right(left_experiment_id, 8) else '' end as "left",
+           right_experiment || case when is_same then '-' || right(right_experiment_id, 8) else '' end as "right"
+    from (select *, left_experiment = right_experiment as is_same from pair_outcomes where comparison_id = ?)
+)
+select example_id, repetition, metric, "left", "right",
+       case when left_points > 0.5 then "left" when left_points < 0.5 then "right" else winner end as winner,
+       case shown_first when 'left' then "left" when 'right' then "right" else shown_first end as shown_first,
        outcome, left_score, right_score, comment, other_comment, status, error, decided_by, agreement,
        left_run_id, right_run_id, left_experiment_id, right_experiment_id, cost_usd,
        inputs, reference_outputs, left_outputs, right_outputs
-from pair_outcomes where comparison_id = ?
+from named
 order by metric, repetition, position, left_experiment_id, right_experiment_id
 """
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, partial
+from importlib import import_module
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, Self, overload
@@ -271,18 +272,38 @@ def embedding_distance(first: str, second: str, metric: str = "cosine", encoder:
 
 
 _NAMES = re.compile(r"harmful\d+|uo-[a-z]+-\d+|age-innappropriate")
-REMEDY = "ConstitutionalPrinciple(name=…, critique_request=…), or {name: question}: LangChain's texts are not included"
+REMEDY = (
+    "ConstitutionalPrinciple(name=…, critique_request=…), {name: question}, or LangChain's own text: "
+    "pip install langchain-classic"
+)
+_PRINCIPLES_IN = ("langchain_classic", "langchain")
 
 
-def refuse_principles(criteria: Any) -> None:
-    """Raise InputError if a criterion is one of LangChain's principles by name: the name alone says nothing."""
+def with_principles(criteria: Any) -> Any:
+    """Return criteria in which the name of one of LangChain's principles is that principle.
+
+    Its text is the installed package's. Raises InputError without one: the name alone says nothing.
+    """
     if isinstance(criteria, list | tuple):
-        for criterion in criteria:
-            refuse_principles(criterion)
-    elif isinstance(criteria, str) and _NAMES.fullmatch(criteria):
-        raise InputError(f"criteria: got the principle {str(criteria)!r} by its name, wanted {REMEDY}")
-    elif isinstance(criteria, Mapping):
-        refuse_principles([name for name, text in criteria.items() if text is None])
+        return [with_principles(criterion) for criterion in criteria]
+    if isinstance(criteria, Mapping):
+        return {
+            name: principle(name).critique_request if text is None and _NAMES.fullmatch(str(name)) else text
+            for name, text in criteria.items()
+        }
+    return principle(criteria) if isinstance(criteria, str) and _NAMES.fullmatch(criteria) else criteria
+
+
+def principle(name: str) -> Any:
+    """Return LangChain's principle of this name. Raises InputError if its package is not installed, or has none."""
+    for package in _PRINCIPLES_IN:
+        try:
+            principles = import_module(f"{package}.chains.constitutional_ai.principles").PRINCIPLES
+        except ImportError:
+            continue
+        if name in principles:
+            return principles[name]
+    raise InputError(f"criteria: got the principle {str(name)!r} by its name, wanted {REMEDY}")
 
 
 class Criteria(StrEnum):
@@ -320,9 +341,9 @@ def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
     """Return {name: description} for a member of Criteria, a name, a mapping, a principle, or a list of these.
 
     An unknown name has an empty description. Raises ValueError for anything else, and for empty criteria; InputError
-    for a principle of LangChain's by its name.
+    for a principle of LangChain's by its name, if LangChain's package is not installed.
     """
-    refuse_principles(criteria)
+    criteria = with_principles(criteria)
     if criteria is None:
         return resolve_pairwise_criteria(DEFAULT)
     if isinstance(criteria, str) and criteria.strip():
@@ -570,8 +591,7 @@ def _qa(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
 
 
 def _criteria(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    labelled, chosen = kind.startswith("labeled"), settings.get("criteria") or _DEFAULT_CRITERION
-    refuse_principles(chosen)
+    labelled, chosen = kind.startswith("labeled"), with_principles(settings.get("criteria") or _DEFAULT_CRITERION)
     criteria_of(_as_ours(chosen))  # raises ValueError before anything is asked
     complete = completing(model_of(llm, settings.get("llm_kwargs")))
     name = _name_of(chosen)
@@ -590,8 +610,7 @@ def _criteria(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluat
 
 
 def _score(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    labelled, chosen = kind.startswith("labeled"), settings.get("criteria") or _DEFAULT_CRITERION
-    refuse_principles(chosen)
+    labelled, chosen = kind.startswith("labeled"), with_principles(settings.get("criteria") or _DEFAULT_CRITERION)
     complete, divisor = completing(model_of(llm, settings.get("llm_kwargs"))), settings.get("normalize_by")
     by_criteria = lines(resolve_pairwise_criteria(chosen))
 

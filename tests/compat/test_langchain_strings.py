@@ -1,6 +1,8 @@
 """LangChain's evaluators of one text, alone and as LangSmith's LangChainStringEvaluator."""
 
 import asyncio
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -124,7 +126,9 @@ async def _on_the_loop() -> Any:
     return load_evaluator("json_validity").evaluate_strings(prediction="1")
 
 
-def test_a_principle_by_its_name_alone_is_refused_in_one_line() -> None:
+def test_a_principle_by_its_name_is_that_of_the_package_else_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     name = "harmful1"
     message = rf"^criteria: got the principle '{name}' by its name, wanted ConstitutionalPrinciple\(name="
     for criteria in (name, ["depth", name]):
@@ -137,6 +141,11 @@ def test_a_principle_by_its_name_alone_is_refused_in_one_line() -> None:
     assert load_evaluator("criteria", llm=Complete(), criteria=own).evaluate_strings(**SIDES)["score"] == 1
     with pytest.raises(ImportError, match="PRINCIPLES: not supported here: use ConstitutionalPrinciple"):
         langchain.PRINCIPLES  # noqa: B018
+    installed = ModuleType("principles")
+    installed.PRINCIPLES = {name: own}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "langchain_classic.chains.constitutional_ai.principles", installed)
+    assert resolve_pairwise_criteria([name, "depth"])[name] == "Say where it does harm."
+    assert load_evaluator("criteria", llm=Complete(), criteria=name).evaluate_strings(**SIDES)["score"] == 1
 
 
 @pytest.mark.slow

@@ -203,7 +203,16 @@ def test_of_three_experiments_every_two_are_compared(
         evaluate_comparative(two, evaluators=[gone], experiment_prefix="nothing")
     assert ": 6 of 6 judgements by gone failed: OSError: gone" in capsys.readouterr().err
     third = evaluate(lower, data="letters")
-    results = evaluate_comparative([*two, third], evaluators=[of_two, longest], max_concurrency=0)
+    asked: list[int] = []
+
+    async def ranked(inputs: dict[str, Any], outputs: list[dict[str, Any]]) -> dict[str, Any]:
+        asked.append(len(outputs))
+        return {"key": "ranked", "scores": [*range(len(outputs))], "comment": inputs["q"]}
+
+    results = evaluate_comparative([*two, third], evaluators=[of_two, longest, ranked], max_concurrency=0)
+    assert asked == [3] * 6, "all at once, and each example once"
+    ranks = list(results)[0]["evaluation_results"]["feedback.ranked"]
+    assert ([*ranks.scores.values()], ranks.comment) == ([0, 1, 2], "q0")
     first, other = (row["evaluation_results"] for row in list(results)[:2])
     of_each = [first["feedback.of_two"].scores[run.id] for run in first["runs"]]
     assert of_each == [1, 1, 0], "the mean over its pairs"
@@ -211,7 +220,7 @@ def test_of_three_experiments_every_two_are_compared(
     assert other["feedback.of_two"].comment == "mean of 2 pairs, 1 missing"
     assert [other["feedback.of_two"].scores[run.id] for run in other["runs"]] == [1, 1, 0]
     assert [other["feedback.longest"].scores[run.id] for run in other["runs"]] == [2, 3, 2]
-    assert len(results.to_pandas()) == 6 * 3 * 2
+    assert len(results.to_pandas()) == 6 * 3 * 3
 
 
 @pytest.mark.slow
@@ -235,7 +244,7 @@ def test_who_failed_has_lost_and_nobody_is_asked(client: Client) -> None:
     scores = [[one["feedback.asked"].scores[run.id] for run in one["runs"]] for one in found]
     assert scores == [[0, 1], [0.5, 0.5], *(4 * [[0, 1]])]
     comment = without_places(found[0]["feedback.asked"].comment)
-    assert comment.startswith("flaky-") and comment.endswith(" failed: OSError: gone")
+    assert comment.startswith("flaky") and comment.endswith(" failed: OSError: gone")
     assert [without_places(run.error) for run in found[0]["runs"]] == ["OSError: gone", ""]
 
 
@@ -325,7 +334,7 @@ def test_how_many_pairs_are_judged_at_once(two: Pair) -> None:
         assert Store().query(settings, [about.id]) == [(wanted,)]
     assert rows("select distinct metric from comparisons") == [("length",)]
     again = asyncio.run(aevaluate(two, evaluators=[decorated], randomize_order=True))
-    assert again.to_pandas()["winner"].to_list() == ["tie"] + 5 * [two[1].experiment_name]
+    assert again.to_pandas()["winner"].to_list() == ["tie"] + 5 * ["longer"]
 
 
 @pytest.mark.slow

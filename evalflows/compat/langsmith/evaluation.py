@@ -7,11 +7,13 @@ import inspect
 import secrets
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial, update_wrapper
 from inspect import Parameter, Signature
 from itertools import takewhile
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from evalflows.compat.langchain import load_evaluator
@@ -41,14 +43,14 @@ from evalflows.compat.langsmith.schemas import (
 from evalflows.compat.refusal import refusing
 from evalflows.evaluators.binding import OFFERED, Bound, Scope, bind, declares
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.evaluators.score import ExampleView, RunView, preferences
+from evalflows.evaluators.score import ExampleView, RunView, as_number, preferences
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, print_note, short
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.hints import show
 from evalflows.specs.reference import name_of, parameters_of
 from evalflows.store.queries.lookup import find_experiments, unique_name
-from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, from_json
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, OutputRow, from_json
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
@@ -269,6 +271,90 @@ def comparison_evaluator(func: Function) -> DynamicComparisonRunEvaluator:
     return DynamicComparisonRunEvaluator(func)
 
 
+class RunsOfAll:
+    """The runs of more than two experiments by example and repetition, which an evaluator judges at once.
+
+    Each pair takes its two scores from that. An evaluator that does not return a score for each run is asked about two
+    at a time instead.
+    """
+
+    def __init__(self, outputs: Iterable[OutputRow], *, load_nested: bool) -> None:
+        grouped: defaultdict[tuple[str, int], list[OutputRow]] = defaultdict(list)
+        for row in outputs:
+            grouped[row.example_id, row.repetition].append(row if load_nested else replace(row, steps=None))
+        self._of_run = {row.run_id: group for group in grouped.values() for row in group}
+
+    def arguments(self, runs: Sequence[RunView], example: ExampleView) -> tuple[str, dict[str, Any]]:
+        """Return what names the runs of the example and repetition of a pair, and the arguments of a judge of all."""
+        rows = self._of_run[runs[0].id]
+        of_all = [run_of(row, example.inputs) for row in rows]
+        return rows[0].run_id, _arguments(of_all, example_of_view(example))
+
+
+def _scores_of_all(returned: Any, runs: Sequence[Run]) -> Fields | None:
+    """Return the key, the comment and the scores by run of what an evaluator of several runs returned; None if it did
+    not give a score for each.
+    """
+    if isinstance(returned, list):
+        returned = {"scores": returned}
+    found = _by_stored_ids(returned)
+    scores = found.get("scores") if isinstance(found, Mapping) else None
+    if isinstance(scores, list | tuple) and len(scores) == len(runs):
+        scores = dict(zip((run.id for run in runs), scores, strict=True))
+    if not isinstance(scores, Mapping) or any(as_number(scores.get(run.id)) is None for run in runs):
+        return None
+    return {**found, "scores": scores}
+
+
+def _of_pair(of_all: Fields, runs: Sequence[RunView]) -> Fields:
+    return {**of_all, "scores": {run.id: of_all["scores"][run.id] for run in runs}}
+
+
+def as_comparator_of_all(evaluator: Any, of_all: RunsOfAll) -> Any:
+    """Like `as_comparator`, for more than two experiments, whose runs the evaluator gets at once."""
+    pairwise = as_comparator(evaluator)
+    if pairwise is evaluator:  # ours
+        return pairwise
+    bound = _bound(_function_of(evaluator))
+    judged: dict[str, Future[Fields | None]] = {}  # by what names the runs
+    lock = Lock()
+
+    def begin(name: str) -> tuple[bool, Future[Fields | None]]:
+        with lock:
+            return name not in judged, judged.setdefault(name, Future())
+
+    def call(runs: Sequence[RunView], example: ExampleView, **models: Any) -> Any:
+        name, arguments = of_all.arguments(runs, example)
+        is_first, future = begin(name)
+        if is_first:
+            try:
+                future.set_result(_scores_of_all(bound.call(arguments | models), arguments["runs"]))
+            except Exception:  # it may want two runs
+                future.set_result(None)
+            finally:
+                future.cancel()  # of others that wait, if this was interrupted
+        found = future.result()
+        return pairwise(runs=runs, example=example, **models) if found is None else _of_pair(found, runs)
+
+    async def acall(runs: Sequence[RunView], example: ExampleView, **models: Any) -> Any:
+        name, arguments = of_all.arguments(runs, example)
+        is_first, future = begin(name)
+        if is_first:
+            try:
+                future.set_result(_scores_of_all(await bound.call(arguments | models), arguments["runs"]))
+            except Exception:
+                future.set_result(None)
+            finally:
+                future.cancel()
+        found = await asyncio.wrap_future(future)
+        return await pairwise(runs=runs, example=example, **models) if found is None else _of_pair(found, runs)
+
+    compare: Any = acall if bound.is_async else call
+    update_wrapper(compare, pairwise)
+    compare.__signature__ = pairwise.__signature__
+    return compare
+
+
 def as_comparator(evaluator: Any) -> Any:
     """Wrap a pairwise evaluator so that it receives LangSmith's objects.
 
@@ -403,6 +489,9 @@ def evaluate_comparative(
 ) -> ComparativeExperimentResults:
     """Compare the answers of two or more existing experiments with pairwise evaluators; every two are compared.
 
+    Of more than two, a function gets the runs of all, and returns a score for each; one that does not is called for
+    every two.
+
     Args:
         experiments: Their names or ids, or results of `evaluate` or `read_project`.
         evaluators: Functions of (runs, example), or of any of inputs, outputs (a list), reference_outputs, and so on.
@@ -421,9 +510,16 @@ def evaluate_comparative(
 
     store = Store()
     rows = [experiment_of(store, experiment) for experiment in experiments]
+    if len(rows) > 2:
+        of_all = RunsOfAll(
+            (output for row in rows for output in store.rows("outputs", row.experiment_id)), load_nested=load_nested
+        )
+        compared = [as_comparator_of_all(evaluator, of_all) for evaluator in evaluators]
+    else:
+        compared = [as_comparator(evaluator) for evaluator in evaluators]
     result = evalflows.evaluate_comparative(
         [row.experiment_id for row in rows],
-        [as_comparator(evaluator) for evaluator in evaluators],
+        compared,
         experiment_prefix=f"{experiment_prefix}-{secrets.token_hex(4)}"
         if experiment_prefix
         else f"{' vs. '.join(unique_name(row.name, row.experiment_id) for row in rows)}-{secrets.token_hex(2)}",
@@ -500,7 +596,9 @@ def _comment(row: JudgementRow) -> str | None:
     return row.error or row.status if row.status in ("failed", "not_attempted") else row.comment
 
 
-def _counts(rows: Sequence[JudgementRow]) -> str:
+def _counts(rows: Sequence[JudgementRow]) -> str | None:
+    if len({row.comment for row in rows}) == 1 and all(row.comment and row.status == "scored" for row in rows):
+        return rows[0].comment
     scored = sum(row.status == "scored" for row in rows)
     missing = sum(row.status in ("failed", "not_attempted") for row in rows)
     return f"mean of {scored} pairs, {missing} missing"

@@ -211,7 +211,7 @@ def test_of_three_experiments_every_two_are_compared(
 
     results = evaluate_comparative([*two, third], evaluators=[of_two, longest, ranked], max_concurrency=0)
     assert asked == [3] * 6, "all at once, and each example once"
-    ranks = list(results)[0]["evaluation_results"]["feedback.ranked"]
+    ranks = next(iter(results))["evaluation_results"]["feedback.ranked"]
     assert ([*ranks.scores.values()], ranks.comment) == ([0, 1, 2], "q0")
     first, other = (row["evaluation_results"] for row in list(results)[:2])
     of_each = [first["feedback.of_two"].scores[run.id] for run in first["runs"]]

@@ -69,7 +69,7 @@ def composite_runs(store: Store, rows: Sequence[ExperimentRow], composite: Compo
     They come from the composites' score rows: missing parts that count as the worst are 0, omitted parts are NaN, and
     all parts are 0 if a requirement is not met, whatever the weights.
     """
-    by_system = [_scores_by_example(store.read("judgements", row.experiment_id), composite.name) for row in rows]
+    by_system = [scores_by_example(store.read("judgements", row.experiment_id), composite.name) for row in rows]
     shared = sorted(set.intersection(*(set(by_example) for by_example in by_system)))
     reason = None if shared else f"no example has {composite.name} in every system"
     if composite.function is not None:
@@ -112,7 +112,7 @@ def criteria(store: Store, rows: Sequence[ExperimentRow], spec: ExperimentSpec, 
     return Criteria(metrics=tuple(chosen), higher_is_better=higher, means=means, resampled=resampled)
 
 
-def _scores_by_example(scores: Sequence[JudgementRow], name: str) -> ScoresByExample:
+def scores_by_example(scores: Sequence[JudgementRow], name: str) -> ScoresByExample:
     by_example: defaultdict[str, list[JudgementRow]] = defaultdict(list)
     for score in scores:
         is_of_composite = score.metric == name and score.evaluator == name and score.turn is None
@@ -130,14 +130,14 @@ def _run_parts(by_system: Sequence[ScoresByExample], shared: Sequence[str], comp
         for score in by_example[example]
     ]
     return run_parts(
-        [_parts(score, tuple(composite.weights)) for _, score, _ in runs],
+        [parts_of(score, tuple(composite.weights)) for _, score, _ in runs],
         [system for system, _, _ in runs],
         counts=[count for _, _, count in runs],
         aggregation=composite.aggregation,
     )
 
 
-def _parts(score: JudgementRow, metrics: Sequence[str]) -> list[float]:
+def parts_of(score: JudgementRow, metrics: Sequence[str]) -> list[float]:
     if _has_unmet_requirement(score):
         return [0.0] * len(metrics)
     known = from_json(score.metadata)["parts"]

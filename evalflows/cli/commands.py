@@ -21,6 +21,7 @@ COMMANDS = {
         "baseline": ("gates:baseline", "Approve and list baselines."),
         "backtest": ("gates:backtest", "Try gates on all past pairs of experiments."),
         "robustness": ("robustness:robustness", "Try other weights of a composite."),
+        "calibrate": ("robustness:calibrate", "Find a composite's weights from ranked cases."),
     },
     "Judge": {
         "evaluators": ("evaluators:evaluators", "List, describe and try evaluators."),

@@ -220,6 +220,12 @@ def _backtests() -> Any:
     return _LIST[_record(Backtest, backtest_id=str, sentences=list[str])]
 
 
+def _calibration() -> Any:
+    from evalflows.analysis.calibration import Calibration
+
+    return _record(Calibration)
+
+
 def _robustness() -> Any:
     from evalflows.analysis.robustness import RobustnessReport
 
@@ -329,6 +335,7 @@ DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "best": _best,
     "plan": _plan,
     "backtest": _backtests,
+    "calibrate": _calibration,
     "robustness": _robustness,
     "check": _checks,
     "doctor": _doctor,

@@ -1,8 +1,10 @@
-"""The weights of composites: the Pareto front, one weight changed at a time, and all possible weights."""
+"""The weights of composites: the Pareto front, one weight changed at a time, all possible weights, and those that
+order ranked cases.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -370,6 +372,106 @@ def share_of_weights(parts: RunParts | ArrayLike, *, draws: int = 10_000, seed: 
         seed=seed,
         reason=None,
     )
+
+
+CASES_NEEDED = 10
+"""Ranked cases below which no weights are given: so few orders are met by nearly all weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedWeights:
+    """The weights that order C ranked cases as people did, with intervals; None with a reason."""
+
+    weights: tuple[float, ...] | None  # add up to 1
+    low: tuple[float, ...] | None
+    high: tuple[float, ...] | None
+    agreement: float | None  # the share of pairs of cases in people's order; a tie of scores counts one half
+    p_value: float | None  # of an agreement as high as that, of the best weights, if ranks had nothing to do with parts
+    n_cases: int
+    level: float
+    draws: int
+    resamples: int
+    seed: int
+    reason: str | None
+
+
+def calibrated_weights(
+    runs: RunParts,
+    ranks: ArrayLike,
+    *,
+    level: float = 0.95,
+    draws: int = 2000,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> CalibratedWeights:
+    """Return the weights under which the composites of cases are most often in the order of people's ranks.
+
+    Each system of `runs` is a case; `ranks`, shape (C,), are 1 for the best, and equal for ties, which are left out.
+    Of `draws` weights, uniform on the simplex, and its corners, those with the highest agreement are averaged: the
+    share of pairs of cases in the right order, which is (tau + 1) / 2 for Kendall's tau (Kendall 1938). The interval of
+    each weight is that of percentiles over `resamples` of the cases (Efron 1979), of the lowest and the highest among
+    the weights that are best: where many agree as well, it is wide. The p-value compares the highest
+    agreement with those of permuted ranks, each with the weights that are best for it, so it allows for the search.
+    There are no weights, but a reason, below CASES_NEEDED cases, without differences, and if the p-value is above
+    1 - level.
+
+    Raise ValueError unless there is a finite rank for each case.
+    """
+    given = finite_vector("ranks", ranks)
+    if given.size != runs.n_systems:
+        raise ValueError(f"ranks: got {given.size}, wanted one for each of {runs.n_systems} cases")
+    rng, n = np.random.default_rng(seed), given.size
+    candidates = np.vstack([rng.dirichlet(np.ones(runs.n_parts), draws), np.eye(runs.n_parts)])
+    scores = runs.scores(candidates)  # (K, C)
+    first, second = np.triu_indices(n, 1)
+    orders = np.sign(np.where(np.abs(gaps := scores[:, first] - scores[:, second]) > ROUNDING, gaps, 0.0)).T  # (P, K)
+    wanted = np.sign(given[second] - given[first])  # (P,): 1 if the first case is better
+
+    def best(counts: FloatArray, order: FloatArray) -> tuple[FloatArray, float]:
+        """Return the best weights, and their agreement; `counts` weights the pairs."""
+        agreements = 0.5 + 0.5 * ((counts * order) @ orders) / (counts * np.abs(order)).sum()
+        highest = agreements.max()
+        return candidates[agreements >= highest - ROUNDING], float(highest)
+
+    found = CalibratedWeights(
+        weights=None,
+        low=None,
+        high=None,
+        agreement=None,
+        p_value=None,
+        n_cases=n,
+        level=level,
+        draws=draws,
+        resamples=resamples,
+        seed=seed,
+        reason=None,
+    )
+    if n < CASES_NEEDED:
+        return replace(found, reason=f"{n} ranked cases, wanted at least {CASES_NEEDED}")
+    if not np.any(wanted) or not np.any(orders):
+        return replace(
+            found, reason="all ranks are equal" if not np.any(wanted) else "the parts of all cases are equal"
+        )
+    ones = np.ones(len(first))
+    equally_good, agreement = best(ones, wanted)
+    by_chance = [
+        best(ones, np.sign(shuffled[second] - shuffled[first]))[1]
+        for shuffled in (rng.permutation(given) for _ in range(resamples))
+    ]
+    p_value = (1 + sum(chance >= agreement - ROUNDING for chance in by_chance)) / (resamples + 1)
+    found = replace(found, agreement=agreement, p_value=p_value)
+    if p_value > 1 - level:
+        return replace(found, reason="the ranks are ordered no better than by chance")
+    drawn: list[FloatArray] = []
+    while len(drawn) < resamples:
+        times = np.bincount(rng.integers(n, size=n), minlength=n)
+        counts = (times[first] * times[second]).astype(float)
+        if (counts * np.abs(wanted)).any():
+            drawn.append(best(counts, wanted)[0])
+    low = np.quantile([weights.min(axis=0) for weights in drawn], (1 - level) / 2, axis=0)
+    high = np.quantile([weights.max(axis=0) for weights in drawn], (1 + level) / 2, axis=0)
+    weights = equally_good.mean(axis=0)
+    return replace(found, weights=tuple(weights.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist()))
 
 
 def _no_other_weights(runs: RunParts) -> str | None:

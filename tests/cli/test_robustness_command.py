@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from evalflows.analysis.robustness import robustness_report
-from evalflows.cli.robustness import robustness
+from evalflows.cli.robustness import calibrate, robustness
 from evalflows.cli.schema import schema_of
 from evalflows.store import Store
 
@@ -92,3 +92,29 @@ def test_a_start_is_looked_into_and_told_in_tables_and_sentences(run_group: str)
         refused = wide(robustness, *arguments)
         assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
         assert refused.stderr.startswith(f"evalflows: {message}")
+
+
+@pytest.mark.slow
+def test_weights_are_calibrated_by_ranked_cases_or_refused(run_group: str, tmp_path: Path) -> None:
+    """The answers of brief differ in `contains` alone, so its weight can be anything above none."""
+    ids = [f"{i}" for i in range(N)]
+
+    def ranked(ranks: list[Any]) -> str:
+        rows = [f"{example},{rank}" for example, rank in zip(ids, ranks, strict=False)]
+        (tmp_path / "ranked.csv").write_text("\n".join(["example_id,rank", *rows]))
+        return str(tmp_path / "ranked.csv")
+
+    by_contains = [2 if i % 5 == 0 else 1 for i in range(N)]
+    done = wide(calibrate, "demo-brief", ranked(by_contains))
+    assert "quality: 100% of the pairs of 20 ranked cases are in order" in done.stdout, done.output
+    assert ["contains", "0.75", "0.50", "0.00", "to", "1.00"] in [line.split() for line in done.stdout.splitlines()]
+    as_json = json.loads(wide(calibrate, "demo-brief", ranked(by_contains), "--format", "json").stdout)
+    jsonschema.validate(as_json, schema_of("calibrate"))
+    assert as_json["agreement_declared"] == 1
+    few = wide(calibrate, "demo-brief", ranked(by_contains[:6]))
+    assert "quality: no weights: 6 ranked cases, wanted at least 10" in few.stdout
+    chance = wide(calibrate, "demo-brief", ranked([1 + i % 2 for i in range(N)]))
+    assert "quality: no weights: the ranks are ordered no better than by chance (p = " in chance.stdout
+    refused = wide(calibrate, "demo-brief", ranked(["first"]))
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "ranked.csv: row 2: got " in refused.stderr

@@ -1,0 +1,47 @@
+"""The weights that order ranked cases: found where they are, with intervals that hold them, and refused for noise."""
+
+import numpy as np
+import pytest
+
+from evalflows.stats.weights import CASES_NEEDED, calibrated_weights, run_parts
+
+TRUE = (0.6, 0.3, 0.1)
+
+
+def cases(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(size=(n, len(TRUE)))
+
+
+def test_the_intervals_hold_the_weights_that_people_ranked_by() -> None:
+    held = []
+    for seed in range(20):
+        parts = cases(15, seed)
+        noise = np.random.default_rng(100 + seed).normal(scale=0.05, size=15)
+        ranks = (-(parts @ TRUE + noise)).argsort().argsort() + 1
+        found = calibrated_weights(run_parts(parts, range(15)), ranks, resamples=200, draws=500)
+        if found.weights is None:
+            continue
+        assert found.low is not None and found.high is not None and sum(found.weights) == pytest.approx(1)
+        # by hand: no weights agree more often than these
+        scores = parts @ found.weights
+        pairs = [(i, j) for i in range(15) for j in range(i)]
+        agreement = np.mean([(scores[i] > scores[j]) == (ranks[i] < ranks[j]) for i, j in pairs])
+        assert found.agreement is not None and agreement <= found.agreement + 1e-9
+        held += [low <= true <= high for low, true, high in zip(found.low, TRUE, found.high, strict=True)]
+    assert len(held) >= 15 * 3 and np.mean(held) > 0.9
+
+
+def test_ranks_that_have_nothing_to_do_with_the_parts_are_mostly_refused() -> None:
+    given = 0
+    for seed in range(30):
+        ranks = np.random.default_rng(1000 + seed).permutation(12)
+        found = calibrated_weights(run_parts(cases(12, seed), range(12)), ranks, resamples=200, draws=300)
+        given += found.weights is not None
+        assert (found.weights is None) == (found.reason is not None)
+    assert given <= 5, "about one in twenty"
+    few = CASES_NEEDED - 1
+    assert calibrated_weights(run_parts(cases(few, 0), range(few)), range(few)).weights is None
+    same = calibrated_weights(run_parts(cases(12, 0), range(12)), [1] * 12)
+    assert same.reason == "all ranks are equal"
+    with pytest.raises(ValueError, match="ranks: got 2, wanted one for each of 12 cases"):
+        calibrated_weights(run_parts(cases(12, 0), range(12)), [1, 2])

@@ -64,6 +64,12 @@ def test_a_version_keeps_what_it_had(client: Client) -> None:
     assert changed.examples_modified == [two.id]
     assert (len(changed.examples_added), len(changed.examples_removed)) == (1, 1)
     assert len(list(client.list_dataset_versions(dataset_name="d", limit=2))) == 2
+    client.update_dataset_tag(dataset_name="d", as_of=first.as_of, tag="prod")
+    assert client.read_dataset_version(dataset_name="d", tag="prod").snapshot_id == first.snapshot_id
+    assert find_snapshot(Store(), "d@prod") == first.snapshot_id, "a dataset of its own, for specs"
+    tagged = client.list_examples(dataset_name="d", as_of="prod")
+    assert len(list(tagged)) == len(load_snapshot(Store(), first.snapshot_id))
+    assert [dataset.name for dataset in client.list_datasets()] == ["d"]
 
 
 def test_an_example_of_two_datasets_needs_the_datasets_id(client: Client) -> None:
@@ -74,6 +80,9 @@ def test_an_example_of_two_datasets_needs_the_datasets_id(client: Client) -> Non
     for change in (client.delete_example, lambda one: client.update_example(one, split="x")):
         with pytest.raises(InputError, match="in the datasets e, d, wanted the dataset_id of one"):
             change(identity)
+    own = [client.create_example({"q": "alike"}, dataset_name=name).id for name in ("d", "e")]
+    client.update_example(own[1], split="of e")
+    assert own[0] != own[1] and client.read_example(own[0]).split is None
     client.update_example(identity, split="x", dataset_id=other.id)
     splits = [next(client.list_examples(dataset_name=n, example_ids=[identity])).split for n in ("d", "e")]
     assert splits == [None, "x"]

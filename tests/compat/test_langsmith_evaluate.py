@@ -16,6 +16,7 @@ from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.specs import IncompleteError, InputError
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.store import Store, connect
+from evalflows.store.queries.lookup import find_experiments
 
 ROWS = [{"inputs": {"q": f"q{i}"}, "outputs": {"a": f"Q{i}"}, "split": f"s{i % 2}"} for i in range(4)]
 
@@ -142,8 +143,38 @@ def test_what_the_client_lists_of_an_experiment(client: Client) -> None:
             raise OSError("gone")
         return upper(inputs)
 
-    results = evaluate(target, data="letters", evaluators=[right, fails], experiment_prefix="listed")
-    evaluate(upper, data="letters", evaluators=[right], experiment_prefix="listed")
+    @traceable(run_type="tool")
+    def shout(q: str) -> str:
+        return q.upper()
+
+    def calls(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"a": shout(inputs["q"])}
+
+    results = evaluate(target, data="letters", evaluators=[right, fails], experiment_prefix="listed", blocking=False)
+    newer = evaluate(calls, data="letters", evaluators=[right], experiment_prefix="listed", upload_results=False)
+    found = [find_experiments(Store(), reference) for reference in ("listed~1", "listed", newer.experiment_name)]
+    assert found == [[results.experiment_id], [newer.experiment_id], [newer.experiment_id]], "one history"
+    assert Store().read("experiments", newer.experiment_id)[0].tags == ["trial"]
+    for given, count in (
+        ({"run_type": "tool"}, 4),
+        ({"filter": 'eq(run_type, "tool")'}, 4),
+        ({"filter": 'and(eq(is_root, true), lt(latency, "5s"), eq(feedback_key, "right"), gte(feedback_score, 1))'}, 4),
+        ({"filter": 'or(eq(feedback_score, 0), search("Q3"))', "select": ["id"]}, 1),
+        ({"is_root": False}, 4),
+        ({"trace_id": next(iter(newer))["run"].id}, 2),
+    ):
+        assert len(list(client.list_runs(project_name=newer.experiment_name, **given))) == count, given  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="filter: got the field 'nothing', wanted one of id, name"):
+        list(client.list_runs(project_name="listed", filter='eq(nothing, "x")'))
+    frame = client.get_test_results(project_name=results.experiment_name)
+    assert [*frame["reference.a"]] == ["Q0", "Q1", "Q2", "Q3"] and frame["input.q"][1] == "q1"
+    assert frame["feedback.right"].to_list() == pytest.approx([1, 1, float("nan"), 1], nan_ok=True)
+    whole = client.get_experiment_results(results.experiment_name, limit=2)
+    assert (whole["run_stats"]["run_count"], whole["feedback_stats"]["right"]["n"]) == (4, 3)
+    assert [[run.feedback_stats["right"]["avg"] for run in one.runs] for one in whole["examples_with_runs"]] == [
+        [1],
+        [1],
+    ]
     runs = list(client.list_runs(project_name=results.experiment_name, is_root=True))
     assert {run.id for run in runs} == {row["run"].id for row in results}
     assert [run.start_time for run in runs] == sorted((run.start_time for run in runs), reverse=True)
@@ -277,7 +308,6 @@ def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> 
     def two(a: Any, b: Any) -> None: ...
 
     for arguments, message in (
-        ({"upload_results": False}, "upload_results: got False"),
         ({"error_handling": "ignore"}, "error_handling: got 'ignore', wanted 'log'"),
         ({"data": []}, "data: got no examples"),
         ({"data": "empty"}, "dataset 'empty': has no examples yet"),
@@ -296,7 +326,8 @@ def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> 
         assert "\n" not in str(raised.value)
     for call, message in (
         (lambda: client.list_runs(), "wanted project_name or project_id, run_ids, or reference_example_id"),
-        (lambda: client.list_runs(project_name="p", filter="eq(x, 1)"), "filter: got 'eq"),
+        (lambda: client.list_runs(project_name="p", filter="eq(x, 1"), "filter: got 'eq"),
+        (lambda: client.list_runs(project_name="p", query="x"), "query: got 'x'"),
         (lambda: client.list_runs(project_name="nowhere"), "experiment 'nowhere': not in"),
         (lambda: client.read_run("0" * 32), "not in the store"),
         (lambda: client.create_feedback("0" * 32, "k", score=1), "not in the store"),

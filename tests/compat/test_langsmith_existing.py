@@ -88,7 +88,6 @@ def test_answers_are_evaluated_again_without_a_call_and_what_cannot_be_is_refuse
         (lambda: evaluate_existing(uuid.uuid4(), [right]), "not in"),
         (lambda: evaluate_existing(first), "got no evaluators"),
         (lambda: evaluate_existing(3, [right]), "evaluate_existing: experiment: got int, wanted an experiment's name"),
-        (lambda: evaluate_existing(first, [right], blocking=False), "blocking: got False"),
         (lambda: evaluate(first, evaluators=[right], num_repetitions=3), "num_repetitions: got 3, wanted 1"),
         (lambda: evaluate(first, evaluators=[right], experiment_prefix="x"), "experiment_prefix: got 'x'"),
         (lambda: evaluate(first, evaluators=[right], randomize_order=True), "only with two experiments"),

@@ -52,7 +52,6 @@ METHODS: Mapping[str, str] = {
     "update_examples_multipart": "use update_examples",
     "clone_public_dataset": "use upload_csv or create_examples with a copy of its rows",
     "read_dataset_openai_finetuning": "use list_examples",
-    "update_dataset_tag": "versions have no tags; as_of takes the time of a version",
     "similar_examples": "search among list_examples",
     "index_dataset": "search among list_examples",
     "create_comparative_experiment": "use evaluate_comparative",
@@ -60,8 +59,6 @@ METHODS: Mapping[str, str] = {
     "aevaluate_run": "use aevaluate_existing",
     "aread_project": "use read_project",
     "get_run_stats": "use read_project with include_stats=True",
-    "get_test_results": "use to_pandas() of what evaluate returned, or list_runs and list_feedback",
-    "get_experiment_results": "use list_runs and list_feedback with the experiment's name",
 }
 """Methods of the client, and what to use instead."""
 

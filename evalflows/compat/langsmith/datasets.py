@@ -10,13 +10,14 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflows.compat.langsmith.run_filters import matches, names_children, parse
 from evalflows.compat.langsmith.schemas import (
     Dataset,
     DatasetDiffInfo,
@@ -24,6 +25,7 @@ from evalflows.compat.langsmith.schemas import (
     EvaluationResult,
     Example,
     ExampleUpdate,
+    ExampleWithRuns,
     Feedback,
     Fields,
     Identity,
@@ -35,6 +37,7 @@ from evalflows.evaluators.score import ExampleView, RunView
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.wrapped import plain
+from evalflows.prefect_server import dashboard_url
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.values import stored_row
@@ -412,9 +415,12 @@ group by v.name order by created_at desc
 def all_datasets(store: Store) -> list[Dataset]:
     """Return every named dataset, newest first."""
     names = ("name", "description", "created_at", "modified_at", "example_count")
+    rows = store.query(_DATASETS)
+    known = {row[0] for row in rows}
     return [
         Dataset(id=dataset_id(row[0]) or "", metadata=from_json(row[5]), **dict(zip(names, row[:5], strict=True)))
-        for row in store.query(_DATASETS)
+        for row in rows
+        if row[0].rpartition("@")[0] not in known  # the tag of a version is no dataset of LangSmith's
     ]
 
 
@@ -443,9 +449,19 @@ def create(
     """
     if current_snapshot(store, name) is not None:
         raise InputError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
-    examples = [] if rows is None else to_examples(enumerate(rows, start=1), f"example of dataset {name!r}")
+    examples = [] if rows is None else _with_own_ids(name, rows, f"example of dataset {name!r}")
     freeze(store, examples, name=name, source=SOURCE, description=description, metadata=metadata)
     return find_dataset(store, name, None)
+
+
+def _with_own_ids(dataset: str, rows: Sequence[Fields], where: str) -> Sequence[ExampleRow]:
+    """Return rows as examples. The id of one that names none is of its content in this dataset: no other has it."""
+    examples = to_examples(enumerate(rows, start=1), where) if rows else []
+    own = [
+        row if "id" in row else {**row, "id": derived_id(dataset, example.example_id)}
+        for row, example in zip(rows, examples, strict=True)
+    ]
+    return to_examples(enumerate(own, start=1), where) if rows else []
 
 
 def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
@@ -454,7 +470,7 @@ def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
     Raises InputError if a row is not an example, or has the id of an existing example with other content.
     """
     where = f"example of dataset {dataset.name!r}"
-    new = to_examples(enumerate(rows, start=1), where) if rows else []
+    new = _with_own_ids(dataset.name, rows, where)
     old = _current(store, dataset)
     merged = merge_examples(old, new, where)
     if len(merged) > len(old):
@@ -570,16 +586,27 @@ def versions_of(store: Store, dataset: Dataset) -> list[DatasetVersion]:
     ]
 
 
+def tag_of(dataset: str, tag: str) -> str:
+    """Return the dataset that holds the version with a tag, under a name of its own."""
+    return f"{dataset}@{tag}"
+
+
 def version_at(store: Store, dataset: Dataset, as_of: datetime | str | None) -> DatasetVersion:
     """Return the version that was current at a time, in UTC if it names no zone; None and "latest" mean now.
 
-    Raises InputError for a time before the first version, and for tags, which versions do not have here.
+    A text is a tag, or a time in ISO 8601. Raises InputError for a time before the first version, and an unknown tag.
     """
     versions = versions_of(store, dataset)
     if as_of is None or as_of == "latest":
         return versions[0]
     if isinstance(as_of, str):
-        raise InputError(f"as_of: got {short(as_of)}, wanted a time or 'latest': versions have no tags here")
+        tagged = current_snapshot(store, tag_of(dataset.name, as_of))
+        if found := next((version for version in versions if version.snapshot_id == tagged), None):
+            return replace(found, tags=[as_of])
+        try:
+            as_of = datetime.fromisoformat(as_of)
+        except ValueError:
+            raise InputError(f"as_of: got {short(as_of)}, wanted a time, 'latest', or a tag of a version") from None
     moment = as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
     version = next((version for version in versions if version.as_of <= moment), None)
     if version is None:
@@ -966,7 +993,20 @@ class ExampleMethods:
         dataset = find_dataset(store, dataset_name, dataset_id)
         return islice(versions_of(store, dataset), limit)
 
-    @refusing(tag="versions have no tags; name a time, or the snapshot's id")
+    def update_dataset_tag(
+        self,
+        *,
+        dataset_id: Identity | None = None,
+        dataset_name: str | None = None,
+        as_of: datetime | str,
+        tag: str,
+    ) -> None:
+        """Give the version of a time a tag, which an earlier one loses: a dataset `NAME@TAG` of its own, here."""
+        store = Store()
+        dataset = find_dataset(store, dataset_name, dataset_id)
+        rows = load_snapshot(store, version_at(store, dataset, as_of).snapshot_id)
+        freeze(store, rows, name=tag_of(dataset.name, tag), source=SOURCE, description=dataset.description)
+
     def read_dataset_version(
         self,
         *,
@@ -975,9 +1015,12 @@ class ExampleMethods:
         as_of: datetime | None = None,
         tag: str | None = None,
     ) -> DatasetVersion:
-        """Return the version that was current at a time, by default the newest. Raises InputError if there was none."""
+        """Return the version that was current at a time, or has a tag; by default the newest.
+
+        Raises InputError if there is none.
+        """
         store = Store()
-        return version_at(store, find_dataset(store, dataset_name, dataset_id), as_of)
+        return version_at(store, find_dataset(store, dataset_name, dataset_id), tag or as_of)
 
     def diff_dataset_versions(
         self,
@@ -1163,6 +1206,39 @@ def _feedback(row: tuple[Any, ...]) -> Feedback:
     )
 
 
+def page_of(store: Store, experiment: str) -> str | None:
+    """Return the address of an experiment's page, if a dashboard runs here or EVALFLOWS_DASHBOARD_URL names one."""
+    url = dashboard_url(store.layout.root)
+    return None if url is None else f"{url.rstrip('/')}/experiments/{experiment}"
+
+
+def with_feedback(store: Store, runs: Iterable[Run]) -> Iterator[Run]:
+    """Yield runs with the statistics of their feedback, and the addresses of their pages."""
+    runs = list(runs)
+    scores: defaultdict[str, defaultdict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for one in feedback_of(store, [run.id for run in runs], None) if runs else ():
+        scores[one.run_id][one.key].append(one.score)
+    pages = {session: page_of(store, session) for run in runs if (session := run.session_id) is not None}
+    for run in runs:
+        yield replace(
+            run,
+            feedback_stats={key: _stats(values) for key, values in scores[run.id].items()},
+            url=pages.get(run.session_id or ""),
+        )
+
+
+def _stats(values: Sequence[Any]) -> Fields:
+    known = [float(value) for value in values if value is not None]
+    return {"n": len(known), "avg": sum(known) / len(known) if known else None}
+
+
+def with_descendants(run: Run) -> Iterator[Run]:
+    """Yield a run and all its child runs, each before its children."""
+    yield run
+    for child in run.child_runs:
+        yield from with_descendants(replace(child, session_id=run.session_id))
+
+
 def all_projects(store: Store, *, include_stats: bool = False) -> Iterator[TracerSession]:
     """Yield all experiments, newest first."""
     newest_first = "select experiment_id from source.experiments order by started_at desc, experiment_id desc"
@@ -1180,6 +1256,7 @@ def _project(store: Store, identity: str, *, include_stats: bool) -> TracerSessi
         end_time=row.ended_at,
         metadata=json.loads(row.metadata or "{}"),
         reference_dataset_id=dataset_id(row.dataset_name),
+        url=page_of(store, identity),
         **(_statistics(store, identity) if include_stats else {}),
     )
 
@@ -1209,24 +1286,35 @@ def _statistics(store: Store, experiment: str) -> Fields:
     }
 
 
+def _examples_with_runs(store: Store, experiment: str) -> Iterator[ExampleWithRuns]:
+    """Yield the examples of an experiment in the dataset's order, each with its runs."""
+    (row,) = store.read("experiments", experiment)
+    runs: defaultdict[str | None, list[Run]] = defaultdict(list)
+    for run in with_feedback(store, reversed(runs_of(store, [experiment]))):
+        runs[run.reference_example_id].append(run)
+    for example in load_snapshot(store, row.snapshot_id):
+        one = example_of(example, dataset_id(row.dataset_name))
+        yield ExampleWithRuns(
+            **{each.name: getattr(one, each.name) for each in fields(Example)}, runs=runs[example.example_id]
+        )
+
+
+def _row_of(example: ExampleWithRuns, run: Run) -> Fields:
+    columns: Fields = {f"input.{name}": value for name, value in example.inputs.items()}
+    columns |= {f"outputs.{name}": value for name, value in (run.outputs or {}).items()}
+    columns |= {"execution_time": run.latency, "error": run.error, "id": run.id, "example_id": example.id}
+    columns |= {f"reference.{name}": value for name, value in (example.outputs or {}).items()}
+    return columns | {f"feedback.{key}": stats["avg"] for key, stats in (run.feedback_stats or {}).items()}
+
+
 _NO_LANGUAGE = "filter the returned runs, or query the store with SQL: store.connect()"
-_ROOTS_ONLY = "the steps of a run are in its child_runs"
 
 
 @refusing_unknown
 class RunMethods:
     """A project is an experiment; a run is one answer of its target to one example."""
 
-    @refusing(
-        run_type=_ROOTS_ONLY,
-        trace_id=_ROOTS_ONLY,
-        parent_run_id=_ROOTS_ONLY,
-        query=_NO_LANGUAGE,
-        filter=_NO_LANGUAGE,
-        trace_filter=_NO_LANGUAGE,
-        tree_filter=_NO_LANGUAGE,
-        select="runs are always returned whole",
-    )
+    @refusing(query=_NO_LANGUAGE, trace_filter=_NO_LANGUAGE, tree_filter=_NO_LANGUAGE)
     def list_runs(
         self,
         *,
@@ -1249,17 +1337,29 @@ class RunMethods:
     ) -> Iterator[Run]:
         """Yield the root runs of experiments, newest first; a name means the newest experiment of that name.
 
-        Raises InputError if nothing identifies the experiments, and for unsupported filters.
+        With `run_type`, `trace_id`, `parent_run_id`, `is_root=False` or a filter that names a run's type, place or
+        root, child runs too. Runs are always whole, whatever `select` names. Raises InputError if nothing identifies
+        the experiments, and for unsupported filters.
         """
-        if is_root is False:
-            raise InputError(f"list_runs: is_root: got False, wanted True: {_ROOTS_ONLY}")
+        store, given = Store(), None if filter is None else parse(filter)
         example = None if reference_example_id is None else str(reference_example_id)
         ids = None if run_ids is None else {run_key(identity) for identity in run_ids}
-        experiments = experiments_of(Store(), _flattened(project_id, project_name), ids or (), example)
+        trace, parent = (None if one is None else run_key(one) for one in (trace_id, parent_run_id))
+        of_trace = {*(ids or ()), *([trace] if trace else ())}
+        experiments = experiments_of(store, _flattened(project_id, project_name), of_trace, example)
+        runs: Iterable[Run] = with_feedback(store, runs_of(store, experiments))
+        asks_for_children = any((run_type, trace, parent, is_root is False, given and names_children(given)))
+        if asks_for_children and is_root is not True:
+            runs = (one for run in runs for one in with_descendants(run))
         matching = (
             run
-            for run in runs_of(Store(), experiments)
+            for run in runs
             if (ids is None or run.id in ids)
+            and run_type in (None, run.run_type)
+            and trace in (None, run.trace_id)
+            and parent in (None, run.parent_run_id)
+            and is_root in (None, run.parent_run_id is None)
+            and (given is None or matches(given, run))
             and example in (None, run.reference_example_id)
             and error in (None, run.error is not None)
             and (start_time is None or (run.start_time is not None and run.start_time >= start_time))
@@ -1343,6 +1443,40 @@ class RunMethods:
             raise InputError("read_project: wanted exactly one of project_name and project_id")
         (identity,) = find_experiments(Store(), str(references[0]), just_one=True)
         return _project(Store(), identity, include_stats=include_stats)
+
+    def get_test_results(
+        self, *, project_id: Identity | None = None, project_name: str | None = None
+    ) -> "pd.DataFrame":
+        """Return one row per run of an experiment: input.*, outputs.*, reference.*, feedback.*, execution_time, error
+        and id, by example.
+        """
+        import pandas as pd
+
+        project = self.read_project(project_id=project_id, project_name=project_name)
+        rows = [_row_of(one, run) for one in _examples_with_runs(Store(), project.id) for run in one.runs]
+        return pd.DataFrame(rows)
+
+    @refusing(
+        comparative_experiment_id="use what evaluate_comparative returned, or SQL: the view comparisons",
+        filters="filter the returned examples",
+    )
+    def get_experiment_results(
+        self,
+        name: str | None = None,
+        project_id: Identity | None = None,
+        preview: bool = False,
+        comparative_experiment_id: Identity | None = None,
+        filters: Mapping[Any, Any] | None = None,
+        limit: int | None = None,
+    ) -> Fields:
+        """Return an experiment's `feedback_stats`, `run_stats` and `examples_with_runs`, always whole."""
+        project = self.read_project(project_id=project_id, project_name=name, include_stats=True)
+        names = ("run_count", "error_rate", "latency_p50", "latency_p99", "prompt_tokens", "completion_tokens")
+        return {
+            "feedback_stats": {**(project.feedback_stats or {}), **(project.session_feedback_stats or {})},
+            "run_stats": {one: getattr(project, one) for one in (*names, "total_tokens", "total_cost")},
+            "examples_with_runs": islice(_examples_with_runs(Store(), project.id), limit),
+        }
 
     def has_project(self, project_name: str, *, project_id: str | None = None) -> bool:
         """Whether there is an experiment of this name."""

@@ -45,7 +45,7 @@ from evalflows.evaluators.binding import OFFERED, Bound, Scope, bind, declares
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.score import ExampleView, RunView, as_number, preferences
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, print_note, short
+from evalflows.specs.errors import TRIAL, InputError, print_note, short
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.hints import show
 from evalflows.specs.reference import name_of, parameters_of
@@ -690,7 +690,7 @@ def is_experiment(target: object) -> bool:
     return isinstance(target, Identity | TracerSession | ExperimentResults)
 
 
-@refusing(blocking="results are returned when the experiment is finished")
+@refusing()
 def evaluate_existing(
     experiment: Any,
     /,
@@ -713,6 +713,7 @@ def evaluate_existing(
         max_concurrency: The maximum number of answers judged at once; 0 means one, None as many as the limits allow.
         client: Has no effect: there is only one store.
         load_nested: Has no effect: evaluators always get the runs' child runs.
+        blocking: Has no effect: the results are complete when they are returned.
         disable_evaluator_tracing: Has no effect: evaluators' calls are recorded in the ledger, not as runs.
 
     Raises InputError for invalid arguments and an unknown experiment, before anything is called, and IncompleteError as
@@ -856,8 +857,6 @@ def evaluate(
 
 @refusing(
     experiment="each call starts a new experiment; `evalflows resume` continues an interrupted one",
-    blocking="results are returned when the experiment is finished",
-    upload_results="all results are stored in the store",
     error_handling="a failed answer is a row with the error and counts as missing",
 )
 def evaluate(
@@ -897,6 +896,9 @@ def evaluate(
             as many as the limits allow. For two experiments the default is 5.
         num_repetitions: The number of answers per example.
         client: Has no effect: there is only one store.
+        blocking: Has no effect: the results are complete when they are returned.
+        upload_results: If false, the experiment is a trial, which is no baseline and which no gate decides on. It is
+            stored even then; nothing is ever uploaded.
         disable_evaluator_tracing: Has no effect: evaluators' calls are recorded in the ledger, not as runs.
         kwargs: load_nested, for experiments, and randomize_order, for two.
 
@@ -940,6 +942,7 @@ def evaluate(
         metadata=metadata,
         max_concurrency=max_concurrency,
         num_repetitions=num_repetitions,
+        tags=[] if upload_results else [TRIAL],
     )
     return _reported(result)
 

@@ -101,7 +101,7 @@ class ExampleUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetVersion:
-    """A version of a dataset. It has no tags; `snapshot_id`, an addition of ours, identifies its content."""
+    """A version of a dataset. `snapshot_id`, an addition of ours, identifies its content."""
 
     as_of: datetime
     snapshot_id: str
@@ -139,6 +139,12 @@ class Run:
     total_cost: float | None = None  # None if a price is not known
     metadata: Fields = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
+    feedback_stats: Fields | None = None  # of a run that was read: {key: {"n", "avg"}}
+    url: str | None = None  # of its page, if a dashboard's address is known
+
+    @property
+    def extra(self) -> Fields:
+        return {"metadata": self.metadata}
 
     @property
     def status(self) -> str:
@@ -157,6 +163,13 @@ class Run:
         if self.prompt_tokens is None or self.completion_tokens is None:
             return None
         return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleWithRuns(Example):
+    """An example with its runs in one experiment."""
+
+    runs: list[Run] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,3 +258,11 @@ class TracerSession:
     total_cost: float | None = None
     feedback_stats: Fields | None = None
     session_feedback_stats: Fields | None = None
+    url: str | None = None  # of its page, if a dashboard's address is known
+
+    @property
+    def total_tokens(self) -> int | None:
+        """The sum of prompt and completion tokens; None unless both are known."""
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            return None
+        return self.prompt_tokens + self.completion_tokens

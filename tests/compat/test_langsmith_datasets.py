@@ -119,7 +119,10 @@ def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
         (lambda: client.read_dataset(dataset_name="e"), "dataset 'e': not in the store, wanted one of: d"),
         (lambda: client.has_dataset(), "exactly one of dataset_name and dataset_id"),
         (lambda: client.delete_dataset(dataset_name="d"), "cannot be deleted"),
-        (lambda: client.list_examples(dataset_name="d", as_of="v1"), "as_of: got 'v1', wanted a time, 'latest', or a tag"),
+        (
+            lambda: client.list_examples(dataset_name="d", as_of="v1"),
+            "as_of: got 'v1', wanted a time, 'latest', or a tag",
+        ),
         (lambda: client.create_examples(dataset_name="d"), "neither examples nor inputs"),
         (lambda: client.create_examples(dataset_name="d", examples=[{"outputs": {}}]), "dataset 'd':1: no inputs"),
         (

@@ -358,6 +358,12 @@ class ItemOutcome:
         return f"ItemOutcome({', '.join([repr(self.example.example_id), self.output.status, *said])})"
 
 
+def page_of_experiment(store: Store, experiment: str) -> str | None:
+    """Return the address of an experiment's page, if a dashboard runs here or EVALFLOWS_DASHBOARD_URL names one."""
+    url = dashboard_url(store.layout.root)
+    return None if url is None else Links(url).experiment(experiment)
+
+
 class ExperimentResult:
     """An experiment of the store. Iterates over its runs by repetition, in the dataset's order.
 
@@ -376,8 +382,7 @@ class ExperimentResult:
     @property
     def url(self) -> str | None:
         """The address of its page, if a dashboard runs here or EVALFLOWS_DASHBOARD_URL names one; else None."""
-        url = dashboard_url(self._store.layout.root)
-        return None if url is None else Links(url).experiment(self.experiment_id)
+        return page_of_experiment(self._store, self.experiment_id)
 
     @cached_property
     def _runs(self) -> list[str]:

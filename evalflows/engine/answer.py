@@ -123,6 +123,7 @@ class _Answering:
             experiment_id=self.chunk.experiment_id,
             subject_id=identity,
             budget=self.experiment.budget,
+            connections=self.experiment.connections,
         )
         started_at, began = now(), time.perf_counter()
         with recording(recorder):

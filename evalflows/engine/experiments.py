@@ -34,6 +34,7 @@ from evalflows.llm.ledger import Ledger
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import Complete, InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.running import ConnectionSpec
 from evalflows.specs.target import ChatTarget, HttpTarget
 from evalflows.store.queries.progress import spent_by_group
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, now, to_json
@@ -95,6 +96,7 @@ class Experiment(JudgesRuns[Run]):
     target: Target
     target_complete: Complete | None
     target_breaker: Breaker
+    connections: Sequence[ConnectionSpec] = ()  # whose prices count for the target's own clients
     target_may_call: bool  # whether its code may call models without being recorded
     summary_evaluators: Sequence[RunnableEvaluator]
     answering: Workers  # of all experiments of the run group
@@ -234,6 +236,7 @@ def _made(experiment_id: str) -> Experiment:
         target=make_target(target, complete, examples, store),
         target_complete=complete,
         target_breaker=factory.breaker(),
+        connections=factory.connections,
         target_may_call=target_may_call_unrecorded(target),
         spec=spec,
         evaluators=evaluators,

@@ -241,6 +241,7 @@ def _recorder(evaluator: RunnableEvaluator, spool: Spool, experiment_id: str, su
         evaluator=evaluator.bound.name,
         budget=evaluator.budget,
         ledger=evaluator.ledger,
+        connections=evaluator.connections,
     )
 
 

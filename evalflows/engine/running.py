@@ -22,14 +22,14 @@ from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Completer, Embedder, Endpoint
 from evalflows.llm.connect import completer, embedder
-from evalflows.llm.connections import resolve
+from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import Complete, Embed
+from evalflows.specs.errors import Complete, Embed, InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.running import ScoreConfigSpec
+from evalflows.specs.running import ConnectionSpec, ScoreConfigSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.progress import Paid
 from evalflows.store.records import (
@@ -93,6 +93,7 @@ class RunnableEvaluator:
     budget: Budget
     configs: Mapping[str, ScoreConfigSpec]  # score configs by id
     ledger: Ledger | None = None  # of calls that its own code makes
+    connections: Sequence[ConnectionSpec] = ()  # whose prices count for these
     fallback: "RunnableEvaluator | None" = None
     controls: int | None = None
     tiers: "Sequence[RunnableEvaluator]" = ()
@@ -196,8 +197,17 @@ class EvaluatorFactory:
             budget=self.budget,
             configs=of_items.score_configs if of_items else {},
             ledger=self.ledger,
+            connections=self.connections,
             isolated=None if bound.is_async or spec.timeout_s is None else IsolatedEvaluator(bound, spec.timeout_s),
         )
+
+    @property
+    def connections(self) -> Sequence[ConnectionSpec]:
+        """All connections that can be named; their prices count for the user's own clients."""
+        try:
+            return tuple(known(self.spec.connections).values())
+        except InputError:  # of the shared file, which this run may not need
+            return tuple(self.spec.connections.values())
 
     def complete(self, name: str, model: str | None = None) -> Completer:
         connection = resolve(name, self.spec.connections)

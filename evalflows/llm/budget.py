@@ -3,7 +3,7 @@
 import asyncio
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.errors import CallError
-from evalflows.specs.running import ConnectionSpec, LocalConnection
+from evalflows.specs.running import ConnectionSpec, EndpointConnection, LocalConnection
 
 if TYPE_CHECKING:
     from evalflows.store.queries.progress import Paid
@@ -316,6 +316,19 @@ def listed_price(model: str, base_url: str, provider: str | None = None) -> Pric
     except LookupError:
         return None
     return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed)
+
+
+def price_at(base_url: str, model: str, connections: Iterable[ConnectionSpec]) -> Price | None:
+    """Return the price of a model at an address: of a connection that declares one, for that model first, else listed.
+
+    `base_url` is without a slash at its end.
+    """
+    there = [one for one in connections if isinstance(one, EndpointConnection) and one.base_url.rstrip("/") == base_url]
+    for named in (model, None):
+        for one in there:
+            if one.model == named and one.usd_per_million_input_tokens is not None:
+                return price_of(one, model)
+    return listed_price(model, base_url)
 
 
 def _base_price(price: Any) -> float:

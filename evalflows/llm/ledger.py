@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.specs.errors import StorageError, print_note
+from evalflows.specs.running import ConnectionSpec
 from evalflows.store.records import UNANSWERED, CallRow, Json, now, to_json
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
@@ -205,6 +206,7 @@ class Recorder:
     answered: list[AnsweredCall] = field(default_factory=list)  # in order
     failed: list[CallRow] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)  # of the user's own code, in order
+    connections: Sequence[ConnectionSpec] = ()  # whose prices count for the user's own clients
     ledger: Ledger | None = None  # for calls of the user's own clients; None: each is made
     asked: Counter[str] = field(default_factory=Counter)  # requests to these so far, by key: the next is a repeat
     unsure: list[CallRow] = field(default_factory=list)  # that may be reused if what was made of them is a score

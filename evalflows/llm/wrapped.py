@@ -4,7 +4,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, is_dataclass, replace
@@ -16,10 +16,10 @@ from openai.types.chat import ChatCompletion
 
 from evalflows.llm import loop
 from evalflows.llm.answers import tokens_of
-from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, listed_price, token_count, tokens_of_text
+from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_at, token_count, tokens_of_text
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
-from evalflows.specs.errors import InputError, describe
+from evalflows.specs.errors import InputError, describe, short
 from evalflows.store.records import CallRow, from_json, mended, new_id, now, to_json
 
 SomeClient = TypeVar("SomeClient", openai.OpenAI, openai.AsyncOpenAI)
@@ -42,14 +42,20 @@ _MAX_DEPTH = 20
 _step: ContextVar[str | None] = ContextVar("evalflows_step", default=None)
 
 
-def wrap(client: SomeClient, *, name: str | None = None) -> SomeClient:
+Prices = Mapping[str, tuple[float, float]]
+"""USD per million input and output tokens, by model."""
+
+
+def wrap(client: SomeClient, *, name: str | None = None, prices: Prices | None = None) -> SomeClient:
     """Record each call that an OpenAI client makes during a run, in the run's steps, its totals and the ledger.
 
     So do clients made of it by `with_options` and `copy`. What it posts in other ways, such as by `post` itself, is
     recorded too, with tokens and cost as far as they are known. Returns the client itself. Calls outside a run are
-    unchanged. `name` is the name of the steps; the method's name by default. Raises InputError for any other kind of
-    client.
+    unchanged. `name` is the name of the steps; the method's name by default. A call's price is that of its model in
+    `prices`, else that of a connection with the same address, and the same model or none, else that of the price list.
+    Raises InputError for any other kind of client, and for prices that are no pairs of numbers.
     """
+    of_models = {model: _price(model, given) for model, given in (prices or {}).items()}
     if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
         raise InputError(f"wrap: got {type(client).__name__}, wanted openai.OpenAI or openai.AsyncOpenAI")
     if hasattr(client.post, _MARK):  # wrapping twice has no further effect
@@ -59,13 +65,14 @@ def wrap(client: SomeClient, *, name: str | None = None) -> SomeClient:
     for path in (*METHODS, "post"):
         *owners, method = path.split(".")
         resource = reduce(getattr, owners, client)
-        setattr(resource, method, recorded(getattr(resource, method), client, name or path, path == _REUSED))
+        wrapped = _Wrapped(client, name or path, path == _REUSED, of_models)
+        setattr(resource, method, recorded(getattr(resource, method), wrapped))
     setattr(client.post, _MARK, True)
     copy = client.copy
 
     @wraps(copy)
     def copied(*args: Any, **kwargs: Any) -> Any:
-        return wrap(copy(*args, **kwargs), name=name)
+        return wrap(copy(*args, **kwargs), name=name, prices=prices)
 
     for method in ("copy", "with_options"):
         setattr(client, method, copied)
@@ -136,6 +143,26 @@ def _fields(value: Any) -> Any:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else repr(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wrapped:
+    """A method of a wrapped client."""
+
+    client: openai.OpenAI | openai.AsyncOpenAI
+    name: str  # of its steps
+    can_reuse: bool
+    prices: Mapping[str, Price]
+
+    def price(self, recorder: Recorder, model: str, base_url: str) -> Price | None:
+        return self.prices.get(model) or price_at(base_url, model, recorder.connections)
+
+
+def _price(model: str, given: object) -> Price:
+    if isinstance(given, Sequence) and len(given) == 2 and all(type(one) in (int, float) and one >= 0 for one in given):
+        return Price(float(given[0]), float(given[1]))
+    wanted = "USD per million input and output tokens, such as (0.15, 0.6)"
+    raise InputError(f"wrap: prices: {model}: got {short(given)}, wanted {wanted}")
+
+
 @dataclass(slots=True)
 class _Call:
     """A call in flight."""
@@ -143,51 +170,48 @@ class _Call:
     answer: Any = None
 
 
-def _called(original: Method, client: openai.OpenAI, name: str, can_reuse: bool) -> Method:
+def _called(original: Method, wrapped: _Wrapped) -> Method:
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return original(*args, **kwargs)
-        row, request = _begun(recorder, client, _request(*args, **kwargs), can_reuse=can_reuse)
+        row, request = _begun(recorder, wrapped, _request(*args, **kwargs))
         found = (
             loop.run(recorder.ledger.find(row.call_key))
             if row.reusable and recorder.ledger and not loop.is_here()
             else None
         )
         if found:
-            return _reused(recorder, name, request, found)
-        with _recorded(recorder, client, name, request, row) as recorded_call:
+            return _reused(recorder, wrapped.name, request, found)
+        with _recorded(recorder, wrapped, request, row) as recorded_call:
             recorded_call.answer = original(*args, **kwargs)
         return recorded_call.answer
 
     return call
 
 
-def _awaited(original: Method, client: openai.AsyncOpenAI, name: str, can_reuse: bool) -> Method:
+def _awaited(original: Method, wrapped: _Wrapped) -> Method:
     @wraps(original)
     async def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
             return await original(*args, **kwargs)
-        row, request = _begun(recorder, client, _request(*args, **kwargs), can_reuse=can_reuse)
+        row, request = _begun(recorder, wrapped, _request(*args, **kwargs))
         if row.reusable and recorder.ledger:
             finding = recorder.ledger.find(row.call_key)
             if found := await (finding if loop.is_here() else asyncio.wrap_future(loop.start(finding))):
-                return _reused(recorder, name, request, found)
-        with _recorded(recorder, client, name, request, row) as recorded_call:
+                return _reused(recorder, wrapped.name, request, found)
+        with _recorded(recorder, wrapped, request, row) as recorded_call:
             recorded_call.answer = await original(*args, **kwargs)
         return recorded_call.answer
 
     return call
 
 
-def _begun(
-    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request: dict[str, Any], *, can_reuse: bool
-) -> tuple[CallRow, dict[str, Any]]:
+def _begun(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any]) -> tuple[CallRow, dict[str, Any]]:
     """Return the row of a call that is about to be made, and its request. A judge's may be answered by the ledger."""
-    row = _row(recorder, client, request)
-    if not can_reuse or recorder.ledger is None or any(map(request.get, ("stream", "logprobs", "audio"))):
-        return row, request
-    if request.get("n") not in (None, 1):
+    row = _row(recorder, wrapped, request)
+    is_plain = request.get("n") in (None, 1) and not any(map(request.get, ("stream", "logprobs", "audio")))
+    if not wrapped.can_reuse or recorder.ledger is None or not is_plain:
         return row, request
     repeat = recorder.asked[row.call_key]
     recorder.asked[row.call_key] += 1
@@ -218,30 +242,29 @@ def _reused(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow
 
 
 @contextmanager
-def _recorded(
-    recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, name: str, request: dict[str, Any], row: CallRow
-) -> Iterator[_Call]:
+def _recorded(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any], row: CallRow) -> Iterator[_Call]:
     """Store the call that the block makes, successful or failed, before its answer is used.
 
     Raises CallError, before the call is made, if the run's budget is spent, and StorageError if it could not be stored.
     """
     call, may_reuse, started = _Call(), row.reusable, time.perf_counter()
     row = replace(row, reusable=False)  # how the user's code reads the answer is unknown yet
-    with step("llm", name, request) as note, _within(recorder.budget, row) as settle:
+    with step("llm", wrapped.name, request) as note, within_budget(recorder.budget, row) as settle:
         note |= {"model": row.model, "tokens_in": None, "tokens_out": None}
         recorder.begin(row)
         settle(row)  # as long as its answer is unknown
         try:
             yield call
         except Exception as error:
-            remember_key(client.api_key)
+            remember_key(wrapped.client.api_key)
             row = _failed(row, error, time.perf_counter() - started)
             settle(row)
             recorder.failed.append(row)
             recorder.store(row)
             raise
-        remember_key(client.api_key)
-        row = _answered(row, call.answer, time.perf_counter() - started)
+        remember_key(wrapped.client.api_key)
+        price = wrapped.price(recorder, row.model, row.base_url)
+        row = _answered(row, call.answer, price, time.perf_counter() - started)
         settle(row)
         recorder.store(row)
         recorder.answered.append(AnsweredCall(row))
@@ -251,7 +274,7 @@ def _recorded(
 
 
 @contextmanager
-def _within(budget: Budget | None, call: CallRow) -> Iterator[Callable[[CallRow], None]]:
+def within_budget(budget: Budget | None, call: CallRow) -> Iterator[Callable[[CallRow], None]]:
     """Yield the function that settles a call with the run's budget, by its latest row; without one it was not made."""
     if budget is None:
         yield lambda row: None
@@ -281,8 +304,8 @@ def _request(path: str | None = None, **arguments: Any) -> dict[str, Any]:
     return plain(body | dict(arguments.get("extra_body") or {}))  # type: ignore[no-any-return]
 
 
-def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request: dict[str, Any]) -> CallRow:
-    url = client.base_url
+def _row(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any]) -> CallRow:
+    url = wrapped.client.base_url
     base_url = f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")  # without user name and password
     text, model = to_json(request, mend=True), str(request.get("model") or "")
     return CallRow(
@@ -297,7 +320,7 @@ def _row(recorder: Recorder, client: openai.OpenAI | openai.AsyncOpenAI, request
         request=text,
         status="failed",
         reusable=False,
-        estimated_usd=_estimated_usd(listed_price(model, base_url), text, _most_tokens_out(request)),
+        estimated_usd=_estimated_usd(wrapped.price(recorder, model, base_url), text, _most_tokens_out(request)),
         started_at=now(),
     )
 
@@ -323,11 +346,11 @@ def _failed(row: CallRow, error: Exception, latency_s: float) -> CallRow:
     return replace(row, error=text, error_kind=kind, latency_s=latency_s, recorded_at=now())
 
 
-def _answered(row: CallRow, answer: Any, latency_s: float) -> CallRow:
+def _answered(row: CallRow, answer: Any, price: Price | None, latency_s: float) -> CallRow:
     """Return the row with what the answer contains; a stream contains nothing before it is read."""
     choice, content = _choice(answer), _content(answer)
     finish, model = _field(choice, "finish_reason") or _field(answer, "status"), _field(answer, "model")
-    used, price = tokens_of({"usage": plain(_field(answer, "usage"))}), listed_price(row.model, row.base_url)
+    used = tokens_of({"usage": plain(_field(answer, "usage"))})
     is_vector = used.into is not None and isinstance(_field(answer, "data"), list)  # it has no tokens out
     cost = price.cost(used) if price and (used.are_reported or is_vector) else None
     estimate = row.estimated_usd

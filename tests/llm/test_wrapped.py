@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -16,6 +17,7 @@ from evalflows.llm.ledger import Recorder, Usage, recording
 from evalflows.llm.wrapped import CONNECTION, plain, step, wrap
 from evalflows.specs import CallError, InputError
 from evalflows.specs.errors import StorageError
+from evalflows.specs.running import EndpointConnection, LocalConnection
 from evalflows.store.records import CallRow, to_json
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0}
@@ -171,7 +173,7 @@ def test_a_budget_in_usd_counts_streams_by_estimate_and_refuses_models_without_a
     with recording(Recorder(keep=kept.append, budget=budget)):
         with pytest.raises(CallError, match="the price of this call is unknown; wanted prices, or budget_counts_"):
             client(endpoint).chat.completions.create(**ASKED, stream=True)
-        monkeypatch.setattr(wrapped, "listed_price", lambda *_: Price(1.0, 10.0))
+        monkeypatch.setattr(wrapped, "price_at", lambda *_: Price(1.0, 10.0))
         with pytest.raises(CallError, match="of that estimated from texts"):
             for _ in range(9):
                 client(endpoint).chat.completions.create(**ASKED, stream=True, max_tokens=400)
@@ -244,6 +246,21 @@ def test_without_a_run_nothing_is_recorded(endpoint: Endpoint) -> None:
     assert wrapped.chat.completions.create(**ASKED).choices[0].message.content
     assert endpoint.calls == 1
     assert not kept and not run.steps and not run.answered
+
+
+def test_a_call_is_priced_by_the_client_else_by_a_connection_of_its_address(endpoint: Endpoint) -> None:
+    kept: list[CallRow] = []
+    prices = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 2.0}
+    connections = [EndpointConnection(base_url=f"{endpoint.base_url}/", **prices), LocalConnection()]
+    plain_client = client(endpoint)
+    own = wrap(openai.OpenAI(base_url=endpoint.base_url, api_key=KEY), prices={"m": (100, 200)})
+    with recording(replace(recorder(kept), connections=connections)):
+        plain_client.chat.completions.create(**ASKED)
+        own.chat.completions.create(**ASKED)
+        own.with_options(timeout=5).chat.completions.create(**{**ASKED, "model": "other"})
+    assert [row.cost_usd for row in kept] == [20e-6, 2000e-6, 20e-6]
+    with pytest.raises(InputError, match=r"wrap: prices: m: got 3, wanted USD per million input and output tokens"):
+        wrap(openai.OpenAI(api_key=KEY), prices={"m": 3})  # type: ignore[dict-item]
 
 
 def test_another_client_is_refused() -> None:

@@ -10,7 +10,7 @@ _MEDIA = "put files into a dataset as attachments: docs/reference/specs.md"
 _NO_PAGE = "there is no server; `evalflows show` and `evalflows traces show` print what is stored"
 
 NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("observe", "propagate_attributes", "openai", "langchain"), _TRACES),
+    **dict.fromkeys(("observe", "propagate_attributes"), _TRACES),
     **dict.fromkeys(("LangfuseSpan", "LangfuseGeneration", "LangfuseEvent", "LangfuseAgent", "LangfuseTool"), _TRACES),
     **dict.fromkeys(("LangfuseChain", "LangfuseEmbedding", "LangfuseEvaluator", "LangfuseRetriever"), _TRACES),
     **dict.fromkeys(("LangfuseGuardrail", "LangfuseOtelSpanAttributes", "span_filter"), _TRACES),

@@ -37,7 +37,6 @@ from evalflows.evaluators.score import ExampleView, RunView
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.wrapped import plain
-from evalflows.prefect_server import dashboard_url
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.values import stored_row
@@ -1208,8 +1207,9 @@ def _feedback(row: tuple[Any, ...]) -> Feedback:
 
 def page_of(store: Store, experiment: str) -> str | None:
     """Return the address of an experiment's page, if a dashboard runs here or EVALFLOWS_DASHBOARD_URL names one."""
-    url = dashboard_url(store.layout.root)
-    return None if url is None else f"{url.rstrip('/')}/experiments/{experiment}"
+    from evalflows.api.results import page_of_experiment  # late: results load more than a client needs
+
+    return page_of_experiment(store, experiment)
 
 
 def with_feedback(store: Store, runs: Iterable[Run]) -> Iterator[Run]:

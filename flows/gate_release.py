@@ -14,10 +14,11 @@ from evalflows.tasks.test_and_decide import latest_decisions
 def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     """Run the experiment, compare each candidate with the baseline, and decide the spec's gates.
 
-    Nothing is run if a gate could not decide anyway: no baseline is approved, or the baseline was scored by another
-    judge version. If the gate sets `recalibrate`, the new judge first scores a sample of the baseline's answers. If a
-    gate says FAIL, this flow run fails with a message that names the metric and the difference. An incomplete
-    experiment is decided on the available answers, and this flow run then fails too. Return the decisions' ids.
+    If the dataset has a split `final`, its examples are run, and by default no others. Nothing is run if a gate could
+    not decide anyway: no baseline is approved, or the baseline was scored by another judge version. If the gate sets
+    `recalibrate`, the new judge first scores a sample of the baseline's answers. If a gate says FAIL, this flow run
+    fails with a message that names the metric and the difference. An incomplete experiment is decided on the available
+    answers, and this flow run then fails too. Return the decisions' ids.
 
     Args:
         spec: The experiment to run, with its gates.
@@ -26,10 +27,10 @@ def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
     restrict_deployed_run(spec)
     spec = check_gates(spec)
     for recalibrate in recalibrations(spec):
-        run_experiment(recalibrate)
+        run_experiment(recalibrate, final=True)
     lacking = None
     try:
-        experiments = run_experiment(spec, resume)
+        experiments = run_experiment(spec, resume, final=True)
     except IncompleteError as error:
         experiments, lacking = list(error.experiments), error
     decisions = latest_decisions(spec, experiments)  # made by run_experiment

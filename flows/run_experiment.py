@@ -23,7 +23,7 @@ RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=4 * CHUNKS_
 
 
 @light_flow(name="run_experiment", flow_run_name=run_name, task_runner=RUNNER)
-def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
+def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool = False) -> list[str]:
     """Freeze and check the dataset, run the targets, evaluate every answer, combine the scores, test the differences
     from the baseline, and decide the spec's gates.
 
@@ -33,9 +33,10 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None) -> list[str]
     Args:
         spec: The experiment to run.
         resume: Id of a run group to resume instead of starting a new one.
+        final: Whether the examples of the split `final` may be run, as a release gate does. Each run is counted.
     """
     restrict_deployed_run(spec)
-    spec = freeze_dataset(spec)
+    spec = freeze_dataset(spec, final)
     validate_snapshot(spec)
     with lease_of_run(spec, resume) as lease:
         experiments = start_experiments(spec, resume)

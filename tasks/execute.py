@@ -6,6 +6,7 @@ from functools import partial
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.analysis.final_looks import take_look
 from evalflows.analysis.pairing import changed_parts, parts_in
 from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, chunk_size, n_chunks, tally
@@ -116,7 +117,8 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
     An experiment is resumed if it belongs to the run group `resume`, has the same run key, or if this flow run is
     re-run.
 
-    Raise InputError if a resumed experiment was started from another spec, and for a limit that Prefect does not have.
+    Raise InputError if a resumed experiment was started from another spec, for a limit that Prefect does not have, and
+    if the final examples have been run too often.
     """
     check_limits(spec.connections)
     store, group = Store(), resume or run_group(spec)
@@ -126,6 +128,7 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
     rows = [_row(store, spec, target, group) for target in spec.targets]
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
+    take_look(store, spec, group, rows[0].git_commit)
     for row in rows:
         drop_experiment(row.experiment_id, row.run_group)
     return [opened(store, row) for row in rows]

@@ -9,6 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.differences import timed_metrics
+from evalflows.analysis.final_looks import check_looks, is_look
 from evalflows.analysis.gate_evaluation import (
     check_production,
     metrics_to_recalibrate,
@@ -24,31 +25,34 @@ from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import prepare_experiment, prepared_experiments
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import TRIAL, InputError, metric_of
+from evalflows.specs.errors import TRIAL, InputError, metric_of, print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.target import RecordedTarget, TargetSpec
 from evalflows.store.ingest import Loaded
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.records import CheckRow, ExperimentRow
+from evalflows.store.records import FINAL, CheckRow, ExperimentRow
 from evalflows.store.store import Store
 from evalflows.tasks.start import flow_run_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def freeze_dataset(spec: ExperimentSpec) -> ExperimentSpec:
+def freeze_dataset(spec: ExperimentSpec, final: bool = False) -> ExperimentSpec:
     """Check the spec and freeze its dataset, unless this process has just done so before starting the flow."""
-    return spec if prepared_experiments.has(spec) else check_and_freeze(spec)
+    return spec if prepared_experiments.has(spec) else check_and_freeze(spec, final=final)
 
 
-def check_and_freeze(spec: ExperimentSpec) -> ExperimentSpec:
+def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> ExperimentSpec:
     """Check the whole spec, resolve its references, and freeze its dataset. Raise InputError, with nothing written.
 
-    In the returned spec the dataset is a snapshot, windows of production have ends, expectations are a list, prompts
-    are texts, other experiments are ids, and shared connections are included.
+    `final` says that its final examples may be selected. In the returned spec the dataset is a snapshot, windows of
+    production have ends, expectations are a list, prompts are texts, other experiments are ids, and shared connections
+    are included.
     """
     store = Store()
-    loaded = loaded_dataset(store, spec.dataset)
+    loaded = loaded_dataset(store, spec.dataset, final=final)
+    if not final and (left := sum(one.split == FINAL for one in loaded.examples)) and spec.dataset.splits is None:
+        print_note(f"{left} examples of the split {FINAL} are left out: only a release gate runs them")
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
@@ -94,12 +98,16 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
         )
     if spec.is_trial:
         raise InputError(f"spec {spec.name!r}: got the tag {TRIAL!r}, wanted a run that a gate may decide on")
-    spec, store = freeze_dataset.fn(spec), Store()
+    spec, store = freeze_dataset.fn(spec, final=True), Store()
+    check_looks(store, spec)
+    is_first = is_look(store, spec)  # how else would a baseline get answers to the final examples?
     for gate in spec.gates:
         if gate.compares and gate.production is not None:
             check_production(store, spec, gate, gate.production)
         elif gate.compares and spec.baseline_target(gate) is None:
-            _check_baseline(spec, gate, baseline_row(store, spec, gate, []))
+            baseline = baseline_row(store, spec, gate, [])
+            if baseline is not None or not is_first:
+                _check_baseline(spec, gate, baseline)
     return spec
 
 

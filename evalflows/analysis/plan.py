@@ -41,7 +41,7 @@ from evalflows.stats.power import cautious_sd, detectable_effect, needed_example
 from evalflows.store.ingest import Loaded
 from evalflows.store.queries.example_slices import slice_value
 from evalflows.store.queries.lookup import MeasuredBefore, measured_before, run_values
-from evalflows.store.records import ExampleRow, ExperimentRow
+from evalflows.store.records import FINAL, ExampleRow, ExperimentRow
 from evalflows.store.store import Store
 
 MIN_PAIRS = 20
@@ -655,7 +655,7 @@ def _check_request(spec: ExperimentSpec, effect: float | None, power: float) -> 
 
 def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, Loaded]:
     """Prepare and check the spec as for a run, and load its dataset without freezing it."""
-    loaded = loaded_dataset(store, spec.dataset)
+    loaded = loaded_dataset(store, spec.dataset, final=FINAL in (spec.dataset.splits or ()))
     load_expectations(spec.dataset.expectations)
     prepared = prepare_experiment(spec)
     connections = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}

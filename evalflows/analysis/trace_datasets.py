@@ -160,16 +160,16 @@ def add_traces(store: Store, name: str, selection: TraceSelection, source: str =
     return TraceDataset(name=name, snapshot=snapshot, n_examples=len(growth.examples), counts=growth.counts)
 
 
-def loaded_dataset(store: Store, spec: DatasetSpec) -> Loaded:
-    """Load the examples of a dataset spec, those of production included, without freezing them. Raise InputError."""
+def loaded_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loaded:
+    """Load the examples of a dataset spec, those of production included, without freezing them; see `load_dataset`."""
     if spec.traces is None:
-        return load_dataset(store, spec)
+        return load_dataset(store, spec, final=final)
     growth = growth_by_traces(store, spec.name, spec.traces)
     return Loaded(
         name=spec.name,
         source=PRODUCTION,
         examples=growth.examples,
-        selected=selected_examples(growth.examples, spec),
+        selected=selected_examples(growth.examples, spec, final=final),
         metadata=growth.metadata,
     )
 

@@ -18,6 +18,7 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
 from evalflows.specs.target import TargetSpec
+from evalflows.store.queries.looks import look_of
 from evalflows.store.store import Store
 from evalflows.tasks.engines import watched
 from evalflows.tasks.finish import refuse_if_running
@@ -48,11 +49,12 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
     with RaisedToCaller():
         refuse_if_running(spec, resume)
         begin_early()
-        frozen = check_and_freeze(spec)
+        final = resume is not None and look_of(Store(), resume) is not None
+        frozen = check_and_freeze(spec, final=final)
         from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time, as do the checks
 
         with watched(watch), flow_settings():
-            return run_experiment(frozen, resume)
+            return run_experiment(frozen, resume, final)
 
 
 def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:

@@ -265,6 +265,11 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
     "production:EVALUATION@24h.",
 )
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")
+@click.option(
+    "--look-again",
+    metavar="REASON",
+    help="Run the final examples once more than final_looks allows; every report shows the REASON.",
+)
 @with_detail
 @FORMAT
 @with_ci_files
@@ -275,6 +280,7 @@ def gate(
     fresh: bool,
     against: str | None,
     group: str | None,
+    look_again: str | None,
     detail: Detail,
     form: str,
     verbose: bool,
@@ -292,6 +298,8 @@ def gate(
             loaded = change_experiment(
                 loaded, [f"gates.{n}.baseline={to_json(against)}" for n in range(len(loaded.gates))]
             )
+        if look_again is not None:
+            loaded = change_experiment(loaded, [f"look_again={to_json(look_again)}"])
         ci_files, store = CiFiles.of(**files), Store()
         run_group = run_groups(store, find_experiments(store, group))[0] if group else None
         _run_gate(loaded, run_group, verbose, detail=detail, form=form, path=spec, files=ci_files)

@@ -307,6 +307,8 @@ def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text
         text.append(f", {one.mean_latency_s:.2f} s each")
     if one.calls_text:
         text.append(f"; {one.calls_text}")
+    if one.tried_text:
+        text.append(f"; {one.tried_text}", style="yellow")
     return text.append(f"; {one.reason}") if one.reason and not one.has_no_answer else text
 
 

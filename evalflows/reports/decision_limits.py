@@ -9,6 +9,7 @@ from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps,
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.results import SIDE_BY_SIDE
 from evalflows.specs.errors import LATENCY, MIN_EXAMPLES, base_metric, metric_of
+from evalflows.store.queries.looks import look_of, looks_until
 from evalflows.store.records import EXCLUDED, controls_batch, from_json
 from evalflows.store.sql import ask, fields_of, records_of
 from evalflows.store.store import Store
@@ -64,6 +65,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     yield from _of_judges(store, metrics, judges, candidate.run_group)
     yield from _of_stepped(store, decision, metrics)
     yield from _of_versions(decision, experiments)
+    yield from _of_looks(store, candidate.run_group)
     if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
@@ -182,6 +184,18 @@ def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -
             f"the version of the {' and the '.join(unknown)} is not known: the HTTP application does not say it, and "
             f"may have changed (version, version_url or version_header in the spec says it)"
         )
+
+
+def _of_looks(store: Store, run_group: str) -> Iterator[str]:
+    """How often the final examples were run, and why once more than allowed."""
+    if (look := look_of(store, run_group)) is None:
+        return
+    if look.again is None:
+        since = "since the baseline was approved" if look.since else "so far"
+        yield f"look {look.number} of {look.allowed} at the final examples {since}"
+    for one in looks_until(store, look):
+        if one.again:
+            yield f"look {one.number} at the final examples, beyond the {one.allowed} allowed: {one.again}"
 
 
 _SIDES = f"select {fields_of(_Experiment)} from experiments where experiment_id in ($1, $2)"

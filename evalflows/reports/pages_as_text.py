@@ -23,6 +23,9 @@ from evalflows.store.records import controls_batch, from_json
 from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
 from evalflows.store.store import Store
 
+MANY_TRIED = 5
+"""From how many versions on the same examples on the best of them is ahead partly by luck."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOverview:
@@ -56,6 +59,16 @@ class ExperimentOverview:
     git_commit: str | None
     started_at: datetime
     ended_at: datetime | None
+    tried: int  # versions of targets that have run on its examples until then, trials excepted
+
+    @property
+    def tried_text(self) -> str:
+        """After how many versions it was made, in words; empty if after few."""
+        return (
+            f"version {self.tried} tried on these examples, and the best of many is ahead partly by luck"
+            if self.tried >= MANY_TRIED
+            else ""
+        )
 
     @property
     def has_no_answer(self) -> bool:
@@ -269,8 +282,11 @@ _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
        planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, unrecorded,
        unrecorded_judgements, tokens_in, tokens_out, cost_usd, mean_latency_s, application_version,
-       git_commit, started_at, ended_at
-from experiment_overview
+       git_commit, started_at, ended_at, (
+           select count(distinct e.target_version) from experiments e
+           where e.snapshot_id = o.snapshot_id and e.started_at <= o.started_at and not list_contains(e.tags, 'trial')
+       ) as tried
+from experiment_overview o
 """
 
 _REDUCED = """

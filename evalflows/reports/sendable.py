@@ -28,6 +28,7 @@ from evalflows.store.layout import quoted
 from evalflows.store.queries.continuing import continuing
 from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.lookup import approvals, find_comparison, find_experiments, is_comparison, is_decision
+from evalflows.store.records import FINAL
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -66,7 +67,7 @@ def after_experiments(
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     if len({one.candidate_experiment_id for one in decisions}) > 1 and (good := passing(decisions)):
-        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0], since)
+        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0], since, spec)
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):
@@ -74,8 +75,8 @@ def after_experiments(
     if undecided := next((one for one in decisions if one.conclusion == "NOT ENOUGH EVIDENCE"), None):
         return _after_open(store, undecided, spec, explained, since)
     if decisions:
-        return _after_pass(store, decisions[0].candidate_experiment_id, since)
-    return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since)
+        return _after_pass(store, decisions[0].candidate_experiment_id, since, spec)
+    return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since, spec)
 
 
 def after_comparison(store: Store, overview: Overview) -> Hint:
@@ -101,7 +102,7 @@ def _after_open(
     if codes and codes <= MORE_EXAMPLES:
         return hints.plan(spec or candidate)
     if codes == {"no_baseline"}:
-        return _after_pass(store, candidate, since)
+        return _after_pass(store, candidate, since, spec)
     return _explain(decision, explained)
 
 
@@ -110,16 +111,28 @@ def _explain(decision: Decision, explained: bool) -> Hint:
     return hints.show_all(decision.candidate_experiment_id) if explained else hints.explain(decision.decision_id)
 
 
-def _after_pass(store: Store, candidate: str, since: "Sequence[PreviousRun]") -> Hint:
+def _after_pass(store: Store, candidate: str, since: "Sequence[PreviousRun]", spec: str | None) -> Hint:
     """Approve the experiment, unless it already is the baseline, is a trial, or is worse than what there was before:
-    then look at the difference."""
-    (rows,) = ask(store, ("select tags, spec ->> 'name' from experiments where experiment_id = $1", [candidate]))
+    then look at the difference. Of a dataset with final examples, these are run first."""
+    of_experiment = ("select tags, spec ->> 'name' from experiments where experiment_id = $1", [candidate])
+    rows, has_final = ask(store, of_experiment, (_HAS_FINAL_TO_RUN, [candidate, FINAL]))
     held = {approval.name: approval.experiment_id for approval in approvals(store) if approval.holds}
     if any(TRIAL in tags for tags, _ in rows) or candidate in held.values():
         return hints.show_all(candidate)
     before = [*(held.get(name) for _, name in rows), earlier_runs(store, [candidate]).get(candidate)]
     better = next((one for one in dict.fromkeys(before) if one and _is_worse(store, candidate, one, since)), None)
-    return hints.diff(better, candidate) if better else hints.approve(candidate)
+    if better:
+        return hints.diff(better, candidate)
+    return hints.gate(spec or "SPEC") if has_final else hints.approve(candidate)
+
+
+_HAS_FINAL_TO_RUN = """
+select 1 from experiments e join datasets d on d.name = e.dataset_name join examples x on x.snapshot_id = d.snapshot_id
+where e.experiment_id = $1 and x.split = $2 and x.example_id not in (
+    select example_id from examples where snapshot_id = e.snapshot_id
+)
+limit 1
+"""
 
 
 _OF_RUN = """
@@ -143,7 +156,7 @@ def _is_worse(store: Store, candidate: str, other: str, since: "Sequence[Previou
 
 
 def _without_gate(
-    store: Store, results: Sequence[Result], shown: Sequence[str], since: "Sequence[PreviousRun]"
+    store: Store, results: Sequence[Result], shown: Sequence[str], since: "Sequence[PreviousRun]", spec: str | None
 ) -> Hint:
     """Compare several experiments; make a single one the baseline of those to come, unless many of its rows failed or
     it is significantly worse: then look at these."""
@@ -154,7 +167,7 @@ def _without_gate(
     if has_many_failures(store, results, identity) and (failed := _failed_rows(store, identity)):
         return failed
     worse = next((one for one in results if one.experiment_id == identity and one.conclusion == "worse"), None)
-    return drops_command(store, worse) if worse else _after_pass(store, identity, since)
+    return drops_command(store, worse) if worse else _after_pass(store, identity, since, spec)
 
 
 def has_many_failures(store: Store, results: Sequence[Result], experiment: str) -> bool:

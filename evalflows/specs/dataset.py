@@ -141,7 +141,11 @@ class DatasetSpec(BaseModel):
         description="For rows with a conversation in inputs.messages: `next` makes an example of each assistant turn, "
         "`whole` of each conversation, answered from its opening; default: each row is an example",
     )
-    splits: list[str] | None = Field(None, description="Only the examples of these splits")
+    splits: list[str] | None = Field(
+        None,
+        description="Only the examples of these splits. Of a dataset with a split `final`, only `gate` runs that, and "
+        "by default nothing else; everything else leaves it out",
+    )
     sample: int | None = Field(None, ge=1, description="Use a random sample of this many examples")
     seed: int = Field(0, description="Seed of the sample")
     expectations: list[Expectation] | str | None = Field(

@@ -79,6 +79,12 @@ class ExperimentSpec(BaseModel):
     gate_fails_run: bool = Field(
         True, description="Whether a deployment's flow run fails if a gate says FAIL; elsewhere only `gate` does"
     )
+    final_looks: int = Field(
+        3, ge=1, description="How many runs of `gate` may have the final examples, until another baseline is approved"
+    )
+    look_again: str | None = Field(
+        None, min_length=1, description="Why `gate` may run the final examples once more than that; reports show it"
+    )
     connections: Connections
     repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
     max_concurrency: int | None = Field(

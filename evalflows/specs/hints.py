@@ -181,6 +181,11 @@ def acknowledge(incident: str) -> Hint:
     return Hint(("alerts", "ack", incident))
 
 
+def gate(spec: str) -> Hint:
+    """Decide the gates of a spec on the final examples."""
+    return Hint(("gate", spec), "on the final examples")
+
+
 def gate_against(baseline: str) -> Hint:
     """Gate a spec against another baseline than its own."""
     return Hint(("gate", "SPEC", "--baseline", baseline))

@@ -111,7 +111,7 @@ class TableCopies:
 def _files_of(states: Mapping[str, object], table: str) -> Files:
     files: Files = {}
     for path, state in states.items():
-        if (file := StoredFile.at(path)) and file.table == table:
+        if f"/{table}/" in path and (file := StoredFile.at(path)) and file.table == table:
             files.setdefault(file.owner, []).append((path, state))
     return files
 

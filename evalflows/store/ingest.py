@@ -18,7 +18,7 @@ from evalflows.store.conversations import conversation_rows
 from evalflows.store.erasing import erased_examples, refused_without_texts
 from evalflows.store.file_formats import Numbered, filled_rows, read_rows, rows_in, stem
 from evalflows.store.known_files import key_of, known_snapshot, note_snapshot
-from evalflows.store.records import ExampleRow, from_json
+from evalflows.store.records import FINAL, ExampleRow, from_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.snapshots import (
     Examples,
@@ -63,14 +63,18 @@ class Loaded:
         return freeze(store, self.selected, name=None, source=self.source)
 
 
-def load_dataset(store: Store, spec: DatasetSpec) -> Loaded:
-    """Load the examples of a dataset spec, without freezing them. Raises InputError."""
+def load_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loaded:
+    """Load the examples of a dataset spec, without freezing them; the final ones may be selected only if `final`.
+
+    Raise InputError.
+    """
     key = None if spec.path is None else key_of(spec)
     known = None if key is None else known_snapshot(store, key)
     examples = load_snapshot(store, known) if known else _examples(store, spec)
     name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
     source = spec.path or spec.function or "rows"
-    return Loaded(name=name, source=source, examples=examples, selected=selected_examples(examples, spec), key=key)
+    selected = selected_examples(examples, spec, final=final)
+    return Loaded(name=name, source=source, examples=examples, selected=selected, key=key)
 
 
 def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Examples:
@@ -252,11 +256,24 @@ def _iterable(returned: Any) -> Iterable[Any]:
     return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
 
 
-def selected_examples(examples: Examples, spec: DatasetSpec) -> Examples:
-    """Return the sample of the examples in the wanted splits, in the dataset's order."""
+def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> Examples:
+    """Return the sample of the examples in the wanted splits, in the dataset's order.
+
+    By default these are the final examples if `final` and there are some, else all others. Raise InputError if a split
+    has none, or if the final ones are wanted but not `final`.
+    """
     if not examples:
         raise InputError(f"dataset {spec.name or spec.snapshot!r}: has no examples yet, wanted at least one")
     eligible = examples if spec.splits is None else _of_splits(examples, spec.splits)
+    if among := [number for number, example in enumerate(eligible) if example.split == FINAL]:
+        if not final and (spec.splits is not None or len(among) == len(eligible)):
+            raise InputError(
+                f"dataset {spec.name or spec.snapshot or spec.path!r}: got {len(among)} examples of the split {FINAL}, "
+                "wanted others: only a release gate runs these"
+            )
+        if spec.splits is None:
+            others = sorted({*range(len(eligible))} - {*among})
+            eligible = eligible.select(among if final else others)
     if spec.sample is None or spec.sample >= len(eligible):
         return eligible
     ranks = [_rank(identity, spec.seed) for identity in eligible.ids]

@@ -277,7 +277,8 @@ def _read(layout: Layout, fs: Any, name: str, owner: str) -> Manifest | None:
 
 
 @cache
-def _user() -> str | None:
+def user_name() -> str | None:
+    """Return the name of this process's user; None if it has none."""
     with suppress(OSError, KeyError):  # a user without an entry
         return getpass.getuser()
     return None
@@ -289,7 +290,7 @@ def _version() -> str:
 
 
 def _writer() -> dict[str, object]:
-    return {"user": _user(), "host": socket.gethostname(), "process": os.getpid(), "evalflows_version": _version()}
+    return {"user": user_name(), "host": socket.gethostname(), "process": os.getpid(), "evalflows_version": _version()}
 
 
 Contents: TypeAlias = "Iterable[tuple[str, Iterable[pa.Table]]]"

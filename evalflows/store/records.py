@@ -154,6 +154,9 @@ Winner = Literal["left", "right", "tie"]
 Conclusion = Literal["better", "worse", "no_worse", "equivalent", "not_enough_evidence"]
 DecisionConclusion = Literal["PASS", "FAIL", "NOT ENOUGH EVIDENCE"]
 
+FINAL = "final"
+"""The split of the examples that only a release gate runs."""
+
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 

@@ -149,6 +149,12 @@ def in_an_empty_store(reader: Reader, folder: Path) -> None:
     worse = write(folder, ["no"] * 20 + ["yes"] * 20)
     assert not reader("run", worse).keys() - {"diff", "show_worst", "dashboard"}, "it is not to be approved"
     reader("gate", write(folder, ["yes"] * 40, name="other app", gates=[gate]), code=2)
+    splits = [{"inputs": {"q": f"f{n}"}, "outputs": {"a": "yes"}, "metadata": {"said": "yes"}} for n in range(40)]
+    dataset = {"name": "split", "rows": [one | {"split": "final" if n > 20 else "dev"} for n, one in enumerate(splits)]}
+    gated = write(
+        folder, [], name="split", dataset=dataset, gates=[{"name": "floor", "thresholds": {"exact_match": 0.5}}]
+    )
+    assert "look 1 of 3 at the final examples" in reader("run", gated)["gate"].stdout
     reader("plan", spec)
     reader("export", "csv", str(folder / "csv"), "--only", "nope", code=2)
 

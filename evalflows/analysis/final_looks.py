@@ -1,0 +1,117 @@
+"""Whether a gate may run the final examples, those of the split `final`.
+
+Of many variants that are tried on the same examples, the best is ahead partly by luck. Examples on which few decisions
+are made show what it is worth. So only `evalflows gate` runs the final ones. Each of its runs is a look, kept as a
+check; a spec allows `final_looks` of them since its baseline was approved, and a further one with a reason.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime
+
+from evalflows.analysis.gates import baseline_name
+from evalflows.engine.prepare import group_of_run_key
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.target import RecordedTarget
+from evalflows.store.leases import held_leases, leased
+from evalflows.store.manifests import user_name
+from evalflows.store.queries.looks import LOOK, Look, look_id, look_of, looks_at
+from evalflows.store.queries.lookup import approved
+from evalflows.store.queries.progress import spooled_rows
+from evalflows.store.records import FINAL, CheckRow, to_json
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+
+def is_look(store: Store, spec: ExperimentSpec) -> bool:
+    """Return whether a run of a frozen spec gets new answers to final examples."""
+    if all(isinstance(target, RecordedTarget) and target.experiment for target in spec.targets):
+        return False  # as a newer judge scores those of a baseline
+    query = "select 1 from examples where snapshot_id = $1 and split = $2 limit 1"
+    return bool(ask(store, (query, [spec.dataset.snapshot, FINAL]))[0])
+
+
+def check_looks(store: Store, spec: ExperimentSpec) -> None:
+    """Raise InputError if a run of this spec would be one look too many, before anything is started."""
+    if is_look(store, spec):
+        _refuse_too_many(spec, _others(store, spec, group_of_run_key(spec.run_key) if spec.run_key else ""))
+
+
+def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: str | None) -> None:
+    """Keep the look of a run group that is about to start, unless it is resumed or has no final examples.
+
+    The process must have the lease of the run group. Of several at once, only as many get a look as are left: raise
+    InputError for the others.
+    """
+    if not is_look(store, spec):
+        return
+    with leased(store, "final-looks", "looks at the final examples", wait=True):
+        if look_of(store, run_group) is not None:
+            return
+        earlier = _others(store, spec, run_group)
+        _refuse_too_many(spec, earlier)
+        is_allowed, since = len(earlier) < spec.final_looks, _since(store, spec)
+        look = {
+            "snapshot": spec.dataset.snapshot,
+            "number": len(earlier) + 1,
+            "allowed": spec.final_looks,
+            "again": None if is_allowed else spec.look_again,
+            "since": since and since.isoformat(),
+            "by": user_name(),
+            "git_commit": git_commit,
+            "spec": hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16],
+        }
+        row = CheckRow(
+            check_id=look_id(run_group),
+            batch_id=look_id(run_group),
+            subject_kind="spec",
+            subject_id=run_group,
+            name=LOOK,
+            passed=is_allowed,
+            severity="warning",
+            observed=to_json(look),
+            message=f"look {len(earlier) + 1} of {spec.final_looks} at the final examples",
+        )
+        store.publish("checks", row.batch_id, [row])
+
+
+def _refuse_too_many(spec: ExperimentSpec, earlier: list[Look]) -> None:
+    if len(earlier) >= spec.final_looks and not spec.look_again:
+        last = earlier[-1]
+        raise InputError(
+            f"gate: got {len(earlier)} looks at the final examples since the baseline was approved, the last by "
+            f"{last.by or 'somebody'} at commit {(last.git_commit or 'unknown')[:7]}, wanted fewer than "
+            f"{spec.final_looks} (final_looks); --look-again REASON takes one more, which every report shows"
+        )
+
+
+def _others(store: Store, spec: ExperimentSpec, run_group: str) -> list[Look]:
+    """Return the looks of other run groups since the baseline was approved that have answers or are at work.
+
+    One that ended before any answer has shown nothing.
+    """
+    looks = looks_at(store, spec.dataset.snapshot or "", _since(store, spec))
+    shown = {*held_leases(store), *_answered(store, [one.run_group for one in looks])} - {run_group}
+    return [one for one in looks if one.run_group in shown]
+
+
+def _answered(store: Store, groups: list[str]) -> Iterator[str]:
+    """Yield the run groups with answers, also those that a process which died has left behind."""
+    (rows,) = ask(store, (_ANSWERS, [groups]))
+    for group, identity, has_answers in rows:
+        if has_answers or spooled_rows(store, identity, ("outputs",)):
+            yield group
+
+
+def _since(store: Store, spec: ExperimentSpec) -> datetime | None:
+    """When the newest of the baselines that the spec's gates compare with was approved."""
+    names = {spec.name, *(baseline_name(spec, gate) for gate in spec.gates if spec.baseline_target(gate) is None)}
+    return max((row.recorded_at for name in names if (row := approved(store, name))), default=None)
+
+
+_ANSWERS = """
+select run_group, experiment_id, exists (
+    from outputs o where o.experiment_id = e.experiment_id and o.status = 'ok'
+) from experiments e where is_one_of(run_group, $1)
+"""

@@ -1,0 +1,71 @@
+"""The looks at the final examples that are kept: which runs had them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from evalflows.store.records import FINAL, derived_id, from_json
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+LOOK = "final_look"
+"""The name of the check that keeps a look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A run of the final examples."""
+
+    run_group: str
+    snapshot: str
+    number: int  # since the baseline was approved, from 1
+    allowed: int
+    again: str | None  # why there is one more than allowed
+    since: datetime | None  # when the baseline was approved; None without one
+    by: str | None
+    git_commit: str | None
+    spec: str  # a hash of it
+
+
+def look_id(run_group: str) -> str:
+    """Return the id of the check that keeps the look of a run group."""
+    return derived_id(LOOK, run_group)
+
+
+def look_of(store: Store, run_group: str) -> Look | None:
+    """Return the look of a run group; None if it had no final examples."""
+    (found,) = ask(
+        store, ("select subject_id, observed::varchar from checks where batch_id = $1", [look_id(run_group)])
+    )
+    return _look(*found[0]) if found else None
+
+
+def looks_at(store: Store, snapshot: str, since: datetime | None) -> list[Look]:
+    """Return the looks since then at any of the final examples of a snapshot, in order.
+
+    Snapshots are compared by examples: a sample, or a dataset with one example more, is no new chance.
+    """
+    (found,) = ask(store, (_AT, [LOOK, since or datetime(1970, 1, 1, tzinfo=UTC), snapshot, FINAL]))
+    return [_look(*row) for row in found]
+
+
+def looks_until(store: Store, look: Look) -> Sequence[Look]:
+    """Return the looks at the same examples since the baseline was approved, up to this one."""
+    return [one for one in looks_at(store, look.snapshot, look.since) if one.number <= look.number]
+
+
+def _look(run_group: str, observed: str) -> Look:
+    fields: dict[str, Any] = from_json(observed)
+    since = fields.pop("since")
+    return Look(run_group=run_group, since=since and datetime.fromisoformat(since), **fields)
+
+
+_AT = """
+select subject_id, observed::varchar from checks
+where name = $1 and recorded_at > $2 and observed ->> 'snapshot' in (
+    select snapshot_id from examples
+    where example_id in (select example_id from examples where snapshot_id = $3 and split = $4)
+)
+order by (observed ->> 'number')::int, recorded_at
+"""

@@ -1,0 +1,103 @@
+"""The final examples: only a gate runs them, and only so often."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from gated import drawn, gated
+
+from evalflows import approve, gate, run
+from evalflows.analysis.final_looks import take_look
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import decisions_named
+from evalflows.specs import ExperimentSpec, InputError
+from evalflows.store.leases import leased
+from evalflows.store.queries.looks import look_of
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+from evalflows.tasks.snapshot import check_and_freeze
+
+pytestmark = pytest.mark.usefixtures("without_prefect")
+
+FLOOR = {"name": "floor", "thresholds": {"exact_match": 0.5}, "min_examples": 5}
+
+
+@pytest.fixture
+def fields(tmp_path: Path) -> dict[str, Any]:
+    """A dataset of 12 examples, of which every third is final."""
+    made: dict[str, Any] = gated(tmp_path, [FLOOR], app=drawn(12, 0.9))
+    for number, row in enumerate(made["dataset"]["rows"]):
+        row["split"] = "development" if number % 3 else "final"
+    return {**made, "final_looks": 2}
+
+
+def spec_of(fields: dict[str, Any], **changes: Any) -> ExperimentSpec:
+    return ExperimentSpec.model_validate(fields | changes)
+
+
+def test_only_a_gate_runs_the_final_examples_and_only_so_often(
+    fields: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store()
+    (developed,) = run(spec_of(fields, gates=[]))
+    assert "4 examples of the split final are left out: only a release gate runs them" in capsys.readouterr().err
+    snapshots = {}
+
+    def looked(**changes: Any) -> tuple[str, list[str]]:
+        (decision,) = with_limits(store, decisions_named(store, gate(spec_of(fields, **changes))))
+        (row,) = store.read("experiments", decision.candidate_experiment_id)
+        snapshots[row.n_examples] = row.snapshot_id
+        return row.experiment_id, [one for one in decision.limits if "look" in one]
+
+    first, said = looked()
+    assert (said, {*snapshots}) == (["look 1 of 2 at the final examples so far"], {4})
+    for wanted in ({"splits": ["final"]}, {"splits": ["final", "development"]}):
+        with pytest.raises(InputError, match="got 4 examples of the split final, wanted others: only a release gate"):
+            run(spec_of(fields, gates=[], dataset=fields["dataset"] | wanted))
+    with pytest.raises(InputError, match="only a release gate runs these"):
+        run(spec_of(fields, gates=[], dataset={"snapshot": snapshots[4]}))
+    sampled = fields["dataset"] | {"sample": 3}  # no new chance
+    assert looked(dataset=sampled)[1] == ["look 2 of 2 at the final examples so far"]
+    with pytest.raises(InputError, match=r"got 2 looks .* wanted fewer than 2 \(final_looks\); --look-again REASON"):
+        gate(spec_of(fields))
+    again = "look 3 at the final examples, beyond the 2 allowed: a label was wrong"
+    assert looked(look_again="a label was wrong")[1] == [again]
+    assert looked(look_again="another")[1] == [again, again.replace("3", "4").replace("a label was wrong", "another")]
+    developed_by_gate = fields["dataset"] | {"splits": ["development"]}
+    assert looked(dataset=developed_by_gate)[1] == []
+    assert snapshots[8] == store.read("experiments", developed)[0].snapshot_id
+
+    approve(first)  # another baseline: the count begins again
+    assert looked()[1] == ["look 1 of 2 at the final examples since the baseline was approved"]
+
+
+def test_of_several_at_once_only_one_gets_the_last_look_and_one_without_answers_counts_for_nothing(
+    fields: dict[str, Any],
+) -> None:
+    store, spec = Store(), check_and_freeze(spec_of(fields), final=True)
+
+    def take(group: str) -> bool:
+        try:
+            take_look(store, spec, group, None)
+        except InputError:
+            return False
+        return True
+
+    def started(group: str) -> bool:
+        with leased(store, group, "test", wait=False):
+            taken.append(take(group))
+            all_tried.wait(30)
+            return taken[-1]
+
+    assert all(take(f"group-crashed-{n}") for n in range(4))  # each ended at once, without an answer
+    taken: list[bool] = []
+    all_tried = Barrier(3)
+    with ThreadPoolExecutor(3) as threads:
+        [*threads.map(started, ["group-1", "group-2", "group-3"])]
+    assert sorted(taken) == [False, True, True]
+    assert take("group-4")  # the others have ended too
+    (counted,) = ask(store, ("select count(*) from checks where name = 'final_look'", []))
+    look = look_of(store, "group-4")
+    assert (counted, look and look.number) == ([(7,)], 1)

@@ -46,9 +46,10 @@ from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
 from evalflows.dashboard.rendering import STATIC, Page, Query, Site, one_file, render, whole_page
-from evalflows.dashboard.report_file import site_in_file
+from evalflows.dashboard.report_file import report_on, site_in_file
 from evalflows.dashboard.review import ReviewSettings, review_page, review_start_page
 from evalflows.prefect_server import prefect_ui
+from evalflows.reports.sendable import reported
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.store.queries.windows import episode_of, find_incident
@@ -349,7 +350,8 @@ def _file(page: Page, site: Site) -> Response:
         raise InputError(f"{FILE}: got {page.title!r}, wanted an experiment, a comparison, a decision or an incident")
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", page.title).strip("-.")[:80] or "report"
     headers = {"content-disposition": f'attachment; filename="{name}.html"'}
-    return HTMLResponse(one_file(page.title, [page], site), headers=headers)
+    whole = report_on(reported(site.store, page.reported)) if page.reported else one_file(page.title, [page], site)
+    return HTMLResponse(whole, headers=headers)
 
 
 def _address(request: Request) -> str:

@@ -103,7 +103,7 @@ def share_bar(parts: Sequence[tuple[str, float, str]], title: str, *, width: int
     return drawing(width, height, title, *drawn, class_="chart shares")
 
 
-def histogram(counts: Sequence[tuple[str, int]], title: str, *, width: int = 320, height: int = 96) -> Markup:
+def histogram(counts: Sequence[tuple[str, int]], title: str, *, width: int = 280, height: int = 96) -> Markup:
     """Draw how many values there are of each kind, or in each interval: pairs of a label and a count, in order."""
     most = max((count for _, count in counts), default=0)
     y, step, foot = Scale(0, most or 1, 0, height - 28), width / max(len(counts), 1), height - 14

@@ -27,7 +27,7 @@ from evalflows.reports.diff import (
     values_text,
     word_diff,
 )
-from evalflows.reports.examples import PastValue, RunDetail, example_detail, past_values
+from evalflows.reports.examples import ExampleDetail, PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.results import Result, metric_ranges, sentences
 from evalflows.reports.side_by_side import (
     KeptComparison,
@@ -422,14 +422,15 @@ def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
 
 
 def most_regressed(kept: KeptComparison) -> str | None:
-    """Return the evaluators' metric in which most examples got worse, or flipped: what one looks at first.
+    """Return the evaluators' metric in which most examples got worse, or flipped, else better: what one looks at first.
 
     None if the systems share no metric of an evaluator.
     """
-    moved = {metric: 0 for metric in kept.metrics if metric not in MEASURES}
+    moved = {metric: (0, 0) for metric in kept.metrics if metric not in MEASURES}
     for one in kept.diff.counts:
         if one.metric in moved:
-            moved[one.metric] += one.regressed + one.flipped
+            worse, better = moved[one.metric]
+            moved[one.metric] = worse + one.regressed + one.flipped, better + one.improved
     return max(moved, key=lambda metric: moved[metric], default=None)
 
 
@@ -455,16 +456,19 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
     shown = None if is_alone else asked.shown or next(iter(ids), None)
     of_file = ids if is_alone else []
     rows = side_by_side(site.store, kept.compared, of_file, wanted.changes, repetitions=kept.repetitions)
+    figures = {
+        "diff": kept.diff,
+        "table": metric_table(site.store, kept.diff),
+        "summaries": summaries(site.store, kept.diff),
+        "excluded": excluded_metrics(site.store, kept.diff.run_groups),
+    }
     body = render(
         "compare.html",
         site,
-        diff=kept.diff,
-        table=metric_table(site.store, kept.diff),
-        summaries=summaries(site.store, kept.diff),
+        **figures,
         listed=[] if is_alone else _listed(site.store, wanted, ids),
         shown=shown,
         reading=None if shown is None else _reading(site, wanted, shown, is_whole=False),
-        excluded=excluded_metrics(site.store, kept.diff.run_groups),
         totals=change_totals(kept.diff, asked.metric),
         asked=asked,
         choices=beside(site, asked.baseline),
@@ -479,13 +483,54 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},
         is_alone=is_alone,
     )
+    worst, best = (_extremes(site, wanted, change) if is_alone else [] for change in ("regressed", "improved"))
+    extremes = {"metric": asked.metric, "worst": worst, "best": best}
     return Page(
         title=title(kept),
+        summary=render("compare_summary.html", site, **figures, **extremes) if is_alone else None,
         section="compare",
         body=body,
         refresh_s=REFRESH_S if kept.is_running else None,
         is_shared=True,
     )
+
+
+MOST_EXTREMES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extreme:
+    """An example that changed most, with what the evaluator said of the candidate's answer."""
+
+    change: ExampleChange
+    inputs: str
+    reason: str | None
+    reading: Markup
+
+
+def _extremes(site: Site, wanted: Wanted, change: Change) -> list[_Extreme]:
+    """Return the examples that changed most in the metric, one way."""
+    metric, compared = wanted.asked.metric, wanted.kept.compared
+    by_example = wanted.kept.changes([metric])[0] if metric else {}
+    changed = [one for some in by_example.values() for one in some if one.change == change and one.gain is not None]
+    most = sorted(changed, key=lambda one: (-abs(one.gain or 0.0), one.position))[:MOST_EXTREMES]
+    inputs = inputs_of(site.store, compared, [one.example_id for one in most])
+    details = [example_detail(site.store, compared.experiment_ids, one.example_id) for one in most]
+    return [
+        _Extreme(
+            change=one,
+            inputs=joined(shown_text(inputs[one.example_id])),
+            reason=_reason(one, detail),
+            reading=_reading(site, wanted, one.example_id, is_whole=False),
+        )
+        for one, detail in zip(most, details, strict=True)
+    ]
+
+
+def _reason(change: ExampleChange, detail: ExampleDetail) -> str | None:
+    of_candidate = (run for run in detail.runs if run.experiment_id == change.candidate_experiment_id)
+    scores = (score for run in of_candidate for score in run.scores if score.metric == change.metric)
+    return next((joined(score.comment) for score in scores if score.comment), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -657,6 +702,7 @@ def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
         site,
         diff=diff,
         table=metric_table(site.store, diff),
+        summaries=summaries(site.store, diff),
         excluded=excluded_metrics(site.store, diff.run_groups),
         heading=heading,
         no_examples=no_examples,

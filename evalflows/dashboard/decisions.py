@@ -52,6 +52,7 @@ def decision_page(site: Site, query: Query) -> Page:
     (decision,) = with_limits(site.store, [find_decision(site.store, query.wanted("id"))])
     rules = stored_rules(site.store, decision)
     candidate = decision.candidate_experiment_id
+    approved = approvals(site.store, [*filter(None, [decision.baseline_experiment_id, candidate])])
     body = render(
         "decision.html",
         site,
@@ -62,13 +63,17 @@ def decision_page(site: Site, query: Query) -> Page:
         figures_of=figures_of,
         threshold_of=threshold_of,
         others=[one for one in decisions_on(site.store, candidate) if one.decision_id != decision.decision_id],
-        approvals=approvals(site.store, [*filter(None, [decision.baseline_experiment_id, candidate])]),
+        approvals=approved,
         compared=_compared(site, decision),
         candidates=_candidates(site.store, decision),
         sections=list(explained(site.store, decision)),
     )
     title = f"{decision.title[0].upper()}{decision.title[1:]}"
-    return Page(title=title, section="decisions", body=body, is_shared=True)
+    summary = (
+        None if site.links.page() else render("decision_summary.html", site, decision=decision, approvals=approved)
+    )
+    reported = decision.decision_id
+    return Page(title=title, section="decisions", body=body, is_shared=True, reported=reported, summary=summary)
 
 
 def _candidates(store: Store, decision: Decision) -> CandidatesOfGate | None:

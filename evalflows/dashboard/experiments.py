@@ -123,7 +123,9 @@ def _page(site: Site, query: Query, identity: str) -> Page:
     )
     is_running = report.experiments[0].state == "running"
     refresh_s = 5 if is_running else None
-    return Page(title=row.name, section="experiments", body=body, refresh_s=refresh_s, is_shared=True)
+    return Page(
+        title=row.name, section="experiments", body=body, refresh_s=refresh_s, is_shared=True, reported=identity
+    )
 
 
 def _with_anchor(address: str | None) -> str | None:

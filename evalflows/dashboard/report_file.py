@@ -50,13 +50,13 @@ def _parts(what: Reported) -> list[Part]:
 
 
 def _comparisons(what: ReportedExperiments) -> list[Part]:
-    """Return the comparisons of experiments with the baselines of their run."""
-    results = results_of(what.store, what.identities)
-    baselines = {result.experiment_id: result.baseline_experiment_id for result in results}
+    """Return the comparisons of experiments with the baselines of their run, and of the gates that decided on them."""
+    pairs = [(one.experiment_id, one.baseline_experiment_id) for one in results_of(what.store, what.identities)]
+    pairs += [(one.candidate_experiment_id, one.baseline_experiment_id) for one in what.decisions]
     compared: dict[str, list[str]] = {}
-    for identity, baseline in baselines.items():
+    for candidate, baseline in dict.fromkeys(pairs):
         if baseline is not None:
-            compared.setdefault(baseline, []).append(identity)
+            compared.setdefault(baseline, []).append(candidate)
     return [_compare(baseline, candidates) for baseline, candidates in compared.items()]
 
 

@@ -120,7 +120,13 @@ def test_a_report_has_the_pages_of_what_was_asked_about(filled: Store) -> None:
     ):
         found = reported(filled, reference)
         assert isinstance(found, kind)
-        page = check_alone(report_on(found))
+        html = report_on(found)
+        page = check_alone(html)
+        first, *folded = html.split('<details class="part"')
+        if kind != ReportedComparison:
+            assert len(folded) >= 2 and 'class="headline' in first and "whisker" in first
+            assert re.search("(Worst|Best) by", first)
+            assert "Examples with all answers" not in first and "Examples with all answers" in "".join(folded)
         assert {*wanted} <= {*page.texts["h2"]}
         assert page.values("viewbox"), "plots"
 

@@ -16,6 +16,7 @@ from evalflows.analysis.labels import LOT_DIGITS, Kind, alpha_among_people, judg
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import label_next
 from evalflows.stats.clusters import FloatArray
+from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.labels import Added, add_label, finite_number
 from evalflows.store.queries.labels import GivenLabel, JudgedValues, Reviewed, ReviewItem
 from evalflows.store.records import derived_id, now
@@ -174,6 +175,7 @@ class Review:
     order: Order = "next"
     others: Others = "too"
     skipped: Collection[str] = ()  # tokens of items
+    given: str | None = None  # the item that the person is about to label
 
     @cached_property
     def mine(self) -> Mapping[str, GivenLabel]:
@@ -189,7 +191,13 @@ class Review:
     def left(self) -> Sequence[ReviewItem]:
         """The items that the person has yet to label."""
         done = self.mine.keys() if self.others == "too" else self.labelled
-        return [item for item in self.reviewed.items if item.token not in done]
+        return [item for item in self.reviewed.items if item.token not in done and item.token != self.given]
+
+    @property
+    def n_labelled(self) -> int:
+        """How many items the person has labelled, or with `others` left out anybody."""
+        total = len(self.reviewed.items) - len(self.left)
+        return total if self.others == "too" else len({*self.mine, *filter(None, [self.given])})
 
     def item(self, token: str) -> ReviewItem:
         """Return the item of a token. Raise InputError if there is none."""
@@ -209,7 +217,7 @@ class Review:
 
     def before(self, token: str) -> str | None:
         """Return the token of what the person labelled before an item: the last one, if they have not labelled it."""
-        given = list(self.mine)
+        given = [*self.mine, *(one for one in [self.given] if one and one not in self.mine)]
         place = given.index(token) if token in given else len(given)
         return given[place - 1] if place else None
 
@@ -234,9 +242,23 @@ class Review:
         """Return one of the random sample, or the one of which the judge is least certain, in turn."""
         lots = [float(int(item.lot[:LOT_DIGITS], 16)) for item in waiting]
         drawn = label_next(lots, np.zeros(len(waiting), dtype=bool), _errors(waiting), 2)
-        n_fair = sum(one.drawn != "uncertain" for one in self.mine.values())
-        wants_fair = n_fair <= len(self.mine) - n_fair
+        drawn_so_far = [one.drawn for token, one in self.mine.items() if token != self.given]
+        if self.given:
+            drawn_so_far.append(self.drawn(self.given))
+        n_fair = sum(one != "uncertain" for one in drawn_so_far)
+        wants_fair = n_fair <= len(drawn_so_far) - n_fair
         return waiting[next((one.place for one in drawn if one.fair == wants_fair), drawn[0].place)]
+
+
+MORE = 10
+
+
+def known_to(n: int) -> float | None:
+    """Return half the width of the 95 % interval (Wilson 1927) of a share of n labels, at its widest: half of them."""
+    if n == 0:
+        return None
+    low, high = score_interval(0.5, n, normal_quantile(0.95))
+    return (high - low) / 2
 
 
 def give_label(store: Store, review: Review, question: Question, token: str, answer: str, comment: str | None) -> Added:

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalflows.analysis.figures import estimate
 from evalflows.analysis.review import (
+    MORE,
     ORDERS,
     OTHERS,
     Asked,
@@ -19,6 +20,7 @@ from evalflows.analysis.review import (
     QuestionKind,
     Review,
     disagreements,
+    known_to,
     people_agreement,
     question_about,
 )
@@ -35,6 +37,7 @@ from evalflows.store.queries.labels import (
     Reviewed,
     ReviewItem,
     item_texts,
+    judged_metrics,
     labelled_subjects,
     review_metrics,
     review_subject,
@@ -63,6 +66,7 @@ class ReviewSettings:
     asked: Asked
     skipped: Sequence[str]
     dataset: str | None  # to which examples are added
+    given: str | None = None  # the item that is about to be labelled: the page is that of the next one
 
     @classmethod
     def of(cls, query: Query) -> "ReviewSettings":
@@ -85,6 +89,7 @@ class ReviewSettings:
             ),
             skipped=query.all("skip")[-MOST_SKIPPED:],
             dataset=query.text("dataset"),
+            given=query.text("given"),
         )
 
     def review(self, store: Store) -> Review:
@@ -95,12 +100,13 @@ class ReviewSettings:
             order=self.order,
             others=self.others,
             skipped=self.skipped,
+            given=self.given,
         )
 
-    def link(self, *, skip: str | None = None, item: str | None = None, restart: bool = False) -> str:
+    def link(self, *, skip: str | None = None, item: str | None = None, restart: bool = False, **more: Value) -> str:
         """Return the address of another item, relative to the page, so that the page does not name the experiment."""
         skipped = [] if restart else [one for one in self.skipped if one != skip] + ([skip] if skip else [])
-        return f"?{query_text(**self._values(), skip=skipped[-MOST_SKIPPED:], item=item)}"
+        return f"?{query_text(**self._values(), skip=skipped[-MOST_SKIPPED:], item=item, **more)}"
 
     def _values(self) -> dict[str, Value]:
         asked = self.asked
@@ -169,8 +175,24 @@ def review_page(site: Site, query: Query) -> Page:
         n_skipped=sum(item.token in settings.skipped for item in review.left),
         before=review.before(item.token if item else ""),
         datasets=dataset_names(site.store),
+        n_labelled=review.n_labelled,
+        gain=_gain(review.n_labelled, len(review.reviewed.items)),
     )
     return Page(title=f"Review: {settings.metric}", section="review", body=body)
+
+
+def _gain(n: int, total: int) -> str | None:
+    """Say how exactly labels so far tell a share, such as that of items on which people agree with the judge, and what
+    more of them bring; None if all are labelled."""
+    more, now = min(MORE, total - n), known_to(n)
+    if not more:
+        return None
+    after = f"±{known_to(n + more):.2f}"
+    return (
+        f"{more} labels tell a share to {after}"
+        if now is None
+        else f"{n} tell a share to ±{now:.2f}, {more} more to {after}"
+    )
 
 
 def _check(site: Site, query: Query) -> None:
@@ -236,6 +258,7 @@ def review_start_page(site: Site, query: Query) -> Page:
         "review_start.html",
         site,
         subjects=reviewable(site.store),
+        waiting=[] if subject else [(one, _gain(one.n_labelled, one.n_items)) for one in judged_metrics(site.store)],
         subject=subject,
         metrics=[] if subject is None else review_metrics(site.store, subject),
         labelled=labelled_subjects(site.store, subject),

@@ -158,8 +158,8 @@ def test_a_label_given_by_keyboard_is_stored_and_counts_for_the_judge(
     with dashboard(store) as url:
         browser.get(f"{url}/judges/contains")
         before = browser.find_element("tag name", "main").text
+        browser.get(url + pages["item to label"])
         for number, key in enumerate("yny", start=1):
-            browser.get(url + pages["item to label"])
             item = browser.find_element("css selector", "form[data-item]").get_attribute("data-item")
             browser.find_element("tag name", "body").send_keys(key)
             until(lambda item=item: is_another(browser, item), 10)

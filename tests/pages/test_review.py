@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Sequence
+from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from judges_of_pairs import by_text
@@ -54,6 +56,8 @@ def test_a_page_shows_neither_system_nor_judge_and_a_label_counts_at_once() -> N
     start = str(review_start_page(Site(store=Store(), links=Links()), Query.of()).body)
     assert "No experiments yet" in start
     owner = judged("secret-system", SAID, model="judge-model-x", comment="judge says fine", cost_usd=0.123)
+    start = str(review_start_page(Site(store=Store(), links=Links()), Query.of()).body)
+    assert f'formaction="/review/{owner}"' in start and "0 of 4" in start and "4 labels tell a share to ±0.35" in start
     html = shown(address(owner))
     assert "answer to q" in html
     for hidden in ("secret-system", "target of", "judge-model-x", "judge says", "0.123", owner, run_of(owner, "q0")):
@@ -84,9 +88,13 @@ def test_a_random_review_follows_the_order_of_the_fair_sample() -> None:
     owner = judged("small", SAID)
     query = address(owner, order="random")
     seen = []
-    for _ in SAID:
-        seen.append(answers(shown(query))[0].removeprefix("answer to "))
+    for number, _ in enumerate(SAID, start=1):
+        html = shown(query)
+        seen.append(answers(html)[0].removeprefix("answer to "))
+        ahead = shown(Query.of(parse_qsl(unescape(re.findall(r'data-ahead="\?([^"]*)"', html)[0])), {"subject": owner}))
         give(query, "yes")
+        assert ahead == shown(query), "what is fetched before is the page as it is after the label"
+        assert f"{number} of 4" in ahead
     assert seen == in_random_order(owner, [*SAID])
     assert "Everything is labelled" in shown(query)
     assert asked("select distinct is_fair, metadata ->> 'order' from current_labels") == [(True, "random")]

@@ -158,34 +158,60 @@ document.addEventListener(
   true,
 );
 
-// A label is sent, and the next item is shown only when it has been stored.
-const label = document.querySelector("form[data-item]");
-if (label) {
-  label.addEventListener("click", (event) => {
-    const button = event.target.closest("button[data-answer]");
-    if (button) giveLabel(button.dataset.answer);
-  });
-  label.addEventListener("submit", (event) => {
-    event.preventDefault();
-    if (label.elements.answer) giveLabel(label.elements.answer.value);
-  });
-}
+// A label is sent, and the next item, which is fetched while this one is read, is shown once it has been stored.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("form[data-item] button[data-answer]");
+  if (button) giveLabel(button.form, button.dataset.answer);
+});
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form[data-item]")) return;
+  event.preventDefault();
+  if (event.target.elements.answer) giveLabel(event.target, event.target.elements.answer.value);
+});
 
-async function giveLabel(answer) {
-  if (label.dataset.sending) return;
-  label.dataset.sending = "yes";
-  const status = label.querySelector("[role=status]");
+let ahead;
+
+function lookAhead() {
+  const form = document.querySelector("form[data-item]");
+  if (!form) return;
+  ahead = fetch(form.dataset.ahead, { headers: { Accept: "text/html" } }).then((answer) => (answer.ok ? answer.text() : Promise.reject()));
+  ahead.catch(() => {});
+}
+lookAhead();
+if (document.querySelector("form[data-item]")) addEventListener("popstate", () => location.reload());
+
+async function giveLabel(form, answer) {
+  if (form.dataset.sending) return;
+  form.dataset.sending = "yes";
   const { failed } = await post(`${location.pathname}/labels${location.search}`, {
-    item: label.dataset.item,
+    item: form.dataset.item,
     answer,
-    comment: label.elements.comment.value,
+    comment: form.elements.comment.value,
   });
-  if (!failed) {
-    location.assign(label.dataset.next);
+  if (failed) {
+    say(form.querySelector("[role=status]"), failed, true);
+    delete form.dataset.sending;
     return;
   }
-  say(status, failed, true);
-  delete label.dataset.sending;
+  try {
+    form.closest("[data-review]").outerHTML = await ahead;
+    history.pushState(null, "", form.dataset.next);
+    scrollTo(0, 0);
+    lookAhead();
+  } catch {
+    location.assign(form.dataset.next);
+  }
+}
+
+// A person's name is given once in a browser.
+const names = document.querySelectorAll('input[name="by"]');
+try {
+  for (const field of names) {
+    field.value ||= localStorage.getItem("name") ?? "";
+    field.addEventListener("change", () => localStorage.setItem("name", field.value));
+  }
+} catch {
+  // this browser keeps nothing
 }
 
 // Sends JSON, or a file. Returns what the page is told, or `failed`: why it was not stored.

@@ -289,7 +289,7 @@ from labels l group by batch_id order by 7 desc, 1
 """
 
 
-NEWEST = 200
+NEWEST, NEWEST_JUDGED = 200, 12
 """Experiments and comparisons that are listed, at most of each."""
 
 
@@ -320,6 +320,24 @@ def reviewable(store: Store) -> list[Subject]:
     return ask_records(store, Subject, _SUBJECTS, [NEWEST])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedMetric:
+    """A metric of a judge in an experiment or a comparison, and how many of its items anybody has labelled."""
+
+    subject_id: str
+    name: str
+    is_pairs: bool
+    started_at: datetime
+    metric: str
+    n_items: int
+    n_labelled: int
+
+
+def judged_metrics(store: Store) -> list[JudgedMetric]:
+    """Return what judges of the newest experiments and comparisons judged, the newest first."""
+    return ask_records(store, JudgedMetric, _JUDGED_METRICS, [NEWEST_JUDGED])
+
+
 def labelled_subjects(store: Store, subject: str | None) -> Sequence[Labelled]:
     """Return the last 50 who have labelled what, the newest labels first; of one experiment or comparison if its id is
     given."""
@@ -332,6 +350,34 @@ union all
 (select comparison_id, name, true, started_at from comparison_sets where n_votes is null
  order by started_at desc limit $1)
 order by 4 desc
+"""
+
+_JUDGED_METRICS = """
+with runs as (
+    select experiment_id as subject, name, false as is_pairs, started_at from experiments
+    order by started_at desc limit $1
+), sets as (
+    select comparison_id, name, true, started_at from comparison_sets where n_votes is null
+    order by started_at desc limit $1
+), judged as (
+    select experiment_id as subject, metric, count(distinct run_id) as n from scores
+    where experiment_id in (select subject from runs) and judge_model is not null and subject_kind = 'run'
+      and turn is null and status = 'scored' group by all
+    union all
+    select comparison_id, metric, count(distinct (left_run_id, right_run_id)) from comparisons
+    where comparison_id in (select comparison_id from sets) group by all
+), given as (
+    select experiment_id as subject, metric, count(distinct subject_id) as n from current_labels
+    where subject_kind = 'run' and turn is null and other_run_id is null group by all
+    union all
+    select c.comparison_id, l.metric, count(distinct (c.left_run_id, c.right_run_id))
+    from current_labels l join comparisons c on c.left_run_id = l.subject_id and c.right_run_id = l.other_run_id
+    where c.comparison_id in (select comparison_id from sets) group by all
+)
+select subject, s.name, s.is_pairs, s.started_at, metric, j.n, coalesce(g.n, 0)
+from (select * from runs union all select * from sets) s join judged j using (subject)
+left join given g using (subject, metric)
+order by s.started_at desc, subject, metric limit $1
 """
 
 _SUBJECTS_LABELLED = """

@@ -3,6 +3,7 @@
 COMMANDS = {
     "Run": {
         "run": ("run:run", "Run the experiment of a SPEC file."),
+        "try": ("trying:try_prompt", "Try a prompt in place of an experiment's own."),
         "resume": ("run:resume", "Resume an interrupted experiment or comparison."),
         "plan": ("gates:plan", "Estimate the cost and the examples that a SPEC needs."),
     },

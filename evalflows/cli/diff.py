@@ -151,8 +151,11 @@ def _experiment(store: Store, reference: str) -> str:
     return found
 
 
-def print_brief(out: Console, diff: ExperimentsDiff) -> None:
-    """Print the verdicts, the metrics, the worst examples, what else differs, and the states, in a few lines."""
+def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: int = IN_BRIEF) -> None:
+    """Print the verdicts, the metrics, the worst examples, what else differs, and the states, in a few lines.
+
+    `rest` is the command or option that prints what is cut, beyond `most` lines.
+    """
     counts = {(one.candidate_experiment_id, one.metric): one for one in diff.counts}
 
     def worse_and_better(result: Result) -> str:
@@ -169,7 +172,7 @@ def print_brief(out: Console, diff: ExperimentsDiff) -> None:
         lines_section(notes, least=min(1, len(notes))),
         lines_section(states_in_brief([*diff.candidates, diff.baseline]), "state", least=1),
     ]
-    print_sections(out, sections, IN_BRIEF, "--all")
+    print_sections(out, sections, most, rest)
     _print_searches(out, diff)  # whole, since they were asked for
 
 

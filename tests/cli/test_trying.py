@@ -1,0 +1,66 @@
+"""`evalflows try`: another prompt in place of an experiment's own, and what changed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from endpoint import Endpoint, Reply, Request, completion, serving
+
+from evalflows import approve, run
+from evalflows.cli.main import cli
+from evalflows.specs import ExperimentSpec
+
+pytestmark = pytest.mark.usefixtures("without_prefect")
+
+
+def answer(request: Request) -> Reply:
+    """Billing is what a brief answer gets wrong."""
+    prompt, question = (message["content"] for message in request["messages"])
+    return completion("no" if prompt == "Be brief." and "billing" in question else "yes")
+
+
+def test_a_prompt_is_tried_on_what_an_experiment_ran_on_and_compared(tmp_path: Path) -> None:
+    prompt = tmp_path / "brief.md"
+    prompt.write_text("Be brief.\n")
+    topics = ["billing", "login", "other"] * 20
+    rows = [
+        {"id": f"q{n}", "inputs": {"q": f"{n} {topic}"}, "outputs": {"a": "yes"}, "metadata": {"topic": topic}}
+        for n, topic in enumerate(topics)
+    ]
+    chat = {"kind": "chat", "connection": "mine", "system": "Answer.", "user": "{q}"}
+    fields = {
+        "dataset": {"rows": rows},
+        "evaluators": ["exact_match"],
+        "gates": [{"name": "g", "thresholds": {"exact_match": 0.9}}],
+    }
+
+    def tried(*arguments: str, code: int = 0) -> str:
+        done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, ["try", str(prompt), "--against", *arguments])
+        assert done.exit_code == code, done.output
+        return " ".join(done.output.split())
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        mine = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}
+        (first,) = run(
+            ExperimentSpec.model_validate(fields | {"name": "app", "targets": [chat], "connections": {"mine": mine}})
+        )
+        approve(first, "live")
+        printed = tried("live")
+        assert (endpoint.calls, endpoint.requests[-1]["messages"][0]["content"]) == (120, "Be brief.")
+        assert "worse in exact_match" in printed and "metadata.topic=billing 20 -1.000 +0.000" in printed
+        assert "app (version brief) completed: 60 of 60 answered" in printed and "PASS" not in printed
+        document = json.loads(
+            CliRunner().invoke(cli, ["try", str(prompt), "--against", first, "--format", "json"]).stdout
+        )
+        assert document["candidates"][0]["calls"] == 0, "reused"
+        assert endpoint.calls == 120
+    (own,) = run(
+        ExperimentSpec.model_validate(
+            fields | {"name": "own", "targets": [{"kind": "python", "function": "json:dumps"}]}
+        )
+    )
+    refused = "try: got 'own', whose target is of kind python, wanted a chat target, whose prompt is in its spec"
+    assert refused in tried(own, code=2)
+    prompt.write_bytes(b"\xff\xfe\x00")
+    assert "wanted a text in UTF-8" in tried(first, code=2)

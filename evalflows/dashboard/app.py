@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalflows.analysis.monitoring import acknowledge
 from evalflows.analysis.review import give_label, question_about
-from evalflows.dashboard.compare import compare_example_page, compare_page
+from evalflows.dashboard.compare import compare_example_page, compare_page, compare_slices_page
 from evalflows.dashboard.datasets import (
     dataset_example_page,
     dataset_page,
@@ -240,6 +240,7 @@ PAGES: Mapping[str, PageOf] = {
     "/dataset-example": dataset_example_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
+    "/compare/slices": compare_slices_page,
     "/pairwise": comparisons_page,
     "/pairwise/{id}": comparison_page,
     "/pairwise/{id}/pair": pair_page,

@@ -18,12 +18,16 @@ from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
 from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.diff import (
+    SLICE_COLUMNS,
     ExperimentsDiff,
     WordDiff,
     answers_apart,
+    has_much_in_common,
     heading,
     no_examples,
     remarks,
+    search_text,
+    slice_cells,
     values_text,
     word_diff,
 )
@@ -198,6 +202,10 @@ class CompareQuery:
         """Return the address with a candidate as the baseline, and the baseline in its place."""
         others = [self.baseline if one == candidate else one for one in self.candidates]
         return self.address(links, baseline=candidate, candidates=others, change=None, of=None)
+
+    def slices(self, links: Links, **further: Any) -> str | None:
+        """Return the address of the search of slices."""
+        return links.page("compare", "slices", baseline=self.baseline, candidate=self.candidates, **further)
 
     def example(self, links: Links, example: str, **further: Any) -> str | None:
         """Return the address of one example, in this filter and order."""
@@ -579,6 +587,17 @@ def _picker(site: Site, query: Query) -> Page:
     return Page(title="Compare experiments", section="compare", body=body)
 
 
+def compare_slices_page(site: Site, query: Query) -> Page:
+    """The slices of the examples in which candidates depart from their overall difference; searched when asked for."""
+    asked = CompareQuery.of_query(site.store, query)
+    if asked is None:
+        raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
+    kept = kept_comparisons.get(site.store, asked.baseline, asked.candidates)
+    searches = [(search_text(kept.diff, one), [slice_cells(each) for each in one.found]) for one in kept.searches]
+    body = render("compare_slices.html", site, searches=searches, columns=SLICE_COLUMNS)
+    return Page(title=f"Slices: {title(kept)}", section="compare", body=body)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
     """An example's place among the wanted ones, from 1; None if it is not among them."""
@@ -632,19 +651,26 @@ def neighbours(examples: Sequence[str], example: str) -> Neighbours:
 
 
 def answers_in_words(runs: Sequence[RunDetail], baseline: str) -> dict[str, WordDiff]:
-    """Return the words in which each run's answer differs from the baseline's in the same repetition, else the first.
+    """Return the words in which each run's answer differs from the baseline's in the same repetition, else the first;
+    of a single candidate, also the baseline's.
 
-    Runs without an answer, and those of the baseline, are not among them.
+    Runs without an answer, and answers that have little in common with the baseline's, are not among them.
     """
-    old = {run.repetition: run.outputs for run in runs if run.experiment_id == baseline and run.outputs is not None}
+    old = {run.repetition: run for run in runs if run.experiment_id == baseline and run.outputs is not None}
     first = next(iter(old.values()), None)
-    return {
-        run.run_id: word_diff(shown_text(before), shown_text(run.outputs))
-        for run in runs
-        if run.experiment_id != baseline
-        and run.outputs is not None
-        and (before := old.get(run.repetition, first)) is not None
-    }
+    others = [run for run in runs if run.experiment_id != baseline and run.outputs is not None]
+    found: dict[str, WordDiff] = {}
+    for run in others:
+        before = old.get(run.repetition, first)
+        if before is None:
+            continue
+        parts = word_diff(shown_text(before.outputs), shown_text(run.outputs))
+        if has_much_in_common(parts):
+            is_alone = len({one.experiment_id for one in others}) == 1
+            found[run.run_id] = [part for part in parts if part[0] != "removed"] if is_alone else parts
+            if is_alone and before.repetition == run.repetition:
+                found[before.run_id] = [part for part in parts if part[0] != "added"]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

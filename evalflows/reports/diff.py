@@ -5,7 +5,7 @@ Markdown, and as the document of `evalflows diff --format json`.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from rapidfuzz.distance import Indel
@@ -209,6 +209,10 @@ MAX_CHARACTERS = 20_000
 """Characters of each text that are compared. Of two texts of this length, all words different, it takes 0.1 s."""
 
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
+_SENTENCES = re.compile(r"(?:[^.!?\n]|[.!?](?=\S))*(?:[.!?]\s*|\n\s*|$)", re.DOTALL)
+LEAST_SAME = 0.4
+"""The least share of a text's characters that both have, for its words to be compared."""
+
 
 WordDiff = list[tuple[Part, str]]
 
@@ -216,17 +220,13 @@ WordDiff = list[tuple[Part, str]]
 def word_diff(old: str, new: str, most: int = MAX_CHARACTERS) -> WordDiff:
     """Return the parts of two texts in order: `same` in both, `removed` from the old one, or `added` by the new one.
 
-    Words, spaces and punctuation marks are compared whole. Longer texts are compared up to `most` characters; a last
-    part `cut` then says how many characters of each are not shown.
+    Sentences are compared first, then within those that differ words, spaces and punctuation marks. Longer texts are
+    compared up to `most` characters; a last part `cut` then says how many characters of each are not shown.
     """
-    before, after = _TOKENS.findall(old[:most]), _TOKENS.findall(new[:most])
     pieces = [
-        (
-            code.tag == "equal",
-            "".join(before[code.src_start : code.src_end]),
-            "".join(after[code.dest_start : code.dest_end]),
-        )
-        for code in Indel.opcodes(before, after)
+        piece
+        for is_same, was, now in _aligned(_SENTENCES.findall(old[:most]), _SENTENCES.findall(new[:most]))
+        for piece in ([(True, was, now)] if is_same else _aligned(_TOKENS.findall(was), _TOKENS.findall(now)))
     ]
     parts: WordDiff = []
     for is_same, group in groupby(_with_rewritten_phrases(pieces), key=lambda piece: piece[0]):
@@ -235,6 +235,20 @@ def word_diff(old: str, new: str, most: int = MAX_CHARACTERS) -> WordDiff:
     cut = [f"{len(text) - most:,} of the {side}" for side, text in (("old", old), ("new", new)) if len(text) > most]
     ending: WordDiff = [("cut", f" … {' and '.join(cut)} text's characters are not compared")] if cut else []
     return [*(part for part in parts if part[1]), *ending]
+
+
+def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]:
+    """Yield runs of pieces that are the same in both lists, or differ, in turn."""
+    for is_same, codes in groupby(Indel.opcodes(old, new), key=lambda code: code.tag == "equal"):
+        pieces = [(old[one.src_start : one.src_end], new[one.dest_start : one.dest_end]) for one in codes]
+        was, now = ("".join(chain.from_iterable(side)) for side in zip(*pieces, strict=True))
+        yield is_same, was, now
+
+
+def has_much_in_common(parts: WordDiff) -> bool:
+    """Whether the words that differ are worth marking: of texts with little in common, nearly all would be."""
+    sizes = {kind: sum(len(text) for part, text in parts if part == kind) for kind in ("same", "removed", "added")}
+    return sizes["same"] >= LEAST_SAME * (sizes["same"] + max(sizes["removed"], sizes["added"]))
 
 
 def _with_rewritten_phrases(pieces: Sequence[tuple[bool, str, str]]) -> Iterator[tuple[bool, str, str]]:

@@ -20,7 +20,8 @@ from evalflows.analysis.changes import (
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import MetricReader
 from evalflows.analysis.judge_exclusions import people_batches
-from evalflows.reports.diff import ExperimentsDiff, diff_without_lists
+from evalflows.analysis.slice_search import SliceSearch
+from evalflows.reports.diff import ExperimentsDiff, diff_of, diff_without_lists
 from evalflows.specs.errors import MEASURES, json_text
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import owner_states
@@ -307,6 +308,12 @@ class KeptComparison:
     def repetitions(self) -> int:
         """The most repetitions that an experiment has."""
         return max(one.repetitions for one in (self.diff.baseline, *self.diff.candidates))
+
+    @cached_property
+    def searches(self) -> Sequence[SliceSearch]:
+        """The slices in which each candidate departs from its overall difference."""
+        candidates = [one.experiment_id for one in self.diff.candidates]
+        return diff_of(self._store, self.diff.baseline.experiment_id, candidates, limit=0, slices=True).searches
 
     @property
     def is_running(self) -> bool:

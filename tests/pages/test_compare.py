@@ -1,13 +1,14 @@
 """The Compare page shows figures, changes and answers of experiments, and filters, sorts and pages the examples."""
 
+import re
 from html import unescape
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 from answered import answered
 from page_text import Seen, seen
 
-from evalflows.dashboard.compare import compare_page
+from evalflows.dashboard.compare import compare_page, compare_slices_page
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs.errors import InputError
@@ -144,10 +145,21 @@ def test_counts_are_those_of_the_examples_and_lead_to_them() -> None:
 def test_words_that_differ_from_the_baseline_are_marked() -> None:
     site = Site(store=Store(), links=Links())
     asked = {"baseline": ["old"], "candidate": ["new"], "example": ["q0"]}
-    assert "<del>old</del><ins>new</ins> says q0 is fine" in compare_page(site, Query({**asked, "words": ["1"]})).body
+    in_words = compare_page(site, Query({**asked, "words": ["1"]})).body
+    assert "<del>old</del> says q0 is fine" in in_words and "<ins>new</ins> says q0 is fine" in in_words
     assert "<del>" not in compare_page(site, Query(asked)).body
     alone = Site(store=Store(), links=NoLinks())
     assert "<del>old</del>" in compare_page(alone, Query({**asked, "words": ["1"]})).body
+
+
+def test_slices_are_searched_when_they_are_asked_for() -> None:
+    html = str(
+        compare_page(Site(store=Store(), links=Links()), Query({"baseline": ["old"], "candidate": ["new"]})).body
+    )
+    (address,) = re.findall(r'data-load="(/compare/slices[^"]*)"', html)
+    asked = Query.of(parse_qsl(urlsplit(unescape(address)).query))
+    found = seen(compare_slices_page(Site(store=Store(), links=Links()), asked).body)
+    assert "no slice" in found.text.lower(), found.text
 
 
 def test_candidates_are_removed_and_swapped_by_links() -> None:

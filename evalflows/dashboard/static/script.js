@@ -71,7 +71,30 @@ const KEYS = {
   k: () => moveInList(-1) || moveRow(-1),
   n: () => follow('a[rel="next"]'),
   p: () => follow('a[rel="prev"]'),
+  c: copyLink,
+  "/": search,
 };
+
+function copyLink() {
+  navigator.clipboard?.writeText(location.href).then(() => {
+    const told = document.createElement("p");
+    told.className = "told";
+    told.setAttribute("role", "status");
+    told.textContent = "Link copied";
+    document.body.append(told);
+    setTimeout(() => told.remove(), 1500);
+  });
+  return true;
+}
+
+function search() {
+  const field = document.querySelector('main input[type="search"]');
+  if (!field) return false;
+  const folded = field.closest("details");
+  if (folded) folded.open = true;
+  field.focus();
+  return true;
+}
 
 function follow(selector) {
   const link = document.querySelector(selector);

@@ -7,6 +7,7 @@ and the taken one is removed once its rows are written. Files of dead receivers 
 
 import asyncio
 import base64
+import json
 import math
 import os
 import queue
@@ -53,6 +54,7 @@ from evalflows.store.observations import Compaction, day_of, seal_past_days, wri
 from evalflows.store.records import now
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
+from evalflows.telemetry.costs import with_listed_costs
 from evalflows.telemetry.elements import (
     MOST_ELEMENTS,
     TooManyElementsError,
@@ -60,9 +62,10 @@ from evalflows.telemetry.elements import (
     check_elements_of_protobuf,
 )
 from evalflows.telemetry.feedback import Telemetry
+from evalflows.telemetry.ingestion import Ingested, answer_to_scores, batch_of_scores
 from evalflows.telemetry.otlp import invalid_spans, parse_json, rows_of_logs, rows_of_traces
 
-Signal = Literal["traces", "logs"]
+Signal = Literal["traces", "logs", "langfuse"]
 Encoding = Literal["protobuf", "json"]
 
 _HEAD = struct.Struct("<BII")  # what it is, the body's length, and the checksum of both and of the body
@@ -72,6 +75,7 @@ _KINDS: tuple[tuple[Signal, Encoding], ...] = (
     ("traces", "json"),
     ("logs", "protobuf"),
     ("logs", "json"),
+    ("langfuse", "json"),
 )
 
 
@@ -433,6 +437,7 @@ class Checked:
 
     is_empty: bool
     rejected: list[str]
+    answer: Mapping[str, Any] | None = None  # to Langfuse's SDK
 
 
 def decompressed(body: bytes, limit: int) -> bytes:
@@ -461,19 +466,32 @@ def decompressed(body: bytes, limit: int) -> bytes:
 def checked(entry: Entry) -> Checked:
     """Check an entry: what is accepted must become rows later. Raise InputError, in one line, if it is unreadable."""
     try:
+        if entry.signal == "langfuse":
+            found = _ingested(entry)
+            parsed = found.telemetry
+            is_empty = not (parsed.observations or parsed.scores or parsed.labels)
+            return Checked(is_empty, parsed.rejected, found.answer)
         message = _message(entry)
         if entry.signal == "traces" and entry.encoding == "protobuf":  # the many: their rows are made later
             n_spans, rejected = invalid_spans(message)
             return Checked(n_spans == len(rejected), rejected)
         parsed = _rows(entry, message)
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"body: not OTLP: {describe(error)}") from error
+        wanted = "a batch of Langfuse" if entry.signal == "langfuse" else "OTLP"
+        raise InputError(f"body: not {wanted}: {describe(error)}") from error
     return Checked(not (parsed.observations or parsed.scores or parsed.labels), parsed.rejected)
 
 
 def telemetry_of(entry: Entry) -> Telemetry:
     """Return the rows of an entry."""
+    if entry.signal == "langfuse":
+        return _ingested(entry).telemetry
     return _rows(entry, _message(entry))
+
+
+def _ingested(entry: Entry) -> Ingested:
+    check_elements_of_json(entry.body)
+    return Ingested(json.loads(entry.body))
 
 
 def _message(entry: Entry) -> Any:
@@ -535,7 +553,8 @@ class _Batch:
 
     def write(self, store: Store) -> None:
         telemetry = self.telemetry
-        write_observations(store, telemetry.observations, scores=telemetry.scores, labels=telemetry.labels)
+        rows = with_listed_costs(telemetry.observations)
+        write_observations(store, rows, scores=telemetry.scores, labels=telemetry.labels)
 
 
 class Folding:
@@ -683,6 +702,8 @@ class Receiver:
             Route("/v1/traces", self._traces, methods=["POST"]),
             Route("/v1/logs", self._logs, methods=["POST"]),
             Route("/api/public/otel/v1/traces", self._traces, methods=["POST"]),  # where langfuse's SDK sends
+            Route("/api/public/ingestion", self._ingestion, methods=["POST"]),  # and its scores
+            Route("/api/public/scores", self._scores, methods=["POST"]),
             Route("/health", self._health),
         ]
         only_ours = Middleware(_OnlyOurs, any_host=self._token is not None)
@@ -712,17 +733,25 @@ class Receiver:
     async def _logs(self, request: Request) -> Response:
         return await self._answer(request, "logs")
 
+    async def _ingestion(self, request: Request) -> Response:
+        return await self._answer(request, "langfuse")
+
+    async def _scores(self, request: Request) -> Response:
+        return await self._answer(request, "langfuse", are_scores=True)
+
     async def _health(self, _: Request) -> Response:
         problem = "the last write failed" if self._failed else self._folding.error or self._is_full()
         state = {"status": problem or "ok", "pending_bytes": self._journal.pending}
         return JSONResponse(state, 503 if self._failed or self._is_full() else 200)
 
-    async def _answer(self, request: Request, signal: Signal) -> Response:
+    async def _answer(self, request: Request, signal: Signal, *, are_scores: bool = False) -> Response:
         encoding = _encoding(request)
         held = _Held(self)
         try:
             self._admit(request, encoding)
-            return await self._receive(request, signal, encoding or "protobuf", held)
+            if signal == "langfuse" and encoding != "json":
+                raise RefusedError(415, "got another content type, wanted application/json")
+            return await self._receive(request, signal, encoding or "protobuf", held, are_scores=are_scores)
         except RefusedError as refusal:
             return refused(refusal.status, encoding or "json", refusal.reason)
         except asyncio.CancelledError:
@@ -746,14 +775,18 @@ class Receiver:
             return "the journal is full"
         return "too many requests at once" if self._held > self._limits.held else None
 
-    async def _receive(self, request: Request, signal: Signal, encoding: Encoding, held: "_Held") -> Response:
-        body = await self._body(request, held)
+    async def _receive(
+        self, request: Request, signal: Signal, encoding: Encoding, held: "_Held", *, are_scores: bool
+    ) -> Response:
+        body, is_list = await self._body(request, held), False
         try:
             if (compression := request.headers.get("content-encoding", "identity").lower()) in COMPRESSIONS:
                 body = await _worked(body, lambda: decompressed(body, self._limits.body), self._at_once)
                 held.add(len(body))
             elif compression != "identity":
                 raise RefusedError(415, f"got another content encoding, wanted {' or '.join(COMPRESSIONS)}, or none")
+            if are_scores:
+                is_list, body = body.lstrip().startswith(b"["), batch_of_scores(body)
             entry = Entry(signal, encoding, body)
             result = await _worked(body, lambda: checked(entry), self._at_once)
             if not result.is_empty:
@@ -764,7 +797,11 @@ class Receiver:
             raise RefusedError(413, _TOO_MANY) from None
         except InputError as error:
             raise RefusedError(400, str(error)) from error
-        return accepted(signal, encoding, result.rejected)
+        if result.answer is None:
+            return accepted(signal, encoding, result.rejected)
+        if not are_scores:
+            return JSONResponse(result.answer, 207)
+        return JSONResponse(*answer_to_scores(result.answer, is_list=is_list))
 
     async def _keep(self, entry: Entry) -> None:
         try:

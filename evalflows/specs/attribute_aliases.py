@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-VERSION = 4
+VERSION = 5
 """Raised when a name is added or moved."""
 
 NOT_CAPTURED = "__REDACTED__"
 """What OpenInference writes for content that it was told to leave out."""
+
+LISTED_COST = "evalflows.listed_cost_usd"
+"""The attribute with the cost of a call that came without one, by the price list."""
 
 Source = Literal["otlp", "langfuse", "langsmith", "rows"]
 
@@ -258,15 +261,21 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
         "rows": ("tokens_out",),
     },
     "cost_usd": {
-        "otlp": ("llm.cost.total", Within("langfuse.observation.cost_details", ("total",)), "operation.cost"),
+        "otlp": (
+            "llm.cost.total",
+            Within("langfuse.observation.cost_details", ("total",)),
+            "operation.cost",
+            LISTED_COST,
+        ),
         "langfuse": (
             "totalCost",
             "calculatedTotalCost",
             Within("costDetails", ("total",)),
             Within("cost_details", ("total",)),
+            LISTED_COST,
         ),
-        "langsmith": ("total_cost",),
-        "rows": ("cost_usd",),
+        "langsmith": ("total_cost", LISTED_COST),
+        "rows": ("cost_usd", LISTED_COST),
     },
     "session_id": {
         "otlp": (

@@ -31,6 +31,7 @@ from evalflows.store.records import derived_id, now
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, SpanStatus
 from evalflows.telemetry.conventions import parsed as parsed_json
+from evalflows.telemetry.costs import with_listed_costs
 from evalflows.telemetry.feedback import Feedback, Subject, Telemetry, add_feedback, of_observation, of_trace
 from evalflows.telemetry.ids_and_times import ended_at_of, moment_of, span_id_of, trace_id_of
 from evalflows.telemetry.otlp import IN_SNAKE_CASE, LOGS, OTHERS, SPANS, merged, rows_of_fields
@@ -65,7 +66,7 @@ def _is_trace(record: Mapping[str, Any]) -> bool:
 
 def telemetry_of(record: Any) -> Telemetry:
     """Return the rows of a record. Raise InputError if it is none of Langfuse's."""
-    kinds = ((_is_score, _add_score), (_is_observation, _add_observation), (_is_trace, _add_trace))
+    kinds = ((_is_score, add_score), (_is_observation, add_observation), (_is_trace, add_trace))
     return _added_as(record, kinds, "a trace, an observation or a score of Langfuse")
 
 
@@ -81,9 +82,9 @@ def _added_as(record: Any, kinds: Iterable[tuple[Callable[..., bool], Callable[.
     return parsed
 
 
-def _add_trace(parsed: Telemetry, trace: Mapping[str, Any]) -> None:
+def add_trace(parsed: Telemetry, trace: Mapping[str, Any]) -> None:
     parsed.observations.append(_root(trace))
-    for name, add in (("observations", _add_observation), ("scores", _add_score)):
+    for name, add in (("observations", add_observation), ("scores", add_score)):
         parts = parsed_json(trace.get(name))
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict):
@@ -94,7 +95,7 @@ def _add_trace(parsed: Telemetry, trace: Mapping[str, Any]) -> None:
                     parsed.rejected.append(f"{name.removesuffix('s')} {part.get('id')}: {error}")
 
 
-def _add_observation(parsed: Telemetry, observation: Mapping[str, Any]) -> None:
+def add_observation(parsed: Telemetry, observation: Mapping[str, Any]) -> None:
     parsed.observations.append(_observation(observation))
 
 
@@ -146,7 +147,7 @@ def _attributes(record: Mapping[str, Any]) -> tuple[str, str | None]:
     return split_attributes(kept)
 
 
-def _add_score(parsed: Telemetry, score: Mapping[str, Any]) -> None:
+def add_score(parsed: Telemetry, score: Mapping[str, Any]) -> None:
     trace, session, observation = (_field(score, name) for name in ("traceId", "sessionId", "observationId"))
     if not trace and not session:
         parsed.ignored += 1  # of a dataset's run
@@ -800,7 +801,7 @@ def _size(row: ObservationRow) -> int:
 
 
 def _write(store: Store, batch: Telemetry, added: Added) -> None:
-    observations = unknown_observations(store, batch.observations)
+    observations = unknown_observations(store, [*with_listed_costs(batch.observations)])
     scores, labels = unknown_scores(store, batch.scores), unknown_labels(store, batch.labels)
     write_observations(store, observations.rows, scores=scores.rows, labels=labels.rows)
     added.new += len(observations.new)

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
+from starlette.applications import Starlette
 
 from evalflows.analysis.figures import usd
 from evalflows.evaluators.score import fenced
@@ -158,7 +160,7 @@ class ReadingTools:
     @property
     def all(self) -> Sequence[Callable[..., str]]:
         own = (self.experiments, self.results, self.diff, self.best, self.worst, self.example, self.decision)
-        return (*own, self.traces, self.alerts, self.sql, self.tables, self.docs, self.plan)
+        return (*own, self.traces, self.alerts, self.sql, self.tables, self.docs)
 
     def experiments(self, name: str = "", offset: int = 0) -> str:
         """List experiments, newest first: id, name, state, dataset, and what gates decided. Start here.
@@ -170,7 +172,7 @@ class ReadingTools:
         shown = found[offset : offset + 30]
         gates = conclusions_on(self._store, [one.experiment_id for one in shown]) if shown else {}
         answer = _Answer()
-        answer.line(f"{len(found)} experiments" if found else "no experiments of that name")
+        answer.line(f"{len(found)} experiments{'' if found or not name else ' of that name'}")
         rows = (_overview(one, gates.get(one.experiment_id, {})) for one in shown)
         answer.rows(
             rows, count=len(found), offset=offset, more=_call("experiments", name=name or None, offset="OFFSET")
@@ -567,18 +569,39 @@ def _cell(value: Any) -> Any:
     return text if len(text) <= 200 else f"{text[:200]}… ({len(text):,} characters)"
 
 
-def server(store: Store, help_of: Callable[[str | None], str], allowance: Allowance | None = None) -> "MCPServer[Any]":
+def served_at(store: Store, help_of: Callable[[str | None], str], path: str) -> Starlette:
+    """Return an application that answers at a path, with the tools that read and run no code of the user's.
+
+    It remembers no client between requests. Who may use it is for the application around it to decide.
+    """
+    return server(store, help_of, runs_code=False).streamable_http_app(
+        streamable_http_path=path,
+        json_response=True,
+        stateless_http=True,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+
+
+def server(
+    store: Store,
+    help_of: Callable[[str | None], str],
+    allowance: Allowance | None = None,
+    *,
+    runs_code: bool = True,
+) -> "MCPServer[Any]":
     """Return the server of a store.
 
     Args:
         store: The store.
         help_of: Returns the help of a command; of all, for None.
         allowance: What its runs may spend together. None: it only reads.
+        runs_code: Whether it has the tool `plan`, which imports what a spec names.
     """
     made: MCPServer[Any] = MCPServer(
         "evalflows", instructions=INSTRUCTIONS, version=version("evalflows"), log_level="ERROR"
     )
-    for tool in ReadingTools(store, help_of).all:
+    reading = ReadingTools(store, help_of)
+    for tool in (*reading.all, *((reading.plan,) if runs_code else ())):
         _add(made, tool, ToolAnnotations(read_only_hint=True))
     for tool in ActingTools(store, allowance).all if allowance else ():
         costs = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)

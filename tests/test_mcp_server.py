@@ -15,10 +15,12 @@ import pytest
 pytest.importorskip("mcp")
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from starlette.testclient import TestClient
 
 import evalflows.mcp_server
 from evalflows.cli.mcp import help_of
-from evalflows.mcp_server import MOST_CHARACTERS, Allowance, server
+from evalflows.dashboard.app import application
+from evalflows.mcp_server import MOST_CHARACTERS, Allowance, served_at, server
 from evalflows.specs.errors import GateFailedError, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import refer
@@ -131,6 +133,24 @@ def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
 
     arguments = ["-m", "evalflows.cli.main", "mcp"]
     talk(asks, StdioServerParameters(command=sys.executable, args=arguments, env={**os.environ}))
+
+
+def test_the_dashboard_answers_programs_that_have_its_token(store: Store) -> None:
+    """Only with reading tools that run no code; pages of other sites are refused as everywhere."""
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    call = {**ask, "method": "tools/call", "params": {"name": "experiments", "arguments": {}}}
+    headers = {"accept": "application/json, text/event-stream"}
+    with TestClient(application(store, "secret", tools=served_at(store, help_of, "/mcp"))) as client:
+        assert client.post("/mcp", json=ask, headers=headers).status_code == 401
+        headers["authorization"] = "Bearer secret"
+        names = {tool["name"] for tool in client.post("/mcp", json=ask, headers=headers).json()["result"]["tools"]}
+        assert "diff" in names and not {"plan", "run", "gate"} & names
+        (content,) = client.post("/mcp", json=call, headers=headers).json()["result"]["content"]
+        assert content["text"].startswith("0 experiments")
+        foreign = headers | {"origin": "https://evil.test"}
+        assert client.post("/mcp", json=call, headers=foreign).status_code == 403
+    with TestClient(application(store), base_url="http://127.0.0.1:4280") as client:
+        assert client.post("/mcp", json=ask).status_code in (404, 405)
 
 
 def test_all_runs_of_a_server_share_its_budget(

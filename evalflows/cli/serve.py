@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -26,6 +26,11 @@ from evalflows.cli.output import echo
 from evalflows.prefect_server import Home, Server, is_serving, local_server, may_use_another, results_folder, stop
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, last_line, one_line
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from evalflows.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -78,10 +83,23 @@ def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
             url, root = url_of(host, listener), store.layout.root
             with noted_dashboard(root, url):
                 making = Making()
-                served = application(store, token, making)
+                served = application(store, token, making, _tools(store))
                 serve(served, listener, partial(_announce, url, root), grace_s=DASHBOARD_GRACE_S, stop=making.stop)
         if making.is_busy:
             os._exit(0)  # nobody waits for what its threads still read
+
+
+def _tools(store: "Store") -> "Starlette | None":
+    """Return the tools for coding agents, at /mcp; None without the package mcp."""
+    try:
+        from evalflows.mcp_server import served_at
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        return None
+    from evalflows.cli.mcp import help_of
+
+    return served_at(store, help_of, "/mcp")
 
 
 def _announce(url: str, root: str) -> None:

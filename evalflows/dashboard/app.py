@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -276,8 +276,12 @@ FRAGMENT = "fragment"
 """The parameter with which a page is sent without its frame, to be shown within another."""
 
 
-def application(store: Store, token: str | None = None, making: Making | None = None) -> Starlette:
-    """Return the dashboard of a store. With a token, only who has it is answered."""
+def application(
+    store: Store, token: str | None = None, making: Making | None = None, tools: Starlette | None = None
+) -> Starlette:
+    """Return the dashboard of a store, with the routes of `tools` for other programs. With a token, only who has it is
+    answered.
+    """
     proofs, making, queries = Proofs(), making or Making(), QueryProcesses(store.layout.root)
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/home")),
@@ -286,15 +290,17 @@ def application(store: Store, token: str | None = None, making: Making | None = 
         Route("/texts", _choose_texts, methods=["GET"]),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),
+        *(tools.routes if tools else ()),
         Route("/{rest:path}", _Absent(store)),
     ]
     middleware = [Middleware(Access, token=token), Middleware(GZipMiddleware)]
-    return Starlette(routes=routes, middleware=middleware, lifespan=partial(_ending, queries))
+    return Starlette(routes=routes, middleware=middleware, lifespan=partial(_ending, queries, tools))
 
 
 @asynccontextmanager
-async def _ending(queries: QueryProcesses, _: Starlette) -> AsyncIterator[None]:
-    yield
+async def _ending(queries: QueryProcesses, tools: Starlette | None, _: Starlette) -> AsyncIterator[None]:
+    async with tools.router.lifespan_context(tools) if tools else nullcontext():
+        yield
     queries.close()
 
 

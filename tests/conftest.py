@@ -18,6 +18,7 @@ from s3_server import BUCKET, S3Server, s3_server
 from store_copies import StoreCopies
 from store_rows import make_row
 
+import evalflows.prefect_server
 import evalflows.store.database
 import evalflows.store.store
 from evalflows.store.layout import Layout
@@ -193,10 +194,13 @@ def prefect_settings(prefect_environment: dict[str, str]) -> Any:
 
 
 @pytest.fixture
-def prefect_api(prefect_environment: dict[str, str], prefect_settings: Any) -> Iterator[dict[str, str]]:
-    """Flows of this process run on that server."""
+def prefect_api(
+    prefect_environment: dict[str, str], prefect_settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, str]]:
+    """Flows of this process run on that server, and start no other."""
     from prefect.context import SettingsContext, get_settings_context
 
+    monkeypatch.setattr(evalflows.prefect_server, "may_use_another", lambda: True)
     settings = prefect_settings.model_copy(deep=True)  # made anew they take 50 ms
     with SettingsContext(profile=get_settings_context().profile, settings=settings):
         yield prefect_environment

@@ -132,10 +132,11 @@ def columns_of(table: str, *, texts: bool = True) -> list[str]:
     return [field.name for field in fields(TABLES[table].record) if field.name not in left_out]
 
 
-def text_columns(table: str) -> list[str]:
+@cache
+def text_columns(table: str) -> tuple[str, ...]:
     """Return the columns that hold one text, JSON included."""
     hints = get_type_hints(TABLES[table].record, include_extras=True)
-    return [name for name, hint in hints.items() if _is_text(_type(hint)[0])]
+    return tuple(name for name, hint in hints.items() if _is_text(_type(hint)[0]))
 
 
 def to_arrow(table: str, rows: Iterable[object]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from evalflows.store.records import Json
@@ -10,10 +11,16 @@ from evalflows.store.schemas import TABLES
 
 def make_row(table: str, **values: Any) -> Any:
     """Return a row of a table with these fields, and defaults or placeholders for all others."""
+    return TABLES[table].record(**{name: _placeholder(name, hint) for name, hint in _needed(table).items()} | values)
+
+
+@cache
+def _needed(table: str) -> dict[str, Any]:
+    """The types of the fields without a default."""
     record = TABLES[table].record
     hints = get_type_hints(record, include_extras=True)
     needed = [f.name for f in fields(record) if f.default is MISSING and f.default_factory is MISSING]
-    return record(**{name: _placeholder(name, hints[name]) for name in needed} | values)
+    return {name: hints[name] for name in needed}
 
 
 def _placeholder(name: str, hint: Any) -> object:

@@ -527,6 +527,11 @@ class ExampleView:
     attachments: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def example_id(self) -> str:
+        """The id, by the name that it has in the store."""
+        return self.id
+
+    @property
     def outputs(self) -> dict[str, Any] | None:
         return self.reference_outputs
 

@@ -264,7 +264,7 @@ _watching: list[Watch] = []
 
 @contextmanager
 def watched(watch: Watch | None) -> Iterator[None]:
-    """Call `watch` with the progress of this process during the block; without one, a notebook shows lines."""
+    """Call `watch` with the progress of this process during the block; without one, a notebook shows a bar."""
     if watch is None and in_notebook():
         with shown_progress(Console()) as bar, watched(bar):
             yield

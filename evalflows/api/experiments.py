@@ -18,7 +18,9 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
 from evalflows.specs.target import TargetSpec
+from evalflows.store.queries.continuing import begun_since, continued_by
 from evalflows.store.queries.looks import look_of
+from evalflows.store.records import now
 from evalflows.store.store import Store
 from evalflows.tasks.engines import watched
 from evalflows.tasks.finish import refuse_if_running
@@ -102,6 +104,7 @@ def evaluate(
     max_concurrency: int | None = None,
     num_repetitions: int = 1,
     run_key: str | None = None,
+    columns: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> "ExperimentResult | ComparativeResult":
     """Run a target on a dataset and evaluate every answer; or compare the answers of a tuple of experiments in pairs.
@@ -120,6 +123,7 @@ def evaluate(
             many as the limits allow.
         num_repetitions: Number of answers per example.
         run_key: A later call with the same key continues the experiment.
+        columns: The columns of a file, rows or a DataFrame that are the `inputs` and the `reference_outputs`, by name.
         settings: Further fields of ExperimentSpec; `name` and `repetitions` are two of the above by our own names.
 
     Raise InputError, before anything is called, if the settings are wrong, and IncompleteError if the run could not be
@@ -148,7 +152,7 @@ def evaluate(
             "name": experiment_prefix or target_spec.get("name", "experiment"),
             "description": description or "",
             "metadata": dict(metadata or {}),
-            "dataset": _dataset(data),
+            "dataset": _dataset(data, columns),
             "targets": [target_spec],
             "evaluators": [evaluator_fields(evaluator) for evaluator in evaluators],
             "summary_evaluators": [evaluator_fields(evaluator) for evaluator in summary_evaluators],
@@ -164,7 +168,14 @@ def evaluate(
     from evalflows.api.results import ExperimentResult
     from evalflows.reports.pages_as_text import failures_of
 
-    result = ExperimentResult(run(spec)[0])
+    began = now()
+    try:
+        identity = run(spec)[0]
+    except KeyboardInterrupt:
+        if (interrupted := begun_since(Store(), began)) is not None:
+            print_note(f"interrupted, and what is done is kept; {continued_by(Store(), interrupted)}")
+        raise
+    result = ExperimentResult(identity)
     for failure in failures_of(Store(), [result.experiment_id])[:FAILURES_SAID]:
         what = "answers" if failure.source == "target" else f"judgements by {failure.source}"
         print_note(f"{failure.experiment}: {failure.count} of {len(result)} {what} failed: {failure.error}")
@@ -228,11 +239,15 @@ def _row(row: Any, number: int) -> dict[str, Any]:
     return dict(row)
 
 
-def _dataset(data: Data) -> DatasetSpec:
+def _dataset(data: Data, columns: Mapping[str, Any] | None) -> DatasetSpec:
     if isinstance(data, DatasetSpec):
-        return data
+        return data if columns is None else DatasetSpec.model_validate({**data.model_dump(), "columns": columns})
+    mapped = {} if columns is None else {"columns": columns}
     if not isinstance(data, str | Path):
         records = getattr(data, "to_dict", None)  # of a DataFrame of pandas
         rows = data if records is None else records(orient="records")
-        return DatasetSpec(rows=[_row(row, number) for number, row in enumerate(rows, start=1)])
-    return DatasetSpec(path=str(data)) if isinstance(data, Path) else DatasetSpec.model_validate(data)
+        numbered = [_row(row, number) for number, row in enumerate(rows, start=1)]
+        return DatasetSpec.model_validate({"rows": numbered, **mapped})
+    if isinstance(data, Path) or mapped:
+        return DatasetSpec.model_validate({"path": str(data), **mapped})
+    return DatasetSpec.model_validate(data)

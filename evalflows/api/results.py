@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from getpass import getuser
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,14 +17,15 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, evidence_of, keep_decision, with_fixed_window
 from evalflows.analysis.gates import approve_baseline
 from evalflows.dashboard.links import Links
-from evalflows.engine.views import evaluations_view
-from evalflows.evaluators.score import Evaluation
+from evalflows.engine.views import evaluations_view, example_view
+from evalflows.evaluators.score import Evaluation, ExampleView
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.comparison import ComparisonReport, comparison_report
 from evalflows.reports.diff import METRICS_SHOWN, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.specs.errors import MEASURES, TRIAL, InputError
 from evalflows.specs.gate import GateSpec
+from evalflows.store.labels import later_labels
 from evalflows.store.queries.example_slices import check_slices_of
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import batch_row, batch_scores, processed_with_earlier
@@ -34,8 +36,11 @@ from evalflows.store.records import (
     ExampleRow,
     ExperimentRow,
     JudgementRow,
+    LabelRow,
     OutputRow,
+    derived_id,
     from_json,
+    new_id,
 )
 from evalflows.store.row_specs import experiment_spec, gate_spec
 from evalflows.store.snapshots import load_snapshot
@@ -334,19 +339,24 @@ order by metric, repetition, position, left_experiment_id, right_experiment_id
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ItemOutcome:
-    """One run: the example, the output, and its scores, as the store has them: contents are JSON."""
+    """One run: its example, output and scores. Of `row` and `output`, the rows of the store, contents are JSON."""
 
-    example: ExampleRow
+    row: ExampleRow
     output: OutputRow
     scores: Sequence[JudgementRow]
 
     @property
+    def example(self) -> ExampleView:
+        """The example, as evaluators get it: contents are mappings."""
+        return example_view(self.row)
+
+    @property
     def inputs(self) -> dict[str, Any]:
-        return dict(from_json(self.example.inputs))
+        return self.example.inputs
 
     @property
     def reference_outputs(self) -> dict[str, Any] | None:
-        return from_json(self.example.reference_outputs)  # type: ignore[no-any-return]
+        return self.example.reference_outputs
 
     @property
     def outputs(self) -> dict[str, Any] | None:
@@ -355,7 +365,7 @@ class ItemOutcome:
 
     def __repr__(self) -> str:
         said = [f"{one.metric}={one.label if one.value is None else one.value}" for one in self.scores]
-        return f"ItemOutcome({', '.join([repr(self.example.example_id), self.output.status, *said])})"
+        return f"ItemOutcome({', '.join([repr(self.row.example_id), self.output.status, *said])})"
 
 
 def page_of_experiment(store: Store, experiment: str) -> str | None:
@@ -444,7 +454,7 @@ class ExperimentResult:
         for repetition in range(self._row.repetitions):
             for example in self._examples:
                 if output := self._outputs.get((repetition, example.example_id)):
-                    yield ItemOutcome(example=example, output=output, scores=self._scores_of(output.run_id))
+                    yield ItemOutcome(row=example, output=output, scores=self._scores_of(output.run_id))
 
     @overload
     def __getitem__(self, number: int) -> ItemOutcome: ...
@@ -455,6 +465,53 @@ class ExperimentResult:
             return [*self][number]
         place = range(len(self))[number]  # raises IndexError
         return next(islice(self, place, None))
+
+    def label(
+        self,
+        item: ItemOutcome | int,
+        metric: str,
+        value: float | bool | str,
+        *,
+        comment: str | None = None,
+        labeller: str | None = None,
+    ) -> None:
+        """Store a person's label of a run, as `evalflows labels import` does: a number, yes or no, or a category.
+
+        Args:
+            item: The run, or its place in the results.
+            metric: What is labelled; with the name of a judge's metric, the label validates the judge.
+            value: The label.
+            comment: Why.
+            labeller: Who gives it. Default: the name of the user of this machine.
+        """
+        one, batch = self[item] if isinstance(item, int) else item, new_id("batch")
+        number = None if isinstance(value, str) else float(value)
+        row = LabelRow(
+            label_id=derived_id(batch, one.output.run_id, metric),
+            batch_id=batch,
+            subject_kind="run",
+            subject_id=one.output.run_id,
+            experiment_id=self.experiment_id,
+            example_id=one.row.example_id,
+            metric=metric,
+            value=number,
+            label=value if isinstance(value, str) else None,
+            data_type="BOOLEAN" if isinstance(value, bool) else "CATEGORICAL" if number is None else "NUMERIC",
+            comment=comment,
+            labeller=labeller or getuser(),
+            source="python",
+        )
+        self._store.publish("labels", batch, later_labels(self._store, [row]))
+
+    def resume(self) -> "ExperimentResult":
+        """Do what an interrupted experiment has left, with the functions of this process, and return its results.
+
+        Raise InputError if its functions are those of another process, and IncompleteError as `evaluate` does.
+        """
+        from evalflows.api.experiments import run  # late: loads Prefect
+
+        run(experiment_spec(self._row), resume=self._row.run_group)
+        return ExperimentResult(self.experiment_id)
 
     def _scores_of(self, subject: str) -> list[JudgementRow]:
         return sorted(self._scores.get(subject, []), key=lambda score: score.metric)
@@ -497,11 +554,11 @@ class ExperimentResult:
 
 
 def _flat_row(item: ItemOutcome) -> dict[str, Any]:
-    columns: dict[str, Any] = {"example_id": item.example.example_id, "repetition": item.output.repetition}
+    columns: dict[str, Any] = {"example_id": item.row.example_id, "repetition": item.output.repetition}
     for prefix, text in (
-        ("inputs", item.example.inputs),
+        ("inputs", item.row.inputs),
         ("outputs", item.output.outputs),
-        ("reference", item.example.reference_outputs),
+        ("reference", item.row.reference_outputs),
     ):
         columns |= {f"{prefix}.{name}": value for name, value in json.loads(text or "{}").items()}
     for score in item.scores:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 from evalflows.specs.errors import print_note
@@ -58,9 +59,12 @@ Watch = Callable[[Progress], None]
 def shown_progress(out: "Console") -> Iterator[Watch]:
     """Yield a function that shows each state it is given: a bar, or lines if nothing can draw one.
 
-    A bar disappears when the block ends. A notebook without ipywidgets, or whose page stays as it is, gets lines.
+    A bar disappears when the block ends. That of a notebook is an output of its cell.
     """
-    if out.is_terminal and not out.is_jupyter:
+    if in_notebook() and "IPython" in sys.modules:
+        with _bar_of_notebook() as watch:
+            yield watch
+    elif out.is_terminal and not out.is_jupyter:
         with _bar(out) as watch:
             yield watch
     else:
@@ -71,6 +75,21 @@ def shown_progress(out: "Console") -> Iterator[Watch]:
 
 def in_notebook() -> bool:
     return "ipykernel" in sys.modules
+
+
+@contextmanager
+def _bar_of_notebook() -> Iterator[Watch]:
+    from IPython.display import HTML, display
+
+    bar = display(HTML("starting"), display_id=True)
+
+    def watch(state: Progress) -> None:
+        bar.update(HTML(f'<progress max="100" value="{state.percent:.0f}"></progress> {escape(counts(state))}'))
+
+    try:
+        yield watch
+    finally:
+        bar.update(HTML(""))
 
 
 @contextmanager

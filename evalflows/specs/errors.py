@@ -74,6 +74,10 @@ class _QuotingError(Exception):
 
     whole: str | None = None
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows of it: the message, which is complete, without frames."""
+        return [f"{type(self).__name__}: {self}"]
+
     def __reduce__(self) -> Any:
         return type(self), self.args, {**vars(self), "whole": None}
 

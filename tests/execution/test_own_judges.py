@@ -1,5 +1,6 @@
 """One's own judges: repeats, exceptions that are retried, a bug that is not paid for every item, and the ledger."""
 
+from collections import Counter
 from typing import Any
 
 import openai
@@ -53,9 +54,16 @@ def test_a_judge_with_a_client_of_its_own_is_repeated_answered_by_the_ledger_and
         def buggy(output: str) -> float:
             return float(ask(f"Rate {output}"))
 
-        with pytest.raises(IncompleteError, match=r"30 of 40 by buggy \(10 of the last 10 failed, .*: ValueError"):
+        wanted = (
+            r"30 of 40 by buggy \(10 of the last 10 failed, .*: ValueError.*`ExperimentResult\('exp-.*'\).resume\(\)`"
+        )
+        with pytest.raises(IncompleteError, match=wanted) as raised:
             evalflows.evaluate(answer, ROWS, [{"use": buggy, "name": "buggy"}], max_concurrency=0)
         assert endpoint.calls == 12 + 10, "a bug after a call is not paid for every item"
+        assert raised.value._render_traceback_() == [f"IncompleteError: {raised.value}"], "a line in a notebook"
+        endpoint.answer = lambda request: completion("1.0")
+        rest = evalflows.ExperimentResult(raised.value.experiments[0]).resume()
+        assert Counter(item.scores[0].status for item in rest) == {"failed": 10, "scored": 30}
     with pytest.raises(InputError, match="combine: got mean without repeats"):
         evalflows.evaluate(answer, ROWS, [{"use": polite, "combine": "mean"}])
 

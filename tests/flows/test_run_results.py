@@ -4,6 +4,7 @@ import asyncio
 import re
 from typing import Any
 
+import pandas as pd
 import pytest
 from catalog_rows import rows
 from planted_difference import ROWS, N, often, spec, targets
@@ -78,6 +79,19 @@ def test_aevaluate_runs_inside_an_event_loop() -> None:
 def test_rows_are_mappings_or_texts() -> None:
     result = evaluate(lambda inputs: inputs["input"], ["a", "b"], [lambda outputs: "output" in outputs])
     assert [one.inputs for one in result] == [{"input": "a"}, {"input": "b"}]
+    frame = pd.DataFrame({"q": ["a", "b"], "a": ["A", "x"], "when": [pd.Timestamp("2026-01-02"), float("nan")]})
+    columns = {"inputs": ["q"], "reference_outputs": ["a"]}
+    result = evaluate(lambda q: q.upper(), frame, ["exact_match"], columns=columns)
+    assert result.scores("exact_match") == [1.0, 0.0]
+    example = result[1].example
+    assert (example.inputs, example.reference_outputs, example.metadata) == ({"q": "b"}, {"a": "x"}, {"when": None})
+    result.label(1, "exact_match", True, comment="x is fine", labeller="ann")
+    result.label(result[0], "mood", "calm")
+    labels = "select metric, value, label, data_type, comment, subject_id from current_labels order by metric"
+    assert rows(labels) == [
+        ("exact_match", 1.0, None, "BOOLEAN", "x is fine", result[1].output.run_id),
+        ("mood", None, "calm", "CATEGORICAL", None, result[0].output.run_id),
+    ]
     for data, settings, error in (
         (["a", 3], {}, "evaluate: data: row 2: got int, wanted a mapping or a text"),
         (["a"], {"dataset": "b"}, "evaluate: got dataset, wanted the target and the data"),

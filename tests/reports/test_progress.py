@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -103,6 +104,20 @@ def test_a_notebook_shows_progress_without_being_asked(
     with watched(None):
         enter_stage("computing differences")
     assert printed() == ["computing differences"]
+
+
+def test_the_bar_of_a_notebook_is_an_output_of_its_cell(
+    monkeypatch: pytest.MonkeyPatch, printed: Callable[[], list[str]]
+) -> None:
+    shown: list[str] = []
+    cell = ModuleType("IPython.display")
+    handle = SimpleNamespace(update=shown.append)
+    cell.HTML, cell.display = str, lambda html, display_id: handle  # type: ignore[attr-defined]
+    for name, module in (("ipykernel", object()), ("IPython", object()), ("IPython.display", cell)):
+        monkeypatch.setitem(sys.modules, name, module)
+    with watched(None):
+        enter_stage("computing differences")
+    assert shown == ['<progress max="100" value="100"></progress> computing differences', ""] and printed() == []
 
 
 def test_a_line_says_at_once_that_failed_items_wait_long(clock: Clock, printed: Callable[[], list[str]]) -> None:

@@ -17,7 +17,6 @@ from evalflows.compat.langfuse.evaluations import (
     evaluations_of,
     item_of,
 )
-from evalflows.engine.views import example_view
 from evalflows.evaluators.score import unwrapped, with_attributes
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
@@ -153,8 +152,8 @@ def _result(
         run_name=run_name or f"{name} - {row.started_at.isoformat()}",
         description=description,
         item_results=[_item_result(item, dataset) for item in answered],
-        item_ids=[item.example.example_id for item in answered],
-        failed_item_ids=[item.example.example_id for item in result if item.output.status != "ok"],
+        item_ids=[item.row.example_id for item in answered],
+        failed_item_ids=[item.row.example_id for item in result if item.output.status != "ok"],
         run_evaluations=evaluations_of(result.summary),
         experiment_id=result.experiment_id,
     )
@@ -162,7 +161,7 @@ def _result(
 
 def _item_result(item: "ItemOutcome", dataset: str | None) -> ExperimentItemResult:
     return ExperimentItemResult(
-        item=item_of(example_view(item.example), dataset),
+        item=item_of(item.example, dataset),
         output=with_attributes(unwrapped(from_json(item.output.outputs), "output")),
         evaluations=evaluations_of(item.scores),
         trace_id=item.output.run_id,

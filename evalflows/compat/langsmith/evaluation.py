@@ -634,7 +634,7 @@ class ExperimentResults:
         self._dataset = dataset_id(row.dataset_name)
         self._rows = [
             ExperimentResultRow(
-                run=run_of(item.output, (example := example_of(item.example, self._dataset)).inputs),
+                run=run_of(item.output, (example := example_of(item.row, self._dataset)).inputs),
                 example=example,
                 evaluation_results={"results": [result_of(s) for s in item.scores if s.status != "sampled_out"]},
             )

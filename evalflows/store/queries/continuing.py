@@ -31,6 +31,8 @@ def continuing(store: Store, identity: str) -> Hint | None:
 def continued_by(store: Store, identity: str) -> str:
     """Say what continues an experiment or a comparison."""
     hint = continuing(store, identity)
+    if hint is None and store.read("experiments", identity):
+        return f"in the process that has its functions, `ExperimentResult({identity!r}).resume()` continues"
     if hint is None:
         return "only the process that has its functions continues it: call it again there, finished calls are reused"
     return f"{hint.code} continues"

@@ -22,7 +22,8 @@ from evalflows.store.store import Store
 
 
 def run_name() -> str:
-    """Return the name of the flow run that starts now: the one that a person typed, else that of its spec.
+    """Return the name of the flow run that starts now: the one that a person typed, else that of its spec, with the
+    version that its targets have.
 
     Prefect and its UI give each run a random name, which is not kept: a word and an animal such as `brave-beetle`, or a
     Greek letter with a constellation such as `alpha3-cancri-ring`.
@@ -31,7 +32,11 @@ def run_name() -> str:
     assert context is not None, "called by Prefect as a run starts"
     given = context.flow_run.name if context.flow_run and context.flow_run.deployment_id else ""
     spec = (context.parameters or {})["spec"]
-    return str(spec.title if hasattr(spec, "title") else spec.name) if _is_random(given) else given
+    if not _is_random(given):
+        return given
+    versions = {getattr(target, "version", None) for target in getattr(spec, "targets", [])}
+    version = versions.pop() if len(versions) == 1 else None
+    return f"{spec.title if hasattr(spec, 'title') else spec.name}{f' {version}' if version else ''}"
 
 
 def _is_random(name: str) -> bool:

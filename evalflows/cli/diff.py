@@ -19,7 +19,7 @@ from evalflows.cli.show import (
     loud,
     metrics_section,
     overview_line,
-    print_page,
+    print_next,
     states_in_brief,
     styled,
     verdicts_section,
@@ -44,6 +44,7 @@ from evalflows.reports.diff import (
 )
 from evalflows.reports.results import Result
 from evalflows.reports.results import remarks as remarks_on
+from evalflows.reports.sendable import after_diff
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, one_line
@@ -121,8 +122,7 @@ def diff(
                 print_brief(console(), compared)
             else:
                 print_diff(console(), compared, wide=detail == "wide")
-            console().print()
-            print_page(links_here().compare(found, *others))
+            print_next(console(), after_diff(store, compared), links_here().compare(found, *others))
 
 
 def _html(store: Store, compared: ExperimentsDiff) -> str:

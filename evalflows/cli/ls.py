@@ -11,7 +11,7 @@ from evalflows.cli.output import DECISION_STYLES, GAP, Table, Text, console, ech
 from evalflows.reports.comparison import Overview, comparison_overviews
 from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.pages_as_text import ExperimentOverview, listed, overviews
-from evalflows.reports.results import COMMIT
+from evalflows.reports.versions import Version, versions_of
 from evalflows.specs.errors import one_line
 from evalflows.store.layout import Layout
 from evalflows.store.sql import is_store, no_experiments, no_store
@@ -62,7 +62,8 @@ def _print_list(
     if not experiments and not compared and none:
         echo(none)
     if not with_ids:
-        _print_rows([_row(one, gates.get(one.experiment_id, {})) for one in experiments])
+        versions = versions_of((one.experiment_id, one.application_version, one.git_commit) for one in experiments)
+        _print_rows([_row(one, gates.get(one.experiment_id, {}), versions) for one in experiments])
         _print_rows([_row_of_pairs(one) for one in compared])
         return
     if experiments:
@@ -96,15 +97,15 @@ def _print_rows(rows: Sequence[Row]) -> None:
     else:
         for row in rows:
             out.print(Text("  ").join(row[name] for name in columns), no_wrap=True, overflow="ellipsis")
-    if hidden := [name for name in every if name not in columns]:
+    if hidden := [name for name in every if name not in (*columns, "id")]:  # a name is as good as an id
         echo(f"not shown: {', '.join(hidden)}: --all")
 
 
-def _row(one: ExperimentOverview, gates: Mapping[str, str]) -> Row:
+def _row(one: ExperimentOverview, gates: Mapping[str, str], versions: Mapping[str, Version]) -> Row:
     state = [*([] if one.state == "completed" else [one.state]), *([f"{one.failed} failed"] if one.failed else [])]
     return {
         "experiment": Text(one.name, "bold"),
-        "version": Text(one.application_version or (one.git_commit or "")[:COMMIT]),
+        "version": Text(versions[one.experiment_id].short if one.experiment_id in versions else ""),
         "gates": _gates_in_brief(gates),
         "state": Text(", ".join(state), "bold red"),
         "answered": Text(f"{one.answered}/{one.planned}"),

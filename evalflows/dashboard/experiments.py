@@ -36,6 +36,7 @@ from evalflows.reports.experiments import (
 )
 from evalflows.reports.pages_as_text import costs_of, experiments_report, failure_kinds, overviews, related_experiments
 from evalflows.reports.results import Slice, metric_ranges, results_of, slice_means
+from evalflows.reports.versions import Version, versions_of
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, json_text
 from evalflows.store.queries.lookup import approvals, find_experiments
@@ -233,6 +234,7 @@ def experiments_page(site: Site, query: Query) -> Page:
         last=-(-found.count // IN_PAGE),
         scale=_experiments_scale(found.experiments, metric),
         excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
+        versions=versions_of(one.versioned for one in found.experiments),
         how_to_begin=no_experiments(site.store.layout),
         left_out=len(site.store.left_out()),
     )
@@ -286,7 +288,9 @@ def over_time_page(site: Site, query: Query) -> Page:
     names, target, metric = query.all("name"), query.text("target"), query.text("metric")
     shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
     first = shown.lines[0].line if shown.lines else None
-    groups = {point.experiment_id: point.run_group for one in shown.lines for point in one.points}
+    drawn = [point for one in shown.lines for point in one.points]
+    groups = {point.experiment_id: point.run_group for point in drawn}
+    versions = versions_of((one.experiment_id, one.application_version, one.git_commit) for one in drawn)
     body = render(
         "over_time.html",
         site,
@@ -298,11 +302,22 @@ def over_time_page(site: Site, query: Query) -> Page:
         costs=_points(site, shown, "cost", lambda one: one.cost_usd),
         latencies=_points(site, shown, "latency", lambda one: one.latency),
         excluded=excluded_metrics(site.store, groups),
+        versions=versions,
+        marks=_marks(shown, versions),
         named=_named,
         how_to_begin=no_experiments(site.store.layout),
         newest=NEWEST,
     )
     return Page(title="Over time", section="over_time", body=body)
+
+
+def _marks(shown: MetricLines, versions: Mapping[str, Version]) -> list[tuple[datetime, str]]:
+    """Return when each version first ran, if one system is shown."""
+    first: dict[str, datetime] = {}
+    for one in shown.lines[0].points if len(shown.lines) == 1 else ():
+        if one.experiment_id in versions:
+            first.setdefault(versions[one.experiment_id].short, one.started_at)
+    return [(at, name) for name, at in first.items()]
 
 
 def _named(line: Line) -> str:

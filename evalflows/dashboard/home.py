@@ -4,6 +4,7 @@ from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.decisions import newest_decisions
 from evalflows.reports.experiments import ListFilter, listed_experiments
+from evalflows.reports.versions import versions_of
 from evalflows.store.queries.windows import episodes, incidents
 from evalflows.store.sql import no_experiments
 
@@ -24,6 +25,7 @@ def home_page(site: Site, _: Query) -> Page:
         site,
         running=running,
         newest=newest.experiments,
+        versions=versions_of(one.versioned for one in newest.experiments),
         count=newest.count,
         incidents=[one for one in episodes(incidents(site.store)) if not one.is_over],
         decisions=decisions[:NEWEST],

@@ -81,6 +81,8 @@ class ListedExperiment:
     calls: int | None
     cost_usd: float | None
     started_at: datetime
+    application_version: str | None
+    git_commit: str | None
     decisions: Sequence[ListedDecision]  # one of each gate: FAIL first, PASS last
     answered: int
     failed: int
@@ -88,6 +90,10 @@ class ListedExperiment:
 
     def metric(self, name: str) -> ListedMetric | None:
         return next((one for one in self.metrics if one.metric == name), None)
+
+    @property
+    def versioned(self) -> tuple[str, str | None, str | None]:
+        return self.experiment_id, self.application_version, self.git_commit
 
     @property
     def main_metrics(self) -> list[ListedMetric]:
@@ -160,7 +166,8 @@ with newest as (
     from newest group by experiment_id
 )
 select experiment_id, e.name, e.target, e.run_group, e.state, e.reason, e.tags, e.dataset_name,
-       e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at, d.decisions
+       e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at,
+       e.application_version, e.git_commit, d.decisions
 from staging.experiments e left join decided d using (experiment_id)
 where ($1::varchar is null
        or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
@@ -234,6 +241,7 @@ class LinePoint:
     run_group: str
     started_at: datetime
     state: str
+    application_version: str | None
     git_commit: str | None
     git_branch: str | None
     git_dirty: bool | None
@@ -352,7 +360,8 @@ with measured as (
     select experiment_id, any_value(mean) as latency from staging.estimates
     where metric = 'latency' and slice is null group by experiment_id
 ), points as (
-    select e.experiment_id, e.run_group, e.started_at, e.state, e.git_commit, e.git_branch, e.git_dirty,
+    select e.experiment_id, e.run_group, e.started_at, e.state, e.application_version, e.git_commit, e.git_branch,
+           e.git_dirty,
            t.mean, t.ci_low, t.ci_high,
            coalesce(t.reason, case when t.experiment_id is null then
                case when e.state = 'running' then 'it is running' else 'no value' end end) as reason,

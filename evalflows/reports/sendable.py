@@ -33,6 +33,7 @@ from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
+    from evalflows.reports.diff import ExperimentsDiff
     from evalflows.reports.experiments import PreviousRun
 
 MORE_EXAMPLES = {
@@ -77,6 +78,23 @@ def after_experiments(
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id, since, spec)
     return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since, spec)
+
+
+def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint:
+    """Return the command that fits a diff: where it got worse, how many examples it needs, or to approve what got only
+    better."""
+    from evalflows.analysis.slice_search import MIN_EXAMPLES  # late: the analysis is slow to import
+
+    judged = [one for one in diff.results if one.baseline and one.metric not in MEASURES]
+    baseline, candidate = diff.baseline.experiment_id, diff.candidates[0].experiment_id
+    if worse := next((one for one in judged if one.conclusion == "worse"), None):
+        if not diff.searches and diff.n_compared[worse.experiment_id] >= 2 * MIN_EXAMPLES:
+            return hints.diff(baseline, worse.experiment_id, slices=True)
+        return hints.show_worst(worse.experiment_id, [worse.metric], baseline)
+    if better := next((one for one in judged if one.conclusion == "better"), None):
+        return _after_pass(store, better.experiment_id, (), None)
+    is_open = any(one.conclusion == "not_enough_evidence" for one in judged)
+    return hints.plan(candidate) if is_open else hints.show_all(candidate)
 
 
 def after_comparison(store: Store, overview: Overview) -> Hint:

@@ -70,10 +70,12 @@ def show_worst(reference: str, metrics: Sequence[str], against: str | None = Non
     return Hint(("show", reference, *named, *(("--against", against) if against else ())))
 
 
-def diff(baseline: str, *candidates: str, metric: str | None = None, where: str | None = None) -> Hint:
+def diff(
+    baseline: str, *candidates: str, metric: str | None = None, where: str | None = None, slices: bool = False
+) -> Hint:
     """Compare stored experiments, example by example."""
     chosen = [*(("--metric", metric) if metric else ()), *(("--where", where) if where else ())]
-    return Hint(("diff", baseline, *candidates, *chosen))
+    return Hint(("diff", baseline, *candidates, *chosen, *(("--slices",) if slices else ())))
 
 
 def explain(decision: str) -> Hint:

@@ -97,6 +97,12 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
     for _ in range(2):
         added = CliRunner().invoke(cli, ["modes", "examples", "rude", "--to", "regressions", "--in", "edited"])
         assert f"{2 * N // 5} examples; {2 * N // 5} with rude" in added.output, added.output
+    rated = (
+        "select n_with, n, rate, ci_low < rate and rate < ci_high from mode_rates where mode = 'rude' and experiment = "
+    )
+    assert rows(f"{rated} 'edited'") == [(2 * N // 5, N, 0.4, True)]
+    held = rows("select distinct comment is not null from mode_items where mode = 'rude' and experiment = 'edited'")
+    assert held == [(True,)]
     runs = rows("select run_id, value from judgements join experiments using (experiment_id) "
                 "where metric = 'mode.rude' and name = 'edited' order by example_id")  # fmt: skip
     lines = [f"{run_id},{value if n else 1 - value}" for n, (run_id, value) in enumerate(runs)]

@@ -64,6 +64,8 @@ def fill(store: Store, make: Make) -> None:
         "judge_model": "m",
     }
     store.append("judgements", day, "p", [make("judgements", **of_trace, status="scored", subject_at=START)])
+    of_mode = of_trace | {"judgement_id": "of a mode", "metric": "mode.late", "value": 1.0}
+    store.append("judgements", day, "p", [make("judgements", **of_mode, status="scored", subject_at=START)])
     said = {"subject_kind": "trace", "subject_id": "id-0", "batch_id": "feedback-1", "label_id": "of a trace"}
     store.append("labels", "feedback-1", "p", [make("labels", **said)])
     fill_comparison(store, make)

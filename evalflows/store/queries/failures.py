@@ -175,7 +175,7 @@ def rates_of_mode(store: Store, mode: str, experiment: str | None = None) -> lis
     Raise InputError if none has scores of it.
     """
     ids = find_experiments(store, experiment) if experiment else None
-    found = ask_records(store, ModeRate, _RATES, [f"{PREFIX}{mode}", ids, ids])
+    found = ask_records(store, ModeRate, _RATES, [mode, ids])
     if not found:
         where = f"experiment {experiment!r}" if experiment else "the store"
         raise InputError(f"{where}: got no scores of {PREFIX}{mode}, wanted an experiment whose answers have modes")
@@ -193,7 +193,7 @@ class AnswerWithMode:
 
 def answers_with_mode(store: Store, mode: str, count: int) -> list[AnswerWithMode]:
     """Return the newest answers with a mode."""
-    return ask_records(store, AnswerWithMode, _ANSWERS, [f"{PREFIX}{mode}", count])
+    return ask_records(store, AnswerWithMode, _ANSWERS, [mode, count])
 
 
 def examples_with_mode(store: Store, mode: str, experiment: str | None = None) -> list[dict[str, Any]]:
@@ -216,17 +216,14 @@ def examples_with_mode(store: Store, mode: str, experiment: str | None = None) -
 
 
 _RATES = """
-select e.name, e.started_at, s.evaluator_version, (count(*) filter (s.value > 0))::int, count(*)::int
-from staging.scores s join staging.experiments e using (experiment_id)
-where s.metric = ? and s.status = 'scored' and s.subject_kind = 'run'
-  and (? is null or list_contains(?, s.experiment_id))
-group by all order by e.started_at, e.name
+select experiment, started_at, evaluator_version, n_with, n from mode_rates
+where mode = $1 and subject_kind = 'run' and ($2 is null or list_contains($2, experiment_id))
+order by started_at, experiment
 """
 
 _ANSWERS = """
-select s.run_id, s.example_id, s.comment from staging.scores s join staging.experiments e using (experiment_id)
-where s.metric = ? and s.status = 'scored' and s.subject_kind = 'run' and s.value > 0
-order by e.started_at desc, s.run_id limit ?
+select run_id, example_id, comment from mode_items where mode = $1 and subject_kind = 'run'
+order by started_at desc, run_id limit $2
 """
 
 _EXAMPLES = """

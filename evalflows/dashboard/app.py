@@ -8,7 +8,9 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -282,10 +284,13 @@ def application(
     """Return the dashboard of a store, with the routes of `tools` for other programs. With a token, only who has it is
     answered.
     """
-    proofs, making, queries = Proofs(), making or Making(), QueryProcesses(store.layout.root)
+    proofs, making, queries, kept = Proofs(), making or Making(), QueryProcesses(store.layout.root), _Kept()
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/home")),
-        *(Route(path, _Shown(store, page, proofs, making, queries), methods=["GET"]) for path, page in PAGES.items()),
+        *(
+            Route(path, _Shown(store, page, proofs, making, queries, kept), methods=["GET"])
+            for path, page in PAGES.items()
+        ),
         *(Route(path, Taken(store, *given, making).answer, methods=["POST"]) for path, given in GIVEN.items()),
         Route("/texts", _choose_texts, methods=["GET"]),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
@@ -304,6 +309,34 @@ async def _ending(queries: QueryProcesses, tools: Starlette | None, _: Starlette
     queries.close()
 
 
+MOST_KEPT = 20_000_000
+"""Characters of the pages that are kept."""
+
+
+class _Kept:
+    """The pages that were asked for last, in one state of the store: those of an earlier one are forgotten, since texts
+    in them may have been erased."""
+
+    def __init__(self) -> None:
+        self._pages: OrderedDict[Hashable, str] = OrderedDict()
+        self._state: object = None
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, state: object) -> str | None:
+        with self._lock:
+            if state != self._state:
+                self._pages.clear()
+                self._state = state
+            return self._pages.get(key)
+
+    def keep(self, key: Hashable, state: object, html: str) -> None:
+        with self._lock:
+            if state == self._state:
+                self._pages[key] = html
+            while sum(map(len, self._pages.values())) > MOST_KEPT:
+                self._pages.popitem(last=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shown:
     """Answers with a page. Pages are made in threads, since they read files."""
@@ -313,6 +346,7 @@ class _Shown:
     proofs: Proofs
     making: Making
     queries: QueryProcesses
+    kept: _Kept
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -328,11 +362,19 @@ class _Shown:
         if self.proofs.is_of_form(query.text(PROOF)):
             return RedirectResponse(_proved(request, query, self.proofs), 303)
         try:
+            state = None if query.text(FILE) else self.store.state()
+            day = f"{site.now:%Y-%m-%d}"  # in which ages are said
+            key = (_address(request), tuple(_parameters(request)), site.is_raw, prefect_ui(), day)
+            if state is not None and (known := self.kept.get(key, state)) is not None:
+                return HTMLResponse(known)
             with self.store.remembering():
                 page = self.page(site, query)
                 if query.text(FILE):
                     return _file(page, site)
-                return HTMLResponse(page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request)))
+                html = page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request))
+            if state is not None and page.refresh_s is None:
+                self.kept.keep(key, state, html)
+            return HTMLResponse(html)
         except NotFoundError as error:
             return _problem(site, str(error), 404)
         except InputError as error:

@@ -230,6 +230,11 @@ class Store:
     def damage_version(self) -> int:
         return self._damages.version
 
+    def state(self) -> object:
+        """Return what is another one once a file was added, removed or replaced, or found damaged; None for an object
+        store, whose files are not listed in no time."""
+        return (self._damages.version, frozenset(self._states().items())) if self.layout.is_local else None
+
     def left_out(self) -> list[Damage]:
         """Return the damaged files that this process has found; queries leave out their owners."""
         return self._damages.of()

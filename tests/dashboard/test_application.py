@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from labelled import judged
@@ -27,6 +28,21 @@ def browser(store: Store) -> TestClient:
 def test_the_first_page_is_home(store: Store) -> None:
     answer = browser(store).get("/")
     assert answer.headers["location"] == "/home"
+
+
+def test_a_page_is_made_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    whole = evalflows.dashboard.app.whole_page
+    monkeypatch.setattr(evalflows.dashboard.app, "whole_page", lambda *given: made.append("one") or whole(*given))
+    store = Store(tmp_path / "store")
+    client = browser(store)
+    first, again = client.get("/production/traces").text, client.get("/production/traces").text
+    assert (first, len(made)) == (again, 1)
+    client.cookies.set("evalflows_texts", "raw")
+    client.get("/production/traces")
+    assert len(made) == 2, "the reader wants other texts"
+    produce(store, trace("a", "in a", "out a"))
+    assert "/production/traces/" in client.get("/production/traces").text and len(made) == 3
 
 
 def test_an_address_without_a_page_says_so(store: Store) -> None:

@@ -149,17 +149,39 @@ if (refresh) setInterval(fillIn, refresh * 1000);
 
 async function fillIn() {
   const main = document.querySelector("main");
-  const busy = document.hidden || (document.activeElement !== document.body && main.contains(document.activeElement) && document.activeElement !== main);
-  if (busy || main.querySelector("details[open]") || String(getSelection())) return;
+  if (document.hidden || typing(document.activeElement) || String(getSelection())) return;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    main.replaceChildren(...fresh.querySelector("main").childNodes);
+    morph(main, fresh.querySelector("main"));
     if (!fresh.body.dataset.refresh) location.reload();
   } catch {
     // the server has ended; the page stays as it is
   }
+}
+
+// What an element leads to, by which it is found again where others came before it.
+const keyOf = (node) => node.querySelector?.("a[href]")?.getAttribute("href");
+
+// Makes a part of the page like a fresh one. What is the same stays, with its focus; so does what somebody unfolded.
+function morph(old, fresh) {
+  if (old.isEqualNode(fresh) || old.dataset?.loaded) return;
+  if (old.nodeName !== fresh.nodeName || old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) old.data = fresh.data;
+    else old.replaceWith(fresh);
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) old.setAttribute(name, value);
+  const now = [...fresh.childNodes];
+  now.forEach((node, place) => {
+    const there = old.childNodes[place];
+    const isKnown = [...old.children].some((one) => keyOf(one) === keyOf(node));
+    if (!there || (keyOf(there) && !isKnown && now.length > old.childNodes.length)) old.insertBefore(node, there ?? null);
+    else morph(there, node);
+  });
+  while (old.childNodes.length > now.length) old.lastChild.remove();
 }
 
 // Review: `data-key` on a button, link or field is its key; the first one on the page counts. Escape leaves a field.

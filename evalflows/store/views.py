@@ -58,14 +58,16 @@ def attribute_macros() -> Iterator[str]:
         )
     yield f"create or replace macro captured(text, source, attributes) as {_CAPTURED}"
     yield (
-        "create or replace macro list_of_tags(text) as case when text is null then null "
-        "when json_valid(text) then coalesce(try_cast(text::json as varchar[]), [text]) "
-        "else list_transform(string_split(text, ','), lambda tag: trim(tag)) end"
+        "create or replace macro list_of_tags(text) as list_transform([text], lambda tags: case "
+        "when tags is null then null "
+        "when json_valid(tags) then coalesce(try_cast(tags::json as varchar[]), [tags]) "
+        "else list_transform(string_split(tags, ','), lambda tag: trim(tag)) end)[1]"
     )
     most = " ".join(f"when {quoted(name)} then {number}" for name, number in MOST.items())
     yield (
         "create or replace macro plausible(name, number) as "
-        f"case when number::double between 0 and case name {most} end then number end"
+        "list_transform([number], "
+        f"lambda one: case when one::double between 0 and case name {most} end then one end)[1]"
     )
     times = ", ".join(
         f"case when json_extract_string(attributes, {_path(IMPLAUSIBLE + name)}) is not null then {quoted(name)} end"
@@ -135,7 +137,8 @@ _FIELDS_BELOW = """map_from_entries(list_transform(
     lambda key: {'key': substr(key, length(prefix) + 1),
                  'value': json_extract_string(attributes, '$."' || key || '"')}))"""
 
-# Lists of one element name what is used twice. A message counts if any of its text, or of its calls, was captured.
+# Lists of one element name what is used twice: DuckDB binds a macro's argument, which may be most of a thousand
+# functions, wherever it is used. A message counts if any of its text, or of its calls, was captured.
 _NUMBERED_MESSAGES = f"""
 case when contains(attributes, prefix || '.0.') or contains(contents, prefix || '.0.') then list_transform(
     [fields_below(json_merge_patch(attributes::json, coalesce(contents, '{{}}')::json), prefix || '.')],
@@ -147,11 +150,11 @@ case when contains(attributes, prefix || '.0.') or contains(contents, prefix || 
             lambda number: fields_below(to_json(fields), number || '.' || inner_)))::varchar end)[1] end"""
 
 # Some instrumentations keep the roles and the kinds of parts of messages, or an empty object, of what they leave out.
-_CAPTURED = r"""
-case when starts_with(text, '[') and contains(text, '"parts"')
-          and not regexp_matches(text, '"(content|text|arguments|response|result)"\s*:\s*[^n\s]') then null
-     when text = '{}' and (source = 'langsmith' or contains(attributes, 'langsmith.span.kind')) then null
-     else text end"""
+_CAPTURED = r"""list_transform([text], lambda said:
+case when starts_with(said, '[') and contains(said, '"parts"')
+          and not regexp_matches(said, '"(content|text|arguments|response|result)"\s*:\s*[^n\s]') then null
+     when said = '{}' and (source = 'langsmith' or contains(attributes, 'langsmith.span.kind')) then null
+     else said end)[1]"""
 
 _EVENTS_WITHIN = """
 case when contains(text, '"event.name"') and json_valid(text) then to_json(list_transform(from_json(text, '["json"]'),

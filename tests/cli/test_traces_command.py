@@ -92,15 +92,12 @@ def test_ls_filters() -> None:
         (("--limit", "1"), ["later"]),
         (("--where", "latency_s > 1.9 -- slow ones"), ["later"]),
         (("--filter", '{"tags": ["production"], "name": "answer"}'), ["answer"]),
-        (("--filter", typed), ["later"]),
-        (("--since", "2026-01-02"), ["later"]),
-        (("--since", "2026-01-01 00:00"), ["later", "answer"]),
+        (("--filter", typed, "--since", "2026-01-02"), ["later"]),
         (("--where", "false"), []),
     ):
         assert [found["name"] for found in document("ls", *arguments)] == names, arguments
     for arguments, message in (
         (("--where", "nothing = 1"), "filter: sql: Binder Error: "),
-        (("--where", "1); drop table x; select (1"), "filter: sql: "),
         (("--filter", "name = 'x'"), "--filter: got \"name = 'x'\", wanted JSON"),
         (("--filter", '{"colour": "red"}'), "filter: got the column 'colour' for traces, wanted one of "),
         (("--filter", "{}", "--where", "true"), "--where, --filter: got both, wanted one of them"),

@@ -32,7 +32,7 @@ def test_a_planted_loss_is_found_among_many_slices_and_metrics() -> None:
 @pytest.mark.parametrize("world", ["equal", "a hard slice", "a loss everywhere", "clusters"])
 def test_without_a_departing_slice_hardly_anything_is_named(world: str) -> None:
     """In a hard slice answers change often, in both directions; nothing happens elsewhere."""
-    rng, named, draws, n = np.random.default_rng(5), 0, 60, 300
+    rng, named, draws, n = np.random.default_rng(5), 0, 30, 300
     for draw in range(draws):
         members, clusters = slices(rng, n, 10), None
         chance = np.where(members[:, 0], 0.5, 1.0) if world == "a hard slice" else rng.beta(2, 1, n)
@@ -46,7 +46,7 @@ def test_without_a_departing_slice_hardly_anything_is_named(world: str) -> None:
             differences[None], members, clusters=None if clusters is None else clusters.tolist(), seed=draw
         )
         named += any(one.p_adjusted <= 0.05 for one in found)
-    assert named <= 8, "at 5 %, more than 8 of 60 are seen in one of 300 cases"
+    assert named <= 5, "at 5 %, more than 5 of 30 are seen in one of 300 cases"
 
 
 def test_slices_of_few_examples_or_clusters_are_left_out() -> None:

@@ -95,35 +95,21 @@ def test_the_work_of_a_killed_process_is_done_here(monkeypatch: pytest.MonkeyPat
     assert processes.work(os.getpid) == os.getpid()
 
 
-def test_none_is_left_once_they_are_ended() -> None:
-    processes = QuickProcesses(3)
-    with ThreadPoolExecutor(3) as threads:
-        pids = {*threads.map(lambda _: processes.work(_slow_pid), range(3))}
-    assert len(pids) == 3 and all(map(is_running, pids))
+def test_each_draws_other_random_numbers_and_none_is_left_once_they_are_ended() -> None:
+    processes = QuickProcesses(2)
+    with ThreadPoolExecutor(2) as threads:
+        drawn = [*threads.map(lambda _: processes.work(_draw), range(2))]
+    assert all(len(set(values)) == 2 for values in zip(*drawn, strict=True)), "processes, and numbers"
+    assert all(is_running(pid) for pid, *_ in drawn)
     processes.end()
-    for pid in pids:
+    for pid, *_ in drawn:
         with pytest.raises(ProcessLookupError):  # not even as a zombie
             os.kill(pid, 0)
 
 
-def test_each_draws_other_random_numbers() -> None:
-    processes = QuickProcesses(2)
-    try:
-        with ThreadPoolExecutor(2) as threads:
-            drawn = [*threads.map(lambda _: processes.work(_draw), range(2))]
-        assert len({pid for pid, *_ in drawn}) == 2
-        assert all(len(set(numbers)) == 2 for numbers in zip(*drawn, strict=True))
-    finally:
-        processes.end()
-
-
 def _draw() -> tuple[int, float, float]:
-    return _slow_pid(), random.random(), float(np.random.random())
-
-
-def _slow_pid() -> int:
-    time.sleep(0.1)
-    return os.getpid()
+    time.sleep(0.1)  # so that the other process takes the other
+    return os.getpid(), random.random(), float(np.random.random())
 
 
 def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,8 +96,8 @@ def evaluate(evalflows_store: Store, request: pytest.FixtureRequest) -> Callable
         from evalflows import ExperimentResult, evaluate
 
         try:
-            with quiet():
-                result = evaluate(*arguments, **settings)
+            with quiet(), _progress(request.config):
+                result = evaluate(*arguments, **_shared(arguments, settings))
         except _expected() as error:  # report the test's line, without the traceback below it
             raise _shown(error) from None
         if isinstance(result, ExperimentResult):
@@ -121,7 +123,9 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
 
         try:
             spec = load_experiment(os.fspath(path), changes)
-            with quiet():
+            if spec.run_key is None:
+                spec = spec.model_copy(update=_shared((spec.model_dump_json(),), {}))
+            with quiet(), _progress(request.config):
                 experiments = run_spec(spec)
         except _expected() as error:
             raise _shown(error) from None
@@ -131,6 +135,62 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
         return {target.name: ExperimentResult(experiment) for target, experiment in by_target}
 
     return run
+
+
+SHOWN_FROM_S = 5.0
+"""Seconds that an experiment runs before its progress is printed."""
+
+
+@contextmanager
+def _progress(config: pytest.Config) -> Iterator[None]:
+    """Print the progress of a long experiment past pytest's capture, as lines on standard error."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is None or hasattr(config, "workerinput"):
+        yield
+        return
+    from evalflows.reports.progress import Lines, Progress
+    from evalflows.tasks.engines import watched
+
+    lines, began = Lines(), time.monotonic()
+
+    def watch(state: Progress) -> None:
+        if state.planned and time.monotonic() - began > SHOWN_FROM_S:
+            with capture.global_and_fixture_disabled():
+                lines(state)
+
+    with watched(watch):
+        yield
+
+
+XDIST = "PYTEST_XDIST_TESTRUNUID"
+"""The variable with what the workers of one session of xdist share."""
+
+
+def _shared(arguments: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings; in a worker of xdist with a key of this call, so that only one worker runs it.
+
+    The others wait, and have the same experiment.
+    """
+    session = os.environ.get(XDIST)
+    if session is None or "run_key" in settings:
+        return settings
+    from evalflows.store.records import derived_id
+
+    return {**settings, "run_key": f"xdist-{derived_id(session, *map(_text, (*arguments, settings)))}"}
+
+
+def _text(value: Any) -> str:
+    """Return a text that is the same for the same argument in every process of a session."""
+    from evalflows.specs.reference import version_of
+
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {_text(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    if callable(value):
+        return f"{getattr(value, '__qualname__', type(value).__qualname__)} {version_of(value)}"
+    frame = getattr(value, "to_csv", None)  # of a DataFrame, whose repr leaves rows out
+    return str(frame()) if callable(frame) else repr(value)
 
 
 def _shown(error: Exception) -> Exception:

@@ -19,7 +19,7 @@ from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS
 from evalflows.store.object_store import ObjectFiles
-from evalflows.store.packs import OWNERS_KEY, restore_empties
+from evalflows.store.packs import GITIGNORE, OWNERS_KEY, restore_empties
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.schemas import TABLES, is_erased, schema_of
 from evalflows.store.spool import RECEIVED, spool_folder
@@ -159,6 +159,7 @@ class _Examiner:
         known = {self._fs._strip_protocol(layout.empty(name)) for name in TABLES}
         catalogs = (str(catalog_path(layout, with_packed=with_packed)) for with_packed in (True, False))
         known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, *catalogs)}
+        known.add(f"{root}/{GITIGNORE}")
         for path in sorted(self._fs.find(root, withdirs=False)):
             if path in known or path.startswith(tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, KNOWN))):
                 continue

@@ -265,17 +265,21 @@ def restore_empties(layout: Layout, fs: Any, *, all_of_them: bool = False) -> li
     return written
 
 
+GITIGNORE = ".gitignore"
+
+
 def prepare(layout: Layout, fs: Any) -> None:
     """Make the folder a store, unless it is one.
 
-    The marker is written last: a store with a marker is complete. A new folder is private. Raise ValueError for a store
-    of another format.
+    The marker is written last: a store with a marker is complete. A new folder is private, and git ignores it. Raise
+    ValueError for a store of another format.
     """
     there = _marker_of(layout, fs)
     if there in (_mark(FORMAT), _mark(PACKED_FORMAT)):
         return
-    if layout.is_local:
-        Path(layout.root).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if layout.is_local and not (folder := Path(layout.root)).exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / GITIGNORE).write_text("*\n", encoding="ascii")
     restore_empties(layout, fs, all_of_them=True)
     is_packed = there is not None and json.loads(there)["format"] == PACKED_FORMAT
     fs.pipe_file(layout.marker, _mark(PACKED_FORMAT if is_packed else FORMAT))

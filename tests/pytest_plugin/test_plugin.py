@@ -6,10 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 import evalflows
+from evalflows.pytest_plugin.plugin import XDIST, _shared
 from evalflows.store import Store, connect
 
 pytest_plugins = ["pytester"]
@@ -242,3 +245,20 @@ def test_a_store_that_cannot_be_is_told_in_a_line(inner: pytest.Pytester) -> Non
     assert re.search(
         r"^E   evalflows.specs.errors.InputError: store '.*a\*b': got 'a\*b', wanted a path", text_of(run), flags=re.M
     )
+
+
+def test_workers_of_a_session_share_an_experiment_by_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    def target(suffix: str) -> Any:
+        return lambda question: question + suffix
+
+    def key(*arguments: Any, **settings: Any) -> str:
+        return str(_shared(arguments, settings)["run_key"])
+
+    assert _shared((target("a"), ROWS), {"name": "x"}) == {"name": "x"}, "without xdist"
+    monkeypatch.setenv(XDIST, "one session")
+    frame = pd.DataFrame({"q": range(100)})
+    assert key(target("a"), frame, ["contains"], name="x") == key(target("a"), frame.copy(), ["contains"], name="x")
+    changed = frame.assign(q=frame["q"].replace(50, 51))
+    others = [(target("b"), frame, ["contains"]), (target("a"), changed, ["contains"]), (target("a"), frame, [])]
+    assert len({key(*other, name="x") for other in others} | {key(*others[0], name="y")}) == 4
+    assert key(target("a"), ROWS, run_key="own") == "own"

@@ -28,6 +28,18 @@ _NO_KEY = (asyncpg.UniqueViolationError, asyncpg.NotNullViolationError, asyncpg.
 """Why columns cannot be a table's key: a repeated or missing value, or texts that are too long for an index."""
 
 
+PARENTS = {
+    "experiment_id": ("experiment_overview", "experiments"),
+    "comparison_id": ("comparison_overview", "comparison_sets"),
+    "decision_id": ("gate_decisions", "decisions"),
+    "incident_id": ("incidents",),
+    "trace_id": ("traces",),
+    "run_id": ("outputs",),
+    "snapshot_id": ("snapshots",),
+}
+"""The tables that columns of these names, such as `baseline_experiment_id`, refer to: the first one that is there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """A table's name, its key, what a row is, its columns with their PostgreSQL types, and what these mean."""
@@ -45,6 +57,15 @@ class Shape:
     @property
     def key_sql(self) -> str:
         return ", ".join(map(identifier, self.key))
+
+
+_NO_REFERENCE = (
+    asyncpg.ForeignKeyViolationError,
+    asyncpg.InvalidForeignKeyError,
+    asyncpg.DatatypeMismatchError,
+    asyncpg.UndefinedTableError,
+)
+"""Why columns cannot refer to a table: a value that it does not have, or a table that is not there or has no key."""
 
 
 class Schema:
@@ -101,6 +122,7 @@ class Schema:
         for table in tables:
             with suppress(asyncpg.DependentObjectsStillExistError):
                 async with self._connection.transaction():
+                    await self.unrelate(table)
                     await self._connection.execute(f"drop table if exists {self.full(table)}")
                     await self._connection.execute(f"delete from {self.full(MARK)} where table_name = $1", table)
 
@@ -120,6 +142,7 @@ class Schema:
     async def _create(self, shape: Shape, rows: Iterable[tuple[Any, ...]]) -> int:
         table = self.full(shape.name)
         if shape.name in self.states:
+            await self.unrelate(shape.name)
             await self._connection.execute(f"drop table if exists {table}")
         await self._connection.execute(f"create table {table} ({shape.columns_sql})")
         await self._connection.execute(f"comment on table {table} is {quoted(shape.about)}")
@@ -135,6 +158,8 @@ class Schema:
         await execute(f"create temporary table {MARK}_rows (like {table}) on commit drop")
         count = await self._copy("pg_temp", f"{MARK}_rows", shape, rows)
         key = await self._key_name(shape.name)
+        if not key or not shape.key:
+            await self.unrelate(shape.name)
         if await self._add_key(f"pg_temp.{MARK}_rows", shape) and key:
             await execute(f"analyze pg_temp.{MARK}_rows")
             same = " and ".join(f"new.{column} = old.{column}" for column in map(identifier, shape.key))
@@ -145,12 +170,47 @@ class Schema:
             await execute(f"insert into {table} select * from pg_temp.{MARK}_rows on conflict do nothing")
         else:
             if key:
+                await self.unrelate(shape.name)
                 await execute(f"alter table {table} drop constraint {identifier(key)}")
             await execute(f"delete from {table}")
             await execute(f"insert into {table} select * from pg_temp.{MARK}_rows")
             await self._add_key(table, shape)
         await execute(f"drop table pg_temp.{MARK}_rows")
         return count
+
+    async def unrelate(self, table: str | None = None) -> None:
+        """Drop the foreign keys of a table, and those that refer to it; without a table, all of the schema."""
+        query = """select conrelid::regclass::text, conname from pg_constraint
+                   where contype = 'f' and connamespace = $1::regnamespace
+                     and ($2::text is null or to_regclass($2) in (conrelid, confrelid))"""
+        full = None if table is None else self.full(table)
+        for owner, name in await self._connection.fetch(query, identifier(self._name), full):
+            await self._connection.execute(f"alter table {owner} drop constraint {identifier(name)}")
+
+    async def relate(self, tables: Sequence[tuple[str, Iterable[str]]]) -> None:
+        """Declare what the columns of tables refer to, as foreign keys that are checked at the end of a transaction.
+
+        What has rows that refer to none is not declared. Raise ForeignKeyViolationError if rows that were written
+        break what an earlier export has declared.
+        """
+        await self._connection.execute("set constraints all immediate")
+        query = """select c.relname || ' ' || a.attname from pg_constraint f join pg_class c on c.oid = f.conrelid
+                   join pg_attribute a on a.attrelid = f.conrelid and a.attnum = f.conkey[1]
+                   where f.contype = 'f' and f.connamespace = $1::regnamespace"""
+        declared = {name for (name,) in await self._connection.fetch(query, identifier(self._name))}
+        keyed = {parent for names in PARENTS.values() for parent in names if await self._key_name(parent)}
+        for table, columns in tables:
+            for column in columns:
+                key = next((key for key in PARENTS if column == key or column.endswith(f"_{key}")), "")
+                parent = next((name for name in PARENTS.get(key, ()) if name in keyed), None)
+                if parent in (None, table) or f"{table} {column}" in declared:
+                    continue
+                with suppress(*_NO_REFERENCE):
+                    async with self._connection.transaction():
+                        await self._connection.execute(
+                            f"alter table {self.full(table)} add foreign key ({identifier(column)}) references "
+                            f"{self.full(parent)} ({identifier(key)}) deferrable initially deferred"
+                        )
 
     async def _copy(self, schema: str, table: str, shape: Shape, rows: Iterable[tuple[Any, ...]]) -> int:
         status = await self._connection.copy_records_to_table(
@@ -308,13 +368,36 @@ async def _export(
 ) -> list[Exported]:
     connection = await _connect(url)
     try:
-        async with connection.transaction():
-            tables = await Schema.opened(connection, schema, store.layout.root)
-            if is_whole:
-                await tables.remove(tables.states.keys() - {relation.name for relation in wanted})
-            return [await _write(store, tables, relation, with_empty=with_empty) for relation in wanted]
+        with suppress(asyncpg.ForeignKeyViolationError):  # the store has changed meanwhile: without references, then
+            return await _written(connection, store, schema, wanted, is_whole=is_whole, with_empty=with_empty)
+        return await _written(
+            connection, store, schema, wanted, is_whole=is_whole, with_empty=with_empty, is_related=False
+        )
     finally:
         await connection.close()
+
+
+async def _written(
+    connection: Any,
+    store: Store,
+    schema: str,
+    wanted: Sequence[Relation],
+    *,
+    is_whole: bool,
+    with_empty: bool,
+    is_related: bool = True,
+) -> list[Exported]:
+    async with connection.transaction():
+        tables = await Schema.opened(connection, schema, store.layout.root)
+        if not is_related:
+            await tables.unrelate()
+        if is_whole:
+            await tables.remove(tables.states.keys() - {relation.name for relation in wanted})
+        exported = [await _write(store, tables, relation, with_empty=with_empty) for relation in wanted]
+        if is_related and any(one.is_written for one in exported):
+            left_out = {one.name for one in exported if one.is_left_out}
+            await tables.relate([(one.name, one.columns) for one in wanted if one.name not in left_out])
+        return exported
 
 
 async def _connect(url: str) -> Any:

@@ -65,6 +65,18 @@ def test_every_view_is_a_table_with_its_rows(filled: Store, postgres_url: str, r
             else:
                 assert run(f"select count(*) from {name}") == [(count,)], name
     assert not any(is_written for _, is_written in export(filled, postgres_url, is_all=True).values())
+    references = run(
+        """select c.relname, a.attname, p.relname from pg_constraint f join pg_class c on c.oid = f.conrelid
+           join pg_class p on p.oid = f.confrelid
+           join pg_attribute a on a.attrelid = f.conrelid and a.attnum = f.conkey[1] where f.contype = 'f'"""
+    )
+    assert {
+        ("results", "experiment_id", "experiment_overview"),
+        ("changes", "baseline_experiment_id", "experiment_overview"),
+        ("gate_rules", "decision_id", "gate_decisions"),
+        ("pair_outcomes", "comparison_id", "comparison_overview"),
+        ("item_scores", "run_id", "outputs"),
+    } <= {*references}
     run(f"drop schema {IN_SQL} cascade")
     chosen = {name: rows for name, (rows, is_written) in export(filled, postgres_url).items() if is_written}
     assert chosen == {name: rows for name, (rows, _) in written.items() if name in chosen}

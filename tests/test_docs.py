@@ -1,6 +1,7 @@
 """What the documents say is so."""
 
 import csv
+import json
 import os
 import re
 import subprocess
@@ -8,14 +9,17 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import yaml
+from endpoint import Endpoint, Reply, completion, serving
 
 from benchmarks.simulation.cells import Held
+from evalflows import evaluate, run
 from evalflows.specs import ExperimentSpec, load_experiment
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
+from evalflows.specs.reference import refer
 from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
 from evalflows.store.queries.traces import condition
 from evalflows.store.sql import rows_from
@@ -23,6 +27,15 @@ from evalflows.store.store import Store
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+
+
+SPEC = """
+name: planned
+dataset: questions.jsonl
+targets:
+  - {kind: chat, connection: openai, model: gpt-4o-mini, user: "{question}"}
+evaluators: [contains]
+"""
 
 
 def text(name: str) -> str:
@@ -48,10 +61,43 @@ def test_the_program_in_the_readme_runs(tmp_path: Path, prefect_environment: dic
     assert done.stdout.rstrip().endswith("[1.0, 1.0]")
 
 
-def test_every_python_block_compiles() -> None:
-    for name in ("README.md", *(str(page.relative_to(ROOT)) for page in PAGES)):
-        for block in blocks(name, "python"):
-            compile(block, name, "exec")
+def answered(request: dict[str, Any]) -> Reply:
+    """Answer in the shape that is asked for, with the first of what is allowed."""
+    schema = request.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    values = {"string": "x", "boolean": True, "integer": 1, "number": 1.0, "array": []}
+    fields = schema.get("properties", {})
+    said = {name: one.get("enum", [values.get(one.get("type"))])[0] for name, one in fields.items()}
+    return completion(json.dumps(said) if said else "Paris")
+
+
+@pytest.mark.slow
+def test_every_python_block_runs(tmp_path: Path, without_prefect: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with questions, experiments of the names in them, and a model; unless a comment says why not."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"inputs": {"question": f"Please say {n}"}, "outputs": {"answer": str(n)}, "split": ("easy", "hard")[n % 2]}
+        for n in range(24)
+    ]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    given = {"before": lambda question: question[-1], "after": lambda question: question, "search": lambda text: [text]}
+    for name in ("support", "support", "small-low", "small-up"):
+        evaluate(given["after"], "questions.jsonl", ["contains"], experiment_prefix=name)
+    targets = [{"kind": "python", "name": name, "function": refer(given[name])} for name in ("before", "after")]
+    quality = {"name": "quality", "weights": {"contains": 2, "exact_match": 1}}
+    settings = {"evaluators": ["contains", "exact_match"], "composites": [quality], "dataset": "questions.jsonl"}
+    run(ExperimentSpec.model_validate({"name": "demo", "targets": targets, **settings}))
+    with serving(Endpoint(answer=answered)) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+        for page in ("README.md", *(str(page.relative_to(ROOT)) for page in PAGES)):
+            names = {"__name__": "page", **given}
+            for number, (why_not, block) in enumerate(
+                re.findall(r"(<!-- not run: .+ -->\n)?```python\n(.*?)```", text(page), flags=re.S)
+            ):
+                code = compile(block, f"{page}, block {number + 1}", "exec")
+                if not why_not:
+                    exec(code, names)
 
 
 def test_the_specs_that_are_shown_are_specs() -> None:

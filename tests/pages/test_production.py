@@ -40,9 +40,14 @@ def listed(where: str, **query: str) -> str:
     return shown(traces_page, where=where, proof=PROOFS.of(where), **query)
 
 
+def fill() -> Production:
+    """Three days, the last of which alarmed, for tests that only read."""
+    return alarmed_production(Store(), make_row)
+
+
 @pytest.fixture
 def alarmed(store: Store, make: Make) -> Production:
-    """Three days, the last of which alarmed."""
+    """The same, for tests that write."""
     return alarmed_production(store, make)
 
 
@@ -57,15 +62,15 @@ def test_without_production_the_pages_say_so(store: Store) -> None:
         shown(incident_page, id="x")
 
 
-def test_an_open_incident_stands_on_the_first_page(store: Store, alarmed: Production) -> None:
+def test_an_open_incident_stands_on_the_first_page(filled: Production) -> None:
     html = shown(production_page)
     assert re.search(r'incident-open">open<.*threshold accuracy', html, re.DOTALL)
     assert f'href="/production/evaluations/{NAME}"' in html
 
 
-def test_an_evaluation_shows_each_look_and_marks_the_alarm(store: Store, alarmed: Production) -> None:
+def test_an_evaluation_shows_each_look_and_marks_the_alarm(filled: Production) -> None:
     html = shown(evaluation_page, name=NAME)
-    (incident,) = incidents(store)
+    (incident,) = incidents(filled.store)
     assert len(re.findall(r'class="point', html)) == 3
     assert len(re.findall(r'class="point worse"', html)) == 1
     assert re.search(

@@ -43,7 +43,8 @@ def test_another_file_of_its_name_is_replaced_and_one_in_use_is_left(store: Stor
     (bound,) = (home_root() / "catalogs").glob(f"{views_key()[:24]}-*.duckdb")  # the user's, of which it is a copy
     path.unlink()
     with duckdb.connect(str(path)) as other:
-        other.execute("create table mine as select 1 as x")
+        other.execute("create table mine as select 1 as x; create schema source")
+        other.execute("create macro source.views_key() as 'other'; create macro source.root() as 'elsewhere'")
         assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]
         assert other.execute("from mine").fetchall() == [(1,)]
     assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]

@@ -41,6 +41,7 @@ Section = Literal[
     "decisions",
     "over_time",
     "judges",
+    "modes",
     "production",
     "review",
     "none",
@@ -249,6 +250,7 @@ SECTIONS = (
     ("decisions", "Decisions"),
     ("over_time", "Over time"),
     ("judges", "Judges"),
+    ("modes", "Failure modes"),
     ("production", "Production"),
     ("review", "Review"),
 )

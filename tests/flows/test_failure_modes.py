@@ -11,9 +11,11 @@ from click.testing import CliRunner
 from endpoint import Endpoint, completion, serving
 from failing_service import connection
 from made_traces import traces, write
+from starlette.testclient import TestClient
 
 from evalflows import evaluate_traces, run
 from evalflows.cli.main import cli
+from evalflows.dashboard.app import application
 from evalflows.engine.prepare import prepare_experiment
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.failure_modes import ModeSpec, adding, edited, with_status
@@ -103,6 +105,9 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
     assert rows(f"{rated} 'edited'") == [(2 * N // 5, N, 0.4, True)]
     held = rows("select distinct comment is not null from mode_items where mode = 'rude' and experiment = 'edited'")
     assert held == [(True,)]
+    page = TestClient(application(Store()), base_url="http://127.0.0.1:1").get("/modes?name=edited").text
+    for one in ("edited", ">rude<", "It offends somebody.", f"{2 * N // 5} of {N}", "see there", "closed"):
+        assert one in page, one
     runs = rows("select run_id, value from judgements join experiments using (experiment_id) "
                 "where metric = 'mode.rude' and name = 'edited' order by example_id")  # fmt: skip
     lines = [f"{run_id},{value if n else 1 - value}" for n, (run_id, value) in enumerate(runs)]

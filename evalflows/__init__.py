@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from evalflows.analysis.plan import sentences_of
     from evalflows.analysis.trace_datasets import TraceDataset
     from evalflows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
-    from evalflows.api.experiments import aevaluate, evaluate, gate, run
+    from evalflows.api.experiments import aevaluate, evaluate
     from evalflows.api.planning import backtest_gate, plan, robustness
     from evalflows.api.results import (
         BatchEvaluationResult,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         decide_on,
         diff,
     )
+    from evalflows.api.running import gate, run
     from evalflows.api.traces import dataset_from_traces, evaluate_traces, run_batched_evaluation
     from evalflows.engine.traces import EvaluatorInputs
     from evalflows.reports.progress import Progress
@@ -87,6 +88,8 @@ __getattr__, __dir__ = lazy_names(
         "api.experiments": (
             "aevaluate",
             "evaluate",
+        ),
+        "api.running": (
             "gate",
             "run",
         ),

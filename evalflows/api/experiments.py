@@ -1,4 +1,4 @@
-"""Run experiments and gates from a program, a notebook or the command line."""
+"""Evaluate functions and other targets from a program or a notebook."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import ValidationError
 
-from evalflows.api.calling import RaisedToCaller, flow_settings
+from evalflows.api.running import run
 from evalflows.engine.prepare import named_reference
-from evalflows.prefect_server import begin_early
-from evalflows.reports.progress import Watch
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem, print_note
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -19,12 +17,8 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
 from evalflows.specs.target import TargetSpec
 from evalflows.store.queries.continuing import begun_since, continued_by
-from evalflows.store.queries.looks import look_of
 from evalflows.store.records import now
 from evalflows.store.store import Store
-from evalflows.tasks.engines import watched
-from evalflows.tasks.finish import refuse_if_running
-from evalflows.tasks.snapshot import check_and_freeze, check_gates
 
 if TYPE_CHECKING:
     from evalflows.api.comparisons import Compared, PairwiseEvaluator
@@ -36,42 +30,6 @@ FAILURES_SAID = 3
 Function = Callable[..., Any]
 Evaluator = Function | str | Mapping[str, Any] | EvaluatorSpec | Any
 """Any: some evaluators of other projects are objects that cannot be called."""
-
-
-def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
-    """Run a spec as a flow and return the experiments' ids.
-
-    Args:
-        spec: The experiment. It is checked and its dataset frozen before Prefect starts, so errors are raised at once.
-        resume: Id of a run group to resume.
-        watch: Called every second with the progress.
-
-    Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
-    """
-    with RaisedToCaller():
-        refuse_if_running(spec, resume)
-        begin_early()
-        final = resume is not None and look_of(Store(), resume) is not None
-        frozen = check_and_freeze(spec, final=final)
-        from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time, as do the checks
-
-        with watched(watch), flow_settings():
-            return run_experiment(frozen, resume, final)
-
-
-def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
-    """Run a spec as a flow, decide its gates, and return the decisions' ids.
-
-    Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
-    """
-    with RaisedToCaller():
-        refuse_if_running(spec, resume)
-        begin_early()
-        checked = check_gates.fn(spec)
-        from evalflows.flows.gate_release import gate_release
-
-        with watched(watch), flow_settings():
-            return gate_release(checked, resume)
 
 
 Target = Function | Mapping[str, Any] | TargetSpec

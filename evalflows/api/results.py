@@ -508,7 +508,7 @@ class ExperimentResult:
 
         Raise InputError if its functions are those of another process, and IncompleteError as `evaluate` does.
         """
-        from evalflows.api.experiments import run  # late: loads Prefect
+        from evalflows.api.running import run  # late: loads Prefect
 
         run(experiment_spec(self._row), resume=self._row.run_group)
         return ExperimentResult(self.experiment_id)

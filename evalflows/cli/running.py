@@ -57,7 +57,7 @@ def load_for_runs(verbose: bool) -> None:
 
 
 _NEEDED_BY_RUNS = (
-    *("evalflows.api.experiments", "evalflows.flows.run_experiment", "evalflows.analysis.diff", "evalflows.cli.diff"),
+    *("evalflows.api.running", "evalflows.flows.run_experiment", "evalflows.analysis.diff", "evalflows.cli.diff"),
     *("evalflows.cli.gates", "evalflows.llm.client", "evalflows.llm.capped_client", "scipy.special"),
     "prefect.utilities.visualization",
 )

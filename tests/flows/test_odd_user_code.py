@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from catalog_rows import rows
 
-from evalflows.api.experiments import run
+from evalflows.api.running import run
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import refer

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-SETTINGS = [f"api.{module}.flow_settings" for module in ("calling", "experiments", "comparisons", "traces", "planning")]
+SETTINGS = [f"api.{module}.flow_settings" for module in ("calling", "running", "comparisons", "traces", "planning")]
 NOTHING = (
-    *("api.experiments.begin_early", "api.traces.begin_early", "cli.running.begin_early"),
+    *("api.running.begin_early", "api.traces.begin_early", "cli.running.begin_early"),
     *(f"tasks.{module}.create_markdown_artifact" for module in ("test_and_decide", "compare", "snapshot", "flow_runs")),
     *("tasks.finish.create_table_artifact", "tasks.engines.create_progress_artifact"),
     *("tasks.engines.update_progress_artifact", "tasks.flow_runs.emit_event", "tasks.evaluate_traces.emit_event"),

@@ -38,7 +38,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         *("prefect_server", "server_watch"),
     ),
     "compat": ("api", "engine", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
-    "pytest_plugin": ("compat", "reports", "store", "specs"),
+    "pytest_plugin": ("compat", "reports", "tasks.engines", "store", "specs"),
     "cli": (
         *("api", "flows", "dashboard", "receiver", "serving", "telemetry", "analysis", "engine", "data_checks"),
         *("mcp_server", "reports", "evaluators", "llm", "store", "specs", "prefect_server", "prefect_texts"),

@@ -32,7 +32,8 @@ from evalflows.reports.diff import (
     word_diff,
 )
 from evalflows.reports.examples import ExampleDetail, PastValue, RunDetail, example_detail, past_values
-from evalflows.reports.results import Result, metric_ranges, sentences
+from evalflows.reports.pages_as_text import IN_ORDER, overviews
+from evalflows.reports.results import Result, metric_ranges, names_apart, results_of, sentences
 from evalflows.reports.side_by_side import (
     KeptComparison,
     RowFilter,
@@ -309,6 +310,27 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
     )
     most = min(1.0, max([LEAST_AXIS, *ends]))
     return MetricTable(metrics=rows, axis=(-most, most))
+
+
+def with_baseline(store: Store, results: Sequence[Result]) -> ExperimentsDiff | None:
+    """Return the results of an experiment against the baseline of its run, as its run tested them; None without one."""
+    tested = [one for one in results if one.baseline_experiment_id is not None]
+    if not tested:
+        return None
+    candidate, baseline = tested[0].experiment_id, tested[0].baseline_experiment_id
+    both = [baseline, candidate]
+    old, new = overviews(store, IN_ORDER, [both])
+    return ExperimentsDiff(
+        baseline=old,
+        candidates=[new],
+        names=names_apart(store, {old.experiment_id: old.name, new.experiment_id: new.name}),
+        where=None,
+        n_compared={new.experiment_id: max(one.n_pairs or 0 for one in tested)},
+        results=[*results_of(store, [old.experiment_id]), *results],
+        notes=[],
+        counts=[],
+        lists=[],
+    )
 
 
 def _rows_of(

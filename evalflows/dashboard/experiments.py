@@ -8,6 +8,7 @@ from typing import get_args
 from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point, domain
+from evalflows.dashboard.compare import metric_table, with_baseline
 from evalflows.dashboard.links import Value
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady, steps_of
 from evalflows.reports.decisions import decisions_of
@@ -100,15 +101,18 @@ def _page(site: Site, query: Query, identity: str) -> Page:
     metrics = list(dict.fromkeys(metrics))
     examples = _examples(site, query, row, [result.metric for result in shown])
     chosen = {"q": examples.text, "metric": examples.metric, "show": examples.shown}
+    compared = with_baseline(store, shown)
     body = render(
         "experiment.html",
         site,
+        compared=compared,
+        table=None if compared is None else metric_table(store, compared),
         row=row,
         overview=report.experiments[0],
         report=report,
         results=shown,
         ranges=metric_ranges(store, shown),
-        excluded=excluded_metrics(store, {identity: row.run_group}),
+        excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),
         approvals=approvals(store, [identity]),
         related=related_experiments(store, identity, row.run_group),
         distributions=[one for one in distributions(store, identity) if one.counts or one.missing],

@@ -166,7 +166,7 @@ def part_of(mart: str, identity: str, before: str) -> tuple[str, str]:
     return {
         "experiment_pairs": ("one candidate", f"candidate_experiment_id = '{identity}'"),
         "changes": ("one pair", f"candidate_experiment_id = '{identity}' and baseline_experiment_id = '{before}'"),
-        "metric_history": ("one line", "name = 'system-0' and metric = 'helpful'"),
+        "metric_history": ("one line", "experiment = 'system-0' and metric = 'helpful'"),
         "example_history": ("one example", "example_id = 'q5'"),
         "judge_health": ("one judge", "evaluator_version = '0123abcd'"),
         "datasets": ("one dataset", "name = 'items'"),

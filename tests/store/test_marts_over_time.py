@@ -59,7 +59,7 @@ def test_a_metric_s_points_follow_each_other_and_say_what_changed(store: Store, 
         ("exp-5", "v3", [1, 1, 1]),
     ):
         judge(filler, identity, results, evaluator_version=version)
-    found = history(store, "experiment_id, n, mean, previous_mean, version_changed, snapshot_changed, missing, reason")
+    found = history(store, "experiment_id, n, mean, previous_mean, version_changed, snapshot_changed, missing, mean_reason")
     third = pytest.approx(1 / 3)
     assert found == [
         ("exp-1", 1, pytest.approx(2 / 3), None, None, None, 0, None),
@@ -97,7 +97,7 @@ def test_pass_at_k_summary_metrics_and_labels_have_points(store: Store, filler: 
     of = {"experiment_id": "exp-1", "evaluator_version": "v1", "slice": None}
     estimate = make("estimates", estimate_id="e", metric="exact pass@2", mean=0.9, ci_low=0.7, ci_high=1.0, **of)
     store.append("estimates", "exp-1", "p", [estimate])
-    found = {row[0]: row[1:] for row in history(store, "metric, mean, ci_low, higher_is_better, reason")}
+    found = {row[0]: row[1:] for row in history(store, "metric, mean, ci_low, higher_is_better, mean_reason")}
     assert found["exact pass@2"] == (0.9, 0.7, True, None)
     assert found["recall"] == (0.5, None, True, None)
     assert found["tone"] == (None, None, True, "has_labels")
@@ -122,7 +122,7 @@ def test_an_example_tells_systems_apart_by_its_item_rest_correlation(store: Stor
     first = found["q0"]
     assert first["item_rest_correlation"] == pytest.approx(expected)
     assert (first["correlation_low"], first["correlation_high"]) == (pytest.approx(low), pytest.approx(high))
-    assert (first["mean"], first["n_experiments"], first["n_systems"]) == (pytest.approx(0.6), 5, 5)
+    assert (first["mean"], first["n_experiments"], first["n_targets"]) == (pytest.approx(0.6), 5, 5)
     assert first["correlation_reason"] is None and first["saturated"] == "no"
     last = found["q2"]
     assert (last["item_rest_correlation"], last["correlation_reason"]) == (None, "no_variance")
@@ -168,7 +168,7 @@ def test_only_experiments_with_the_example_as_it_is_now_count(store: Store, fill
         begin(filler, f"exp-{day}", snapshot, day, target_version=f"v{day}")
         judge(filler, f"exp-{day}", [1, 1, 1])
     assert {name: row["n_experiments"] for name, row in examples(store).items()} == {"q0": 1, "q1": 2, "q2": 2}
-    assert examples(store)["q0"]["saturated_reason"] == "fewer_than_2_systems"
+    assert examples(store)["q0"]["saturated_reason"] == "fewer_than_2_targets"
 
 
 SATURATED = {

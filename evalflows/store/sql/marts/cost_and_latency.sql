@@ -27,7 +27,7 @@ with answers as (
 ), parts as (
     from answers union all from judgements union all from by_model union all from in_total
 )
-select e.experiment_id, p.source, p.model, e.name, e.target, e.started_at, e.state, p.n, p.failed,
+select e.experiment_id, p.source, p.model, e.name as experiment, e.target, e.started_at, e.state, p.n, p.failed,
        case when p.unrecorded = 0 then p.calls end::bigint as calls,
        case when p.unrecorded = 0 then p.calls_cached end::bigint as calls_cached,
        p.unrecorded, p.tokens_in::bigint as tokens_in, p.tokens_out::bigint as tokens_out,

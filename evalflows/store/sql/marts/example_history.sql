@@ -1,4 +1,4 @@
--- one row per dataset, example_id, metric: one example over all experiments on its dataset, as the example is now: how often it is right, whether it flips by chance, and whether it tells systems apart
+-- one row per dataset_name, example_id, metric: one example over all experiments on its dataset, as the example is now: how often it is right, whether it flips by chance, and whether it tells systems apart
 with runs as materialized (
     select experiment_id, coalesce(dataset_name, snapshot_id) as dataset, snapshot_id, started_at, spec,
            concat_ws(' ', target, target_version, application_version) as system
@@ -71,7 +71,7 @@ with runs as materialized (
            arg_max(position, started_at) as position, arg_max(split, started_at) as split,
            arg_max(cluster, started_at) as cluster, bool_and(is_yes_no) as is_yes_no,
            arg_max(higher_is_better, started_at) as higher_is_better,
-           count(*) filter (scored > 0) as n_experiments, count(distinct system) filter (scored > 0) as n_systems,
+           count(*) filter (scored > 0) as n_experiments, count(distinct system) filter (scored > 0) as n_targets,
            sum(scored)::bigint as scored, sum(missing)::bigint as missing, avg(value) as mean, stddev_samp(value) as sd,
            min(value) as lowest, max(value) as highest,
            arg_max(value, started_at) filter (scored > 0) as last_value,
@@ -91,7 +91,7 @@ with runs as materialized (
            case when s.n_correlated >= 4 and s.has_variance then greatest(-1, least(1, s.raw_correlation)) end as correlation
     from summed s left join scales c on c.dataset = s.dataset and c.metric = s.metric
 )
-select dataset, example_id, metric, position, split, cluster, n_experiments, n_systems, scored, missing, is_yes_no,
+select dataset as dataset_name, example_id, metric, position, split, cluster, n_experiments, n_targets, scored, missing, is_yes_no,
        higher_is_better, mean, sd, lowest, highest, last_value, last_label, last_started_at,
        case when mean is not null then null when scored > 0 then 'has_labels' else 'all_missing' end as mean_reason,
        unchanged_pairs, flips, case when unchanged_pairs > 0 then flips / unchanged_pairs end as flip_share,
@@ -105,10 +105,10 @@ select dataset, example_id, metric, position, split, cluster, n_experiments, n_s
        n_correlated,
        case when n_correlated < 4 then 'fewer_than_4_experiments' when not has_variance then 'no_variance'
             when abs(correlation) = 1 then 'no_interval' end as correlation_reason,
-       case when n_systems < 2 or not is_share then null
+       case when n_targets < 2 or not is_share then null
             when lowest = highest and lowest = case when higher_is_better then 1 else 0 end then 'right'
             when lowest = highest and lowest = case when higher_is_better then 0 else 1 end then 'wrong'
             else 'no' end as saturated,
        case when mean is null then case when scored > 0 then 'has_labels' else 'all_missing' end
-            when n_systems < 2 then 'fewer_than_2_systems' when not is_share then 'not_from_0_to_1' end as saturated_reason
+            when n_targets < 2 then 'fewer_than_2_targets' when not is_share then 'not_from_0_to_1' end as saturated_reason
 from correlated

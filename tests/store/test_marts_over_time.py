@@ -59,7 +59,8 @@ def test_a_metric_s_points_follow_each_other_and_say_what_changed(store: Store, 
         ("exp-5", "v3", [1, 1, 1]),
     ):
         judge(filler, identity, results, evaluator_version=version)
-    found = history(store, "experiment_id, n, mean, previous_mean, version_changed, snapshot_changed, missing, mean_reason")
+    columns = "experiment_id, n, mean, previous_mean, version_changed, snapshot_changed, missing, mean_reason"
+    found = history(store, columns)
     third = pytest.approx(1 / 3)
     assert found == [
         ("exp-1", 1, pytest.approx(2 / 3), None, None, None, 0, None),

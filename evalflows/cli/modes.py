@@ -99,8 +99,9 @@ def find(
 @click.argument("mode")
 @click.option("--in", "experiment", metavar="EXPERIMENT", required=True, help="The experiment in which it is mended.")
 @click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
+@FORMAT
 @VERBOSE
-def close(mode: str, experiment: str, path: str, verbose: bool) -> None:
+def close(mode: str, experiment: str, path: str, form: str, verbose: bool) -> None:
     """Mark a MODE as closed since an experiment, and show what changed in the file.
 
     A gate with `closed_modes` has a rule for each closed mode from then on.
@@ -113,7 +114,11 @@ def close(mode: str, experiment: str, path: str, verbose: bool) -> None:
 
         rate = rates_of_mode(existing_store(), mode, experiment)[-1]
         before, after = edit(Path(path), with_status(mode, "closed", rate.started_at.date()))
-        for line in unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm=""):
+        changed = [*unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")]
+        if form == "json":
+            print_json({"mode": mode, "rate": rate, "changed": changed})
+            return
+        for line in changed:
             echo(line)
         console().print(Text(f"{rate.text} in {rate.experiment}"))
 
@@ -156,8 +161,9 @@ def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
 @click.argument("mode")
 @click.option("--to", "dataset", metavar="DATASET", required=True, help="The dataset, which is made if it is new.")
 @click.option("--in", "experiment", metavar="EXPERIMENT", help="Only answers of this experiment. Default: of all.")
+@FORMAT
 @VERBOSE
-def examples(mode: str, dataset: str, experiment: str | None, verbose: bool) -> None:
+def examples(mode: str, dataset: str, experiment: str | None, form: str, verbose: bool) -> None:
     """Add the examples whose answers have a MODE to a dataset, as regression examples.
 
     Their metadata says the mode, and the example that each was made from. Those that are there already stay.
@@ -171,6 +177,10 @@ def examples(mode: str, dataset: str, experiment: str | None, verbose: bool) -> 
         rows = examples_with_mode(store, mode, experiment)
         source = f"modes examples {mode}"
         made = add_examples(store, dataset, to_examples(enumerate(rows, start=1), source), source=source)
+        if form == "json":
+            added = {"dataset": dataset, "snapshot_id": made.snapshot, "n_examples": made.n_examples}
+            print_json({**added, "mode": mode, "n_with_mode": len(rows)})
+            return
         echo(one_line(f"{dataset}: {made.snapshot}, {made.n_examples} examples; {len(rows)} with {mode}"))
 
 

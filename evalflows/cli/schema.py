@@ -327,10 +327,34 @@ def _error() -> Any:
     return _fields("Error", error=fields)
 
 
+def _modes_found() -> Any:
+    from evalflows.analysis.modes import Found
+
+    return _record(Found)
+
+
+def _mode_shown() -> Any:
+    from evalflows.specs.failure_modes import ModeSpec
+    from evalflows.store.queries.failures import AnswerWithMode, ModeRate
+
+    return _fields("Mode", mode=ModeSpec, rates=_LIST[_record(ModeRate)], answers=_LIST[_record(AnswerWithMode)])
+
+
+def _mode_closed() -> Any:
+    from evalflows.store.queries.failures import ModeRate
+
+    return _fields("ClosedMode", mode=str, rate=_record(ModeRate), changed=list[str])
+
+
+def _mode_examples() -> Any:
+    return _fields("ModeExamples", dataset=str, snapshot_id=str, n_examples=int, mode=str, n_with_mode=int)
+
+
 DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     **dict.fromkeys(("run", "resume", "gate", "show", "compare", "report"), _results),
     "ls": _listed,
     "diff": _diff,
+    "try": _diff,
     "explain": _explanation,
     "best": _best,
     "plan": _plan,
@@ -344,6 +368,10 @@ DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "baseline ls": _baselines,
     "labels ls": _label_batches,
     "labels judges": _judges,
+    "modes find": _modes_found,
+    "modes show": _mode_shown,
+    "modes close": _mode_closed,
+    "modes examples": _mode_examples,
     "traces ls": _traces,
     "traces show": _trace,
     "windows": _windows,

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 from evalflows import approve, run
 from evalflows.cli.main import cli
+from evalflows.cli.schema import schema_of
 from evalflows.specs import ExperimentSpec
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
@@ -53,6 +55,7 @@ def test_a_prompt_is_tried_on_what_an_experiment_ran_on_and_compared(tmp_path: P
         document = json.loads(
             CliRunner().invoke(cli, ["try", str(prompt), "--against", first, "--format", "json"]).stdout
         )
+        jsonschema.validate(document, schema_of("try"))
         assert document["candidates"][0]["calls"] == 0, "reused"
         assert endpoint.calls == 120
     (own,) = run(

@@ -5,6 +5,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from catalog_rows import rows
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 
 from evalflows import evaluate_traces, run
 from evalflows.cli.main import cli
+from evalflows.cli.schema import schema_of
 from evalflows.dashboard.app import application
 from evalflows.engine.prepare import prepare_experiment
 from evalflows.specs import ExperimentSpec, InputError
@@ -105,6 +107,9 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
     assert rows(f"{rated} 'edited'") == [(2 * N // 5, N, 0.4, True)]
     held = rows("select distinct comment is not null from mode_items where mode = 'rude' and experiment = 'edited'")
     assert held == [(True,)]
+    for of_mode, more in (("show", []), ("close", ["--in", "edited"]), ("examples", ["--to", "regressions"])):
+        done = CliRunner().invoke(cli, ["modes", of_mode, "rude", *more, "--format", "json"])
+        jsonschema.validate(json.loads(done.stdout), schema_of(f"modes {of_mode}"))
     page = TestClient(application(Store()), base_url="http://127.0.0.1:1").get("/modes?name=edited").text
     for one in ("edited", ">rude<", "It offends somebody.", f"{2 * N // 5} of {N}", "see there", "closed"):
         assert one in page, one

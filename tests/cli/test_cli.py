@@ -16,7 +16,7 @@ from evalflows.cli.main import cli
 from evalflows.store import Store
 from evalflows.store.snapshots import freeze, to_examples
 
-MADE = {"_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
+MADE = {"_.parquet", ".gitignore", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
 """The files of an empty store."""
 
 SPEC = {

@@ -254,6 +254,7 @@ def test_workers_of_a_session_share_an_experiment_by_its_arguments(monkeypatch: 
     def key(*arguments: Any, **settings: Any) -> str:
         return str(_shared(arguments, settings)["run_key"])
 
+    monkeypatch.delenv(XDIST, raising=False)  # of the workers that run these tests
     assert _shared((target("a"), ROWS), {"name": "x"}) == {"name": "x"}, "without xdist"
     monkeypatch.setenv(XDIST, "one session")
     frame = pd.DataFrame({"q": range(100)})

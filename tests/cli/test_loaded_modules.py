@@ -44,7 +44,7 @@ NEEDED: dict[str, set[str]] = {
     "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
     "best kept --metric contains": {*FILES, *SPECS, "scipy"},
     "sql select\t1": STORE,
-    "explain release": FILES,
+    "explain release": STORE,
     "dataset ls": SPECS,
     "labels judges": {*FILES, *SPECS, "pandas"},  # agreement is computed from the items
     "traces ls": {*FILES, *SPECS},

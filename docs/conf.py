@@ -1,7 +1,9 @@
 """Settings of the site that `make docs` builds with Sphinx. Markdown is read by MyST, docstrings by autodoc."""
 
+import json
 from collections.abc import Iterator
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 import click
 from sphinx.application import Sphinx
@@ -9,6 +11,7 @@ from sphinx.application import Sphinx
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import LateCommand
 from evalflows.cli.main import cli
+from evalflows.cli.schema import DOCUMENTS, SPECS, schema_of
 
 project = "Evalflows"
 version = release = version_of("evalflows")
@@ -69,5 +72,17 @@ def help_of(command: click.Command, name: str, parent: click.Context) -> Iterato
             yield from help_of(command.commands[sub], sub, context)
 
 
+def write_schemas(app: Sphinx, error: Exception | None) -> None:
+    """Write the JSON Schemas of specs and documents into the site: `schemas/labels-judges.json`."""
+    if error is not None:
+        return
+    folder = Path(app.outdir, "schemas")
+    folder.mkdir(exist_ok=True)
+    for name in (*SPECS, *DOCUMENTS):
+        text = json.dumps(schema_of(name), indent=2, ensure_ascii=False)
+        (folder / f"{name.replace(' ', '-')}.json").write_text(f"{text}\n", encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", add_help)
+    app.connect("build-finished", write_schemas)

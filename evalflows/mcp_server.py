@@ -319,7 +319,8 @@ class ReadingTools:
             if end < len(text):
                 answer.note(f"next: {_call('example', **call, field=field, offset=end)}")
             return str(answer)
-        answer.line(f"example {example_id}, split {detail.split}, cluster {detail.cluster}")
+        cluster = f", cluster {detail.cluster}" if detail.cluster else ""
+        answer.line(f"example {example_id}{f', split {detail.split}' if detail.split else ''}{cluster}")
         for run in detail.runs:
             scores = ", ".join(_score(score) for score in run.scores)
             answer.line(f"{run.experiment_id}, repetition {run.repetition}: {run.status}; {scores}")

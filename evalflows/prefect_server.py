@@ -267,9 +267,12 @@ def is_locked(path: Path) -> bool:
 
 
 def is_used(path: Path) -> bool:
-    """Whether a process holds a lock of any kind on a file."""
-    with path.open("ab") as file:
-        return not try_lock(file)
+    """Whether a process holds a lock of any kind on a file; nobody can find one whose folder is gone."""
+    try:
+        with path.open("ab") as file:
+            return not try_lock(file)
+    except OSError:
+        return False
 
 
 def hold(path: Path) -> IO[bytes] | None:

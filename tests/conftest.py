@@ -84,6 +84,14 @@ def catalogs_are_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evalflows.store.database, "_write", written)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_server_begins_early() -> Iterator[None]:
+    """A local server begins when a run needs it, not beside the tests' own while modules load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evalflows.prefect_server, "may_use_another", lambda: True)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def server_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that tests start share a local server of their own, which ends after them."""
@@ -194,13 +202,10 @@ def prefect_settings(prefect_environment: dict[str, str]) -> Any:
 
 
 @pytest.fixture
-def prefect_api(
-    prefect_environment: dict[str, str], prefect_settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[str, str]]:
-    """Flows of this process run on that server, and start no other."""
+def prefect_api(prefect_environment: dict[str, str], prefect_settings: Any) -> Iterator[dict[str, str]]:
+    """Flows of this process run on that server."""
     from prefect.context import SettingsContext, get_settings_context
 
-    monkeypatch.setattr(evalflows.prefect_server, "may_use_another", lambda: True)
     settings = prefect_settings.model_copy(deep=True)  # made anew they take 50 ms
     with SettingsContext(profile=get_settings_context().profile, settings=settings):
         yield prefect_environment

@@ -56,8 +56,7 @@ def test_one_that_was_dropped_before_the_block_is_raised_when_it_begins() -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_records_signals_from_the_start(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "begin_early", lambda: None)
+def test_the_command_records_signals_from_the_start(number: signal.Signals) -> None:
     with pytest.raises(KeyboardInterrupt, match="nothing is left to resume"), running.prepared(False):
         with suppress(KeyboardInterrupt):
             os.kill(os.getpid(), number)

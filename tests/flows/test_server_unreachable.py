@@ -30,9 +30,8 @@ def spec_of(endpoint: Endpoint) -> ExperimentSpec:
     return ExperimentSpec.model_validate(fields)
 
 
-def test_a_refused_connection_is_one_line(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_is_one_line(port: int) -> None:
     url = f"http://127.0.0.1:{port}/api"
-    monkeypatch.setenv("PREFECT_API_URL", url)  # so that no local server is started
     with serving(Endpoint()) as endpoint, temporary_settings({PREFECT_API_URL: url}):
         with pytest.raises(InputError) as caught:
             run(spec_of(endpoint))

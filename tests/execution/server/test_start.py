@@ -185,3 +185,4 @@ def test_users_are_seen_as_long_as_they_hold_the_lock(home: Home) -> None:
     with hold_shared(home.users), hold_shared(home.users):
         assert is_used(home.users)
     assert not is_used(home.users)
+    assert not is_used(home.users / "gone" / "users"), "a server whose folder is gone ends too"

@@ -276,5 +276,5 @@ def test_no_command_resumes_what_only_its_own_process_knows(store: Store, make: 
     for identity, function in (("exp-1", "live:answer-1f-7f"), ("exp-2", "mine:answer")):
         spec = json.dumps({"targets": [{"kind": "python", "function": function}]})
         store.publish("experiments", identity, [make("experiments", experiment_id=identity, spec=spec)])
-    assert continuing(store, "exp-1") is None and "call it again there" in continued_by(store, "exp-1")
+    assert continuing(store, "exp-1") is None and ".resume()` continues" in continued_by(store, "exp-1")
     assert continued_by(store, "exp-2") == "`evalflows resume exp-2` continues"

@@ -12,7 +12,7 @@ from evalflows import evaluate, run
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 
-MADE = {"_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
+MADE = {"_.parquet", ".gitignore", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
 """The files of an empty store."""
 
 pytestmark = pytest.mark.usefixtures("prefect_api")

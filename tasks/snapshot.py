@@ -71,7 +71,7 @@ def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:
     return DatasetSpec(
         name=loaded.name,
         snapshot=loaded.keep(store),
-        splits=dataset.splits,
+        splits=dataset.splits or ([FINAL] if any(one.split == FINAL for one in loaded.selected) else None),
         sample=dataset.sample,
         seed=dataset.seed,
     )

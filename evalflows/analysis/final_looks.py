@@ -8,6 +8,7 @@ check; a spec allows `final_looks` of them since its baseline was approved, and 
 import hashlib
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import groupby
 
 from evalflows.analysis.gates import baseline_name
 from evalflows.engine.prepare import group_of_run_key
@@ -17,7 +18,7 @@ from evalflows.specs.target import RecordedTarget
 from evalflows.store.leases import held_leases, leased
 from evalflows.store.manifests import user_name
 from evalflows.store.queries.looks import LOOK, Look, look_id, look_of, looks_at
-from evalflows.store.queries.lookup import approved
+from evalflows.store.queries.lookup import approvals
 from evalflows.store.queries.progress import spooled_rows
 from evalflows.store.records import FINAL, CheckRow, to_json
 from evalflows.store.sql import ask
@@ -105,9 +106,13 @@ def _answered(store: Store, groups: list[str]) -> Iterator[str]:
 
 
 def _since(store: Store, spec: ExperimentSpec) -> datetime | None:
-    """When the newest of the baselines that the spec's gates compare with was approved."""
+    """When the newest of the baselines that the spec's gates compare with was approved, for the first time in a row."""
     names = {spec.name, *(baseline_name(spec, gate) for gate in spec.gates if spec.baseline_target(gate) is None)}
-    return max((row.recorded_at for name in names if (row := approved(store, name))), default=None)
+    held = (one for one in approvals(store) if one.name in names)  # by name, newest first
+    same = (
+        next(groupby(of_name, lambda one: one.experiment_id))[1] for _, of_name in groupby(held, lambda one: one.name)
+    )
+    return max((min(one.recorded_at for one in approved) for approved in same), default=None)
 
 
 _ANSWERS = """

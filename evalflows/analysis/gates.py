@@ -30,6 +30,7 @@ from evalflows.store.queries.continuing import continued_by
 from evalflows.store.queries.lookup import approved
 from evalflows.store.queries.values import MetricValues, Values
 from evalflows.store.records import (
+    FINAL,
     BaselineRow,
     DecisionConclusion,
     ExperimentRow,
@@ -71,6 +72,11 @@ def baseline_row(store: Store, spec: ExperimentSpec, gate: GateSpec, rows: list[
 def no_baseline(spec: ExperimentSpec, gate: GateSpec) -> str:
     """The message for a baseline that is not approved yet."""
     name = baseline_name(spec, gate)
+    if FINAL in (spec.dataset.splits or ()):
+        return (
+            f"no experiment is approved as baseline {name!r} in this store: run the version to compare with by "
+            f"this gate, then {hints.approve_as(name).code}"
+        )
     return (
         f"no experiment is approved as baseline {name!r} in this store: {hints.run().code} runs the version to compare "
         f"with, then {hints.approve_as(name).code}"

@@ -399,7 +399,7 @@ def _print_results(
         return
     out, links = console(), links_here()
     if detail is None:
-        since = lines_section(map(_since, previous), "earlier run", least=1)
+        since = lines_section(map(_since, sorted(previous, key=lambda one: one.rank)), "earlier run", least=1)
         verdicts, limits = _verdicts(report, candidates)
         sections = [verdicts, since, *results_sections(report, out.width, calls_made, limits)]
         if comparison:

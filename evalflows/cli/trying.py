@@ -10,11 +10,12 @@ from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, pr
 from evalflows.cli.output import console
 from evalflows.cli.running import prepared
 from evalflows.cli.sections import IN_BRIEF_SHOWN
-from evalflows.cli.show import links_here, print_page
+from evalflows.cli.show import links_here, print_next
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, NotFoundError
+from evalflows.store.queries.looks import LOOK, look_of
 from evalflows.store.queries.lookup import approved, find_experiments
-from evalflows.store.sql import existing_store
+from evalflows.store.sql import ask, existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -60,12 +61,27 @@ def try_prompt(prompt: Path, against: str, field: str | None, form: str, verbose
 
 
 def _experiment(store: Store, reference: str) -> str:
+    """Return the experiment that a reference or a baseline means; by a name, one that ran no final examples."""
     try:
-        return find_experiments(store, reference, just_one=True)[0]
+        found = find_experiments(store, reference, just_one=True)[0]
     except NotFoundError:
         if (approval := approved(store, reference)) is None:
             raise
-        return approval.experiment_id
+        found = approval.experiment_id
+    (row,) = store.read("experiments", found)
+    if look_of(store, row.run_group) is None:
+        return found
+    (others,) = ask(store, (_WITHOUT_FINAL, [row.name, LOOK]))
+    if not others or reference == found:
+        instead = f"such as {others[0][0]}" if others else f"which {hints.run().code} makes"
+        raise InputError(f"try: got {reference!r}, which ran the final examples, wanted one that ran others, {instead}")
+    return str(others[0][0])
+
+
+_WITHOUT_FINAL = """
+select experiment_id from experiments
+where name = $1 and run_group not in (select subject_id from checks where name = $2) order by started_at desc
+"""
 
 
 def _changed(row: "ExperimentRow", prompt: Path, field: str | None) -> "ExperimentSpec":
@@ -85,8 +101,9 @@ def _changed(row: "ExperimentRow", prompt: Path, field: str | None) -> "Experime
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{prompt}: {error}, wanted a text in UTF-8") from error
     replaced = field or ("user" if target.system is None and target.user is not None else "system")
-    fields: dict[str, Any] = target.model_dump() | {replaced: text, "version": prompt.stem}
-    changes = {"name": row.name, "targets": [ChatTarget.model_validate(fields)], "baseline": None, "run_key": None}
+    fields: dict[str, Any] = target.model_dump() | {replaced: text, "name": prompt.stem}
+    name = f"{row.name}-{prompt.stem}"
+    changes = {"name": name, "targets": [ChatTarget.model_validate(fields)], "baseline": None, "run_key": None}
     return spec.model_copy(update={**changes, "gates": [], "compare": None})
 
 
@@ -101,4 +118,4 @@ def _print(store: Store, baseline: str, candidate: str, form: str) -> None:
     out = console()
     print_brief(out, compared, f"{hints.diff(baseline, candidate).command} --all", IN_BRIEF_SHOWN)
     out.print()
-    print_page(links_here().compare(baseline, candidate))
+    print_next(out, hints.diff(baseline, candidate), links_here().compare(baseline, candidate))

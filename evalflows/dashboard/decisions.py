@@ -22,6 +22,7 @@ from evalflows.reports.decisions import (
     find_decision,
     gate_names,
     listed_decisions,
+    with_manifests,
 )
 from evalflows.reports.judges import (
     Disagreement,
@@ -49,7 +50,8 @@ Scale = tuple[float, float]
 @steady
 def decision_page(site: Site, query: Query) -> Page:
     """One decision. Its address may also name a gate or a candidate: the newest decision counts."""
-    (decision,) = with_limits(site.store, [find_decision(site.store, query.wanted("id"))])
+    found = find_decision(site.store, query.wanted("id"))
+    (decision,) = with_manifests(site.store, with_limits(site.store, [found]))
     rules = stored_rules(site.store, decision)
     candidate = decision.candidate_experiment_id
     approved = approvals(site.store, [*filter(None, [decision.baseline_experiment_id, candidate])])

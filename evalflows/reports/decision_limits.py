@@ -65,7 +65,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     yield from _of_judges(store, metrics, judges, candidate.run_group)
     yield from _of_stepped(store, decision, metrics)
     yield from _of_versions(decision, experiments)
-    yield from _of_looks(store, candidate.run_group)
+    yield from _of_looks(store, decision, experiments)
     if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
@@ -186,9 +186,19 @@ def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -
         )
 
 
-def _of_looks(store: Store, run_group: str) -> Iterator[str]:
-    """How often the final examples were run, and why once more than allowed."""
-    if (look := look_of(store, run_group)) is None:
+def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Experiment"]) -> Iterator[str]:
+    """How often the final examples were run, why once more than allowed, and which side lacks them."""
+    look = look_of(store, experiments[decision.candidate_experiment_id].run_group)
+    baseline = experiments.get(decision.baseline_experiment_id or "")
+    if baseline is not None and not decision.n_shared:
+        if look is not None:
+            yield (
+                "the baseline has no answers to the final examples: run its version by this gate and approve that run, "
+                "or make it a target of the spec"
+            )
+        elif look_of(store, baseline.run_group) is not None:
+            yield "the baseline has answers to the final examples, which this run leaves out: the gate compares on them"
+    if look is None:
         return
     if look.again is None:
         since = "since the baseline was approved" if look.since else "so far"

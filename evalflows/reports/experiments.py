@@ -433,6 +433,11 @@ class PreviousRun:
         return f"against the previous run {self.previous_name} ({at(self.previous_started_at)}){on}: {said}"
 
     @property
+    def rank(self) -> int:
+        """Its place among several runs: those with something worse come first, then those with something better."""
+        return min((_ORDER.index(one.conclusion) for one in self.metrics), default=len(_ORDER))
+
+    @property
     def command(self) -> str:
         """The command that shows everything of the difference."""
         return hints.diff(self.previous_experiment_id, self.experiment_id).command

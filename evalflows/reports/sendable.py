@@ -117,6 +117,10 @@ def _after_open(
         is_final = store.is_sealed("experiments", candidate)
         again = _failed_rows(store, candidate) if is_final else continuing(store, candidate)
         return again or _explain(decision, explained)
+    if (
+        decision.baseline_experiment_id and not decision.n_shared
+    ):  # other examples than the baseline's: more do not help
+        return hints.gate(spec or "SPEC") if _has_final_to_run(store, candidate) else _explain(decision, explained)
     if codes and codes <= MORE_EXAMPLES:
         return hints.plan(spec or candidate)
     if codes == {"no_baseline"}:
@@ -133,7 +137,7 @@ def _after_pass(store: Store, candidate: str, since: "Sequence[PreviousRun]", sp
     """Approve the experiment, unless it already is the baseline, is a trial, or is worse than what there was before:
     then look at the difference. Of a dataset with final examples, these are run first."""
     of_experiment = ("select tags, spec ->> 'name' from experiments where experiment_id = $1", [candidate])
-    rows, has_final = ask(store, of_experiment, (_HAS_FINAL_TO_RUN, [candidate, FINAL]))
+    (rows,) = ask(store, of_experiment)
     held = {approval.name: approval.experiment_id for approval in approvals(store) if approval.holds}
     if any(TRIAL in tags for tags, _ in rows) or candidate in held.values():
         return hints.show_all(candidate)
@@ -141,7 +145,12 @@ def _after_pass(store: Store, candidate: str, since: "Sequence[PreviousRun]", sp
     better = next((one for one in dict.fromkeys(before) if one and _is_worse(store, candidate, one, since)), None)
     if better:
         return hints.diff(better, candidate)
-    return hints.gate(spec or "SPEC") if has_final else hints.approve(candidate)
+    return hints.gate(spec or "SPEC") if _has_final_to_run(store, candidate) else hints.approve(candidate)
+
+
+def _has_final_to_run(store: Store, experiment: str) -> bool:
+    """Whether an experiment's dataset has final examples that it has not run."""
+    return bool(ask(store, (_HAS_FINAL_TO_RUN, [experiment, FINAL]))[0])
 
 
 _HAS_FINAL_TO_RUN = """

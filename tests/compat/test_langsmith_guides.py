@@ -122,7 +122,7 @@ def test_an_agent(run: Run) -> None:
         return tool_call("find_berth" if ship == "Amalia" else "release_ship", ship)
 
     whole, steps = run("agent", answer)
-    found = {(row[0].rpartition("-")[0], row[1]): row[2:] for row in rows(MEANS)}
+    found = {(row[0], row[1]): row[2:] for row in rows(MEANS)}
     assert found == {
         ("harbour-agent", "final_answer_correct"): (0.667, 3, 0),
         ("harbour-agent", "trajectory_subsequence"): (0.667, 3, 0),
@@ -165,7 +165,7 @@ def test_evals_with_pytest(
     assert re.search(r"^Harbour refusals: 0 of 1 passed: evalflows show 'Harbour refusals-\w{8}'$", done.stdout, re.M)
     assert re.search(r"^test_queries: 2 of 3 passed: evalflows show test_queries-\w{8}$", done.stdout, re.M)
     monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "store"))
-    found = {(row[0].rpartition("-")[0], row[1]): row[2:4] for row in rows(MEANS)}
+    found = {(row[0], row[1]): row[2:4] for row in rows(MEANS)}
     assert found["Harbour refusals", "refused"] == (0.0, 1)
     assert found["test_queries", "pass"] == (0.667, 3)
     assert found["test_queries", "valid_sql"] == (1.0, 1)

@@ -11,7 +11,8 @@ from gated import drawn, gated
 from evalflows import approve, gate, run
 from evalflows.analysis.final_looks import take_look
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_named
+from evalflows.reports.decisions import decisions_named, decisions_of
+from evalflows.reports.sendable import after_experiments
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store.leases import leased
 from evalflows.store.queries.looks import look_of
@@ -101,3 +102,39 @@ def test_of_several_at_once_only_one_gets_the_last_look_and_one_without_answers_
     (counted,) = ask(store, ("select count(*) from checks where name = 'final_look'", []))
     look = look_of(store, "group-4")
     assert (counted, look and look.number) == ([(7,)], 1)
+
+
+def test_a_baseline_without_answers_to_the_final_examples_is_named_as_the_reason(tmp_path: Path) -> None:
+    rule = {"name": "release", "non_inferiority": {"exact_match": 0.3}}
+    fields = gated(tmp_path, [rule], app=drawn(60, 0.9))
+    fields["dataset"]["name"] = "questions"
+    for number, row in enumerate(fields["dataset"]["rows"]):
+        row["split"] = "development" if number % 2 else "final"
+    store = Store()
+
+    def decided(*, by_gate: bool) -> tuple[str, list[str], str]:
+        spec = spec_of(fields)
+        decision_ids = gate(spec) if by_gate else None
+        found = decisions_named(store, decision_ids) if decision_ids else decisions_of(store, run(spec))
+        (decision,) = with_limits(store, found)
+        command = after_experiments(store, [], [decision], spec="spec.yaml").command
+        return decision.rules[0]["text"], [one for one in decision.limits if "final examples" in one], command
+
+    text, _, command = decided(by_gate=True)
+    assert "run the version to compare with by this gate, then `evalflows baseline approve" in text
+    (developed,) = run(spec_of(fields, gates=[]))
+    approve(developed)
+    _, limits, command = decided(by_gate=True)
+    assert limits[0].startswith("the baseline has no answers to the final examples: run its version by this gate")
+    assert "evalflows explain" in command, "more examples would not help"
+    (row,) = store.read("experiments", decisions_named(store, gate(spec_of(fields)))[0].candidate_experiment_id)
+    approve(row.experiment_id)
+    first = decided(by_gate=True)
+    assert first[1] == ["look 1 of 3 at the final examples since the baseline was approved"]
+    approve(row.experiment_id)  # again: no other baseline
+    assert decided(by_gate=True)[1] == [first[1][0].replace("1 of", "2 of")]
+    _, limits, command = decided(by_gate=False)
+    assert limits == [
+        "the baseline has answers to the final examples, which this run leaves out: the gate compares on them"
+    ]
+    assert command == "evalflows gate spec.yaml"

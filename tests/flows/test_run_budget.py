@@ -102,7 +102,7 @@ def test_budget_usd_without_prices_is_refused_before_anything_is_written_or_paid
                 run(spec(connections, **changes, budget_usd=1.0))
             assert endpoint.calls == 0 and "\n" not in str(caught.value)
         assert {path.name for path in store_root.rglob("*") if path.is_file()} <= {
-            *("_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb")
+            *(".gitignore", "_.parquet", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb")
         }
         with pytest.raises(InputError, match="or budget_counts_unknown: false"):
             run(spec(connections, budget_usd=1.0, max_calls=N))

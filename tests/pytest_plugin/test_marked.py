@@ -104,7 +104,7 @@ def test_a_suite_is_an_experiment_with_an_example_for_each_test(inner: pytest.Py
         [r"=+ evalflows experiments =+", r"test_app: 2 of 4 passed: evalflows show test_app-\w{8}"]
     )
     ((name, dataset, n_examples, calls, tokens),) = rows(
-        "select name, dataset_name, n_examples, calls, tokens_in from experiments where name like 'test_app-%'"
+        "select name, dataset_name, n_examples, calls, tokens_in from experiments where name = 'test_app'"
     )
     assert (dataset, n_examples, tokens) == ("test_app", 4, 20)
     assert calls is None, "tests may call models in ways that are not recorded"
@@ -129,7 +129,7 @@ def test_a_suite_is_an_experiment_with_an_example_for_each_test(inner: pytest.Py
     assert found["test_logs_everything", "mood"][1:3] == ["calm", "scored"]
     assert found["test_expects", "similarity"][:3] == [0.8, None, "scored"]
     ((spec,),) = rows(
-        "select metrics from (select spec ->> 'metrics' as metrics from experiments where name like 'test_app-%')"
+        "select metrics from (select spec ->> 'metrics' as metrics from experiments where name = 'test_app')"
     )
     declared = json.loads(spec)["edit_distance"]
     assert (declared["higher_is_better"], declared["range"]) == (False, [0, 1]), "its interval stays within"

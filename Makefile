@@ -18,7 +18,7 @@ help:
 	@echo "make docs        the documents as a site with a search, in $(SITE)"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
-	@echo "make simulate    simulated coverage of intervals and error rates of tests: half an hour"
+	@echo "make simulate    simulated coverage of intervals and error rates of tests: an hour"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: got no $(PYTHON), wanted Python 3.11 or newer (make PYTHON=…)" >&2; exit 2; }

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from evalflows.analysis.gates import baseline_name
 from evalflows.engine.prepare import group_of_run_key
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget
 from evalflows.store.leases import held_leases, leased
@@ -53,6 +53,8 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
         earlier = _others(store, spec, run_group)
         _refuse_too_many(spec, earlier)
         is_allowed, since = len(earlier) < spec.final_looks, _since(store, spec)
+        if is_allowed and spec.look_again:
+            print_note(f"look {len(earlier) + 1} of {spec.final_looks}: look_again was not needed, and is not kept")
         look = {
             "snapshot": spec.dataset.snapshot,
             "number": len(earlier) + 1,

@@ -52,7 +52,8 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
         snapshots[row.n_examples] = row.snapshot_id
         return row.experiment_id, [one for one in decision.limits if "look" in one]
 
-    first, said = looked()
+    first, said = looked(look_again="not needed yet")
+    assert "look 1 of 2: look_again was not needed, and is not kept" in capsys.readouterr().err
     assert (said, {*snapshots}) == (["look 1 of 2 at the final examples so far"], {4})
     for wanted in ({"splits": ["final"]}, {"splits": ["final", "development"]}):
         with pytest.raises(InputError, match="got 4 examples of the split final, wanted others: only a release gate"):

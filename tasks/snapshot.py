@@ -9,7 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.differences import timed_metrics
-from evalflows.analysis.final_looks import check_looks, is_look
+from evalflows.analysis.final_looks import check_looks
 from evalflows.analysis.gate_evaluation import (
     check_production,
     metrics_to_recalibrate,
@@ -51,8 +51,8 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Experiment
     """
     store = Store()
     loaded = loaded_dataset(store, spec.dataset, final=final)
-    if not final and (left := sum(one.split == FINAL for one in loaded.examples)) and spec.dataset.splits is None:
-        print_note(f"{left} examples of the split {FINAL} are left out: only a release gate runs them")
+    if loaded.n_left_out:
+        print_note(f"{loaded.n_left_out} examples of the split {FINAL} are left out: only a release gate runs them")
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
@@ -71,7 +71,7 @@ def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:
     return DatasetSpec(
         name=loaded.name,
         snapshot=loaded.keep(store),
-        splits=dataset.splits or ([FINAL] if any(one.split == FINAL for one in loaded.selected) else None),
+        splits=dataset.splits or ([FINAL] if loaded.has_final else None),
         sample=dataset.sample,
         seed=dataset.seed,
     )
@@ -99,14 +99,13 @@ def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
     if spec.is_trial:
         raise InputError(f"spec {spec.name!r}: got the tag {TRIAL!r}, wanted a run that a gate may decide on")
     spec, store = freeze_dataset.fn(spec, final=True), Store()
-    check_looks(store, spec)
-    is_first = is_look(store, spec)  # how else would a baseline get answers to the final examples?
+    is_look = check_looks(store, spec)
     for gate in spec.gates:
         if gate.compares and gate.production is not None:
             check_production(store, spec, gate, gate.production)
         elif gate.compares and spec.baseline_target(gate) is None:
             baseline = baseline_row(store, spec, gate, [])
-            if baseline is not None or not is_first:
+            if baseline is not None or not is_look:  # how else would a baseline get answers to the final examples?
                 _check_baseline(spec, gate, baseline)
     return spec
 

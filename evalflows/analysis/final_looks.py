@@ -25,18 +25,24 @@ from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 
-def is_look(store: Store, spec: ExperimentSpec) -> bool:
+def _is_look(store: Store, spec: ExperimentSpec) -> bool:
     """Return whether a run of a frozen spec gets new answers to final examples."""
+    if FINAL not in (spec.dataset.splits or ()):  # frozen, it names them
+        return False
     if all(isinstance(target, RecordedTarget) and target.experiment for target in spec.targets):
         return False  # as a newer judge scores those of a baseline
     query = "select 1 from examples where snapshot_id = $1 and split = $2 limit 1"
     return bool(ask(store, (query, [spec.dataset.snapshot, FINAL]))[0])
 
 
-def check_looks(store: Store, spec: ExperimentSpec) -> None:
-    """Raise InputError if a run of this spec would be one look too many, before anything is started."""
-    if is_look(store, spec):
-        _refuse_too_many(spec, _others(store, spec, group_of_run_key(spec.run_key) if spec.run_key else ""))
+def check_looks(store: Store, spec: ExperimentSpec) -> bool:
+    """Return whether a run of this spec would be a look. Raise InputError if it would be one too many, before anything
+    is started.
+    """
+    if not _is_look(store, spec):
+        return False
+    _refuse_too_many(spec, _others(store, spec, group_of_run_key(spec.run_key) if spec.run_key else ""))
+    return True
 
 
 def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: str | None) -> None:
@@ -45,7 +51,7 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
     The process must have the lease of the run group. Of several at once, only as many get a look as are left: raise
     InputError for the others.
     """
-    if not is_look(store, spec):
+    if not _is_look(store, spec):
         return
     with leased(store, "final-looks", "looks at the final examples", wait=True):
         if look_of(store, run_group) is not None:

@@ -169,7 +169,7 @@ def loaded_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> L
         name=spec.name,
         source=PRODUCTION,
         examples=growth.examples,
-        selected=selected_examples(growth.examples, spec, final=final),
+        **selected_examples(growth.examples, spec, final=final)._asdict(),
         metadata=growth.metadata,
     )
 

@@ -13,9 +13,9 @@ from evalflows.cli.sections import IN_BRIEF_SHOWN
 from evalflows.cli.show import links_here, print_next
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, NotFoundError
-from evalflows.store.queries.looks import LOOK, look_of
+from evalflows.store.queries.looks import look_of, newest_without_look
 from evalflows.store.queries.lookup import approved, find_experiments
-from evalflows.store.sql import ask, existing_store
+from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -71,17 +71,11 @@ def _experiment(store: Store, reference: str) -> str:
     (row,) = store.read("experiments", found)
     if look_of(store, row.run_group) is None:
         return found
-    (others,) = ask(store, (_WITHOUT_FINAL, [row.name, LOOK]))
-    if not others or reference == found:
-        instead = f"such as {others[0][0]}" if others else f"which {hints.run().code} makes"
+    other = newest_without_look(store, row.name)
+    if other is None or reference == found:
+        instead = f"such as {other}" if other else f"which {hints.run().code} makes"
         raise InputError(f"try: got {reference!r}, which ran the final examples, wanted one that ran others, {instead}")
-    return str(others[0][0])
-
-
-_WITHOUT_FINAL = """
-select experiment_id from experiments
-where name = $1 and run_group not in (select subject_id from checks where name = $2) order by started_at desc
-"""
+    return other
 
 
 def _changed(row: "ExperimentRow", prompt: Path, field: str | None) -> "ExperimentSpec":

@@ -374,7 +374,7 @@ class _Shown:
                 if query.text(FILE):
                     return _file(page, site)
                 html = page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request))
-            if state is not None and page.refresh_s is None:
+            if state is not None and page.refresh_s is None and page.is_of_store:
                 self.kept.keep(key, state, html)
             return HTMLResponse(html)
         except NotFoundError as error:

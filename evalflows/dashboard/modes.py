@@ -15,7 +15,7 @@ def modes_page(site: Site, query: Query) -> Page:
     """
     found = modes_of(site.store, query.text("name"))
     body = render("modes.html", site, found=found, reviewed=_reviewed())
-    return Page(title="Failure modes", section="modes", body=body)
+    return Page(title="Failure modes", section="modes", body=body, is_of_store=False)
 
 
 def _reviewed() -> dict[str, ModeSpec]:

@@ -73,6 +73,7 @@ class Page:
     section: Section = "none"
     body: Markup
     refresh_s: int | None = None  # seconds after which its content may have changed; None: it is final
+    is_of_store: bool = True  # whether only another state of the store changes it
     is_shared: bool = False  # whether it is a report, which can be sent as a file
     reported: str | None = None  # what `evalflows report` is asked for the same
     summary: Markup | None = None  # in a report, what its first screen shows; the body is folded below

@@ -5,7 +5,7 @@ import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.columns import ExampleColumns, example_row
@@ -41,6 +41,8 @@ class Loaded:
     source: str
     examples: Examples
     selected: Examples
+    has_final: bool = False  # whether final examples are among the selected ones
+    n_left_out: int = 0  # final examples that are not, as only a release gate selects them
     metadata: Mapping[str, Any] | None = None  # of the version
     key: str | None = None  # of the file that they are of
 
@@ -73,8 +75,8 @@ def load_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loa
     examples = load_snapshot(store, known) if known else _examples(store, spec)
     name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
     source = spec.path or spec.function or "rows"
-    selected = selected_examples(examples, spec, final=final)
-    return Loaded(name=name, source=source, examples=examples, selected=selected, key=key)
+    selection = selected_examples(examples, spec, final=final)
+    return Loaded(name=name, source=source, examples=examples, key=key, **selection._asdict())
 
 
 def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Examples:
@@ -256,7 +258,15 @@ def _iterable(returned: Any) -> Iterable[Any]:
     return returned.to_dict(orient="records") if isinstance(returned, pd.DataFrame) else returned
 
 
-def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> Examples:
+class Selection(NamedTuple):
+    """The selected examples, and what became of the final ones: the fields of `Loaded`."""
+
+    selected: Examples
+    has_final: bool
+    n_left_out: int
+
+
+def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> Selection:
     """Return the sample of the examples in the wanted splits, in the dataset's order.
 
     By default these are the final examples if `final` and there are some, else all others. Raise InputError if a split
@@ -264,32 +274,34 @@ def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> 
     """
     if not examples:
         raise InputError(f"dataset {spec.name or spec.snapshot!r}: has no examples yet, wanted at least one")
-    eligible = examples if spec.splits is None else _of_splits(examples, spec.splits)
-    if among := [number for number, example in enumerate(eligible) if example.split == FINAL]:
-        if not final and (spec.splits is not None or len(among) == len(eligible)):
+    splits = [*examples.texts("split")]
+    places: Sequence[int] = range(len(examples)) if spec.splits is None else _of_splits(splits, spec.splits)
+    n_left_out = 0
+    if n_final := sum(splits[place] == FINAL for place in places):
+        if not final and (spec.splits is not None or n_final == len(places)):
             raise InputError(
-                f"dataset {spec.name or spec.snapshot or spec.path!r}: got {len(among)} examples of the split {FINAL}, "
+                f"dataset {spec.name or spec.snapshot or spec.path!r}: got {n_final} examples of the split {FINAL}, "
                 "wanted others: only a release gate runs these"
             )
         if spec.splits is None:
-            others = sorted({*range(len(eligible))} - {*among})
-            eligible = eligible.select(among if final else others)
-    if spec.sample is None or spec.sample >= len(eligible):
-        return eligible
-    ranks = [_rank(identity, spec.seed) for identity in eligible.ids]
-    drawn = sorted(range(len(ranks)), key=ranks.__getitem__)[: spec.sample]
-    return eligible.select(sorted(drawn))
+            places = [place for place in places if (splits[place] == FINAL) == final]
+            n_left_out = 0 if final else n_final
+    if spec.sample is not None and spec.sample < len(places):
+        ranks = [_rank(examples.ids[place], spec.seed) for place in places]
+        drawn = sorted(range(len(ranks)), key=ranks.__getitem__)[: spec.sample]
+        places = [places[number] for number in sorted(drawn)]
+    selected = examples if len(places) == len(examples) else examples.select(places)
+    return Selection(selected, any(splits[place] == FINAL for place in places), n_left_out)
 
 
-def _of_splits(examples: Examples, wanted: Sequence[str]) -> Examples:
-    """Return the examples of these splits. Raise InputError if there are none."""
-    splits = [example.split for example in examples]
-    eligible = examples.select(number for number, split in enumerate(splits) if split in wanted)
-    if not eligible:
+def _of_splits(splits: Sequence[str | None], wanted: Sequence[str]) -> list[int]:
+    """Return the places of the examples of these splits. Raise InputError if there are none."""
+    places = [place for place, split in enumerate(splits) if split in wanted]
+    if not places:
         known = sorted({split for split in splits if split is not None})
         expected = f"some of {known}" if known else "no splits, as the dataset has none"
         raise InputError(f"dataset: splits: got {wanted}, wanted {expected}")
-    return eligible
+    return places
 
 
 def _rank(example_id: str, seed: int) -> bytes:

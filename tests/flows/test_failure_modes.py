@@ -110,9 +110,14 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
     for of_mode, more in (("show", []), ("close", ["--in", "edited"]), ("examples", ["--to", "regressions"])):
         done = CliRunner().invoke(cli, ["modes", of_mode, "rude", *more, "--format", "json"])
         jsonschema.validate(json.loads(done.stdout), schema_of(f"modes {of_mode}"))
-    page = TestClient(application(Store()), base_url="http://127.0.0.1:1").get("/modes?name=edited").text
+    client = TestClient(application(Store()), base_url="http://127.0.0.1:1")
+    page = client.get("/modes?name=edited").text
     for one in ("edited", ">rude<", "It offends somebody.", f"{2 * N // 5} of {N}", "see there", "closed"):
         assert one in page, one
+    Path("failure_modes.yaml").write_text(
+        Path("failure_modes.yaml").read_text().replace("status: closed", "status: open")
+    )
+    assert "closed" not in client.get("/modes?name=edited").text, "the team's file is no part of the store"
     runs = rows("select run_id, value from judgements join experiments using (experiment_id) "
                 "where metric = 'mode.rude' and name = 'edited' order by example_id")  # fmt: skip
     lines = [f"{run_id},{value if n else 1 - value}" for n, (run_id, value) in enumerate(runs)]

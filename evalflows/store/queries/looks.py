@@ -55,6 +55,18 @@ def looks_until(store: Store, look: Look) -> Sequence[Look]:
     return [one for one in looks_at(store, look.snapshot, look.since) if one.number <= look.number]
 
 
+def newest_without_look(store: Store, name: str) -> str | None:
+    """Return the newest experiment of a name that ran no final examples; None if there is none."""
+    (found,) = ask(store, (_WITHOUT_LOOK, [name, LOOK]))
+    return found[0][0] if found else None
+
+
+_WITHOUT_LOOK = """
+select experiment_id from experiments
+where name = $1 and run_group not in (select subject_id from checks where name = $2) order by started_at desc limit 1
+"""
+
+
 def _look(run_group: str, observed: str) -> Look:
     fields: dict[str, Any] = from_json(observed)
     since = fields.pop("since")

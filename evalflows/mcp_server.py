@@ -16,7 +16,7 @@ from importlib.metadata import version
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
@@ -27,18 +27,19 @@ from evalflows.evaluators.score import fenced
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import conclusions_on, decisions_of, find_decision
 from evalflows.reports.diff import diff_of, notes_of, search_text, slice_cells
-from evalflows.reports.examples import example_detail, past_values
+from evalflows.reports.examples import example_detail, labels_of, past_values
 from evalflows.reports.pages_as_text import IN_ORDER, ExperimentOverview, overviews
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError, StorageError, names_to_choose, one_line
+from evalflows.store.labels import MACHINE, add_label
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import listed_traces, observations_of_trace
 from evalflows.store.queries.windows import incidents
 from evalflows.store.query_process import QueryLimits, QueryProcesses
-from evalflows.store.records import to_json
+from evalflows.store.records import new_id, to_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 from evalflows.store.views import grain, is_mart, meanings, view_files
@@ -328,6 +329,9 @@ class ReadingTools:
         share = max(100, answer.left // max(1, len(given)) - 200)
         for name, text in given.items():
             answer.text(name, text, share, _call("example", **call, field=name))
+        for one in labels_of(self._store, ids[0], [run.run_id for run in detail.runs]):
+            giver = f"{'a program' if one.by_machine else 'a person'}, {one.labeller or 'not named'}"
+            answer.line(f"label by {giver}: {one.metric} {one.label if one.value is None else one.value}")
         metrics = [*{score.metric: None for run in detail.runs for score in run.scores}]
         past = past_values(self._store, ids, example_id, metrics)[-10:]
         rows = (f"earlier: {one.started_at:%Y-%m-%d} {one.experiment_id} {one.metric} {one.value}" for one in past)
@@ -450,7 +454,7 @@ class ActingTools:
 
     @property
     def all(self) -> Sequence[Callable[..., str]]:
-        return (self.run, self.gate, self.resume)
+        return (self.run, self.gate, self.resume, self.label)
 
     def run(self, spec: str, changes: Sequence[str] = ()) -> str:
         """Run the experiment of a spec file (a path). This calls models and may cost money: use `plan` before.
@@ -466,6 +470,29 @@ class ActingTools:
     def resume(self, experiment: str) -> str:
         """Resume an interrupted experiment: only what has not finished is called and paid."""
         return self._spend("resume", experiment, ())
+
+    def label(
+        self,
+        experiment: str,
+        example_id: str,
+        metric: str,
+        value: bool | float | str,
+        context: Context,
+        comment: str | None = None,
+        repetition: int | None = None,
+    ) -> str:
+        """Note what you think of one answer: a number, true or false, or a category, and why. It is kept as a program's
+        label, in your name: it never counts as a person's, validates no judge and decides nothing.
+        """
+        client = context.session.client_params
+        labeller = client.client_info.name if client else "a client without a name"
+        said = {"label" if isinstance(value, str) else "value": value, "comment": comment, "labeller": labeller}
+        row = {"experiment": experiment, "example_id": example_id, "repetition": repetition, "metric": metric, **said}
+        label = add_label(self._store, new_id("batch"), row, MACHINE).label
+        answer = _Answer()
+        answer.line(f"labelled {label.subject_id} as {labeller}, a program")
+        answer.note(_call("example", experiment=label.experiment_id, example_id=example_id))
+        return str(answer)
 
     def _spend(self, command: str, what: str, changes: Sequence[str]) -> str:
         with self._lock:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from labelled import judged
 
 pytest.importorskip("mcp")
 from mcp import Client
@@ -24,6 +25,7 @@ from evalflows.mcp_server import MOST_CHARACTERS, Allowance, served_at, server
 from evalflows.specs.errors import GateFailedError, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import refer
+from evalflows.store.records import LabelRow
 from evalflows.store.store import Store
 
 N = 120
@@ -170,6 +172,7 @@ def test_all_runs_of_a_server_share_its_budget(
         return {"decisions": [], "sentences": [], "experiments": [], "next": "evalflows ls"}
 
     monkeypatch.setattr(evalflows.mcp_server, "_command", command)
+    judged("small", {"q0": 1.0})
 
     async def asks(call: Call, tools: list[str]) -> None:
         assert {"run", "gate", "resume"} <= {*tools}
@@ -177,6 +180,11 @@ def test_all_runs_of_a_server_share_its_budget(
         assert await call("gate", spec=str(spec)) == "error: Error executing tool gate: the endpoint is down"
         refused = await call("run", spec=str(spec), changes=["budget_usd=100"])
         assert "error: " in refused and "the budget is spent (1.5" in refused
+        answer = {"experiment": "small", "example_id": "q0"}
+        assert "as mcp, a program" in await call("label", **answer, metric="correct", value=False, comment="No.")
+        assert "label by a program, mcp: correct 0.0" in await call("example", **answer)
+        assert "error: " in await call("label", **answer | {"example_id": "q9"}, metric="correct", value="rude")
+        assert await call("sql", query="from labels") == "0 rows of " + ", ".join(LabelRow.__slots__)
 
     talk(asks, server(store, help_of, Allowance(usd=1.25, calls=100)))
     assert [one[-1] for one in called] == ["max_calls=7"] * 2, "the spec's own limit is lower"

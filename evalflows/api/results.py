@@ -25,7 +25,7 @@ from evalflows.reports.diff import METRICS_SHOWN, ExperimentsDiff, experiments_d
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.specs.errors import MEASURES, TRIAL, InputError
 from evalflows.specs.gate import GateSpec
-from evalflows.store.labels import later_labels
+from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.example_slices import check_slices_of
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.traces import batch_row, batch_scores, processed_with_earlier
@@ -474,8 +474,9 @@ class ExperimentResult:
         *,
         comment: str | None = None,
         labeller: str | None = None,
+        machine: str | None = None,
     ) -> None:
-        """Store a person's label of a run, as `evalflows labels import` does: a number, yes or no, or a category.
+        """Store a label of a run, as `evalflows labels import` does: a number, yes or no, or a category.
 
         Args:
             item: The run, or its place in the results.
@@ -483,6 +484,7 @@ class ExperimentResult:
             value: The label.
             comment: Why.
             labeller: Who gives it. Default: the name of the user of this machine.
+            machine: The name of the program that gives it, if no person does: it then validates no judge.
         """
         one, batch = self[item] if isinstance(item, int) else item, new_id("batch")
         number = None if isinstance(value, str) else float(value)
@@ -498,8 +500,8 @@ class ExperimentResult:
             label=value if isinstance(value, str) else None,
             data_type="BOOLEAN" if isinstance(value, bool) else "CATEGORICAL" if number is None else "NUMERIC",
             comment=comment,
-            labeller=labeller or getuser(),
-            source="python",
+            labeller=machine or labeller or getuser(),
+            source="python" if machine is None else MACHINE,
         )
         self._store.publish("labels", batch, later_labels(self._store, [row]))
 

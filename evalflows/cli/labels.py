@@ -36,9 +36,10 @@ def labels() -> None:
 @click.argument("path", metavar="FILE")
 @click.option("--metric", help="Metric of rows that name none.")
 @click.option("--labeller", help="Labeller of rows that name none.")
+@click.option("--machine", metavar="NAME", help="A program gave all of them: they never count as a person's.")
 @FORMAT
 @VERBOSE
-def import_(path: str, metric: str | None, labeller: str | None, form: str, verbose: bool) -> None:
+def import_(path: str, metric: str | None, labeller: str | None, machine: str | None, form: str, verbose: bool) -> None:
     """Import the labels of a FILE (CSV, JSON, JSONL, Parquet). On the first error, import nothing.
 
     A row has run_id, or experiment and example_id; value, label or feedback (up, down), or winner and
@@ -46,7 +47,7 @@ def import_(path: str, metric: str | None, labeller: str | None, form: str, verb
     nothing.
     """
     with one_line_errors(verbose):
-        imported = import_labels(Store(), path, metric=metric, labeller=labeller)
+        imported = import_labels(Store(), path, metric=metric, labeller=labeller, machine=machine)
         if form == "json":
             print_json(imported)
             return

@@ -170,8 +170,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersonsLabel:
-    """A person's newest label of a run, or of a pair of runs."""
+class GivenLabel:
+    """A person's newest label of a run, or of a pair of runs; or any label of a program."""
 
     run_id: str
     repetition: int | None
@@ -182,6 +182,7 @@ class PersonsLabel:
     comment: str | None
     source: str
     is_pair: bool
+    by_machine: bool
     recorded_at: datetime
 
 
@@ -200,9 +201,9 @@ def place_of(store: Store, snapshot: str, example: str) -> Place | None:
     return next(iter(ask_records(store, Place, _PLACE, [snapshot, example])), None)
 
 
-def labels_of(store: Store, experiment: str, runs: Sequence[str]) -> list[PersonsLabel]:
-    """Return people's labels of these runs of an experiment, newest first."""
-    return ask_records(store, PersonsLabel, _PLACE_LABELS, [list(runs), experiment])
+def labels_of(store: Store, experiment: str, runs: Sequence[str]) -> list[GivenLabel]:
+    """Return the labels of these runs of an experiment: people's, then programs', each newest first."""
+    return ask_records(store, GivenLabel, _PLACE_LABELS, [list(runs), experiment])
 
 
 def repeats_of(store: Store, experiment: str, example: str) -> dict[tuple[str, str], Repeats]:
@@ -221,12 +222,13 @@ select number, count, before, after from (
 
 _PLACE_LABELS = """
 select case when list_contains($1, l.subject_id) then l.subject_id else l.other_run_id end as run, o.repetition,
-       l.metric, l.value, l.label, l.labeller, l.comment, l.source, l.other_run_id is not null, l.recorded_at
-from current_labels l
+       l.metric, l.value, l.label, l.labeller, l.comment, l.source, l.other_run_id is not null, l.source = 'machine',
+       l.recorded_at
+from (from current_labels union all by name from machine_labels) l
 left join (select run_id, repetition from outputs where experiment_id = $2) o
     on o.run_id = case when list_contains($1, l.subject_id) then l.subject_id else l.other_run_id end
 where list_contains($1, l.subject_id) or list_contains($1, l.other_run_id)
-order by l.recorded_at desc, l.metric
+order by l.source = 'machine', l.recorded_at desc, l.metric
 """
 
 _REPEATS = """

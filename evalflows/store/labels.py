@@ -179,6 +179,9 @@ DRAWN = ("fair", "uncertain")
 FEEDBACK = "feedback"
 """The source of labels that users gave on their own initiative."""
 
+MACHINE = "machine"
+"""The source of labels that a program gave. The view `labels` leaves them out: they never count as a person's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
@@ -191,20 +194,27 @@ class Imported:
 
 
 def import_labels(
-    store: Store, path: str | os.PathLike[str], *, metric: str | None = None, labeller: str | None = None
+    store: Store,
+    path: str | os.PathLike[str],
+    *,
+    metric: str | None = None,
+    labeller: str | None = None,
+    machine: str | None = None,
 ) -> Imported:
     """Store the labels of a file (CSV, JSON, JSONL, Parquet): all of them or, if any is invalid, none.
 
     A row names its run (`run_id`, or `experiment`, `example_id` and, if there are several, `repetition`) and its label
     (`value`, `label` or `feedback`; or `winner` with `other_experiment` for a pair of runs). It may also have `metric`,
     `labeller`, `comment`, `labelled_at`, `drawn` and `chance`. The arguments `metric` and `labeller` apply to rows
-    without their own. Other columns are stored as metadata. Importing the same rows again changes nothing.
+    without their own; `machine` names the program that gave all of them, if no person did. Other columns are stored as
+    metadata. Importing the same rows again changes nothing.
 
     Raises InputError, with the row's number, for the first invalid row, and for a file without labels.
     """
     where = str(path)
-    rows = _checked(store, _read(path), where, {"metric": metric, "labeller": labeller})
-    labels = [label for label in rows if label is not None]
+    numbered = [(number, row if machine is None else row | {"labeller": machine}) for number, row in _read(path)]
+    rows = _checked(store, numbered, where, {"metric": metric, "labeller": labeller})
+    labels = [label if machine is None else replace(label, source=MACHINE) for label in rows if label is not None]
     if not labels:
         raise InputError(f"{where}: has no labels, wanted at least one row with a value, a label or a winner")
     batch = derived_id("labels", *sorted(to_json(_content(label)) for label in labels))
@@ -238,12 +248,14 @@ def _content(label: LabelRow) -> dict[str, Any]:
     skipped = ("label_id", "batch_id", "recorded_at", "labelled_at", "source")
     content = {name: getattr(label, name) for name in LabelRow.__slots__ if name not in skipped}
     at = label.labelled_at and label.labelled_at.isoformat()
-    return content | {"labelled_at": at, "of_own_accord": label.source == FEEDBACK}
+    by_machine = {"by_machine": True} if label.source == MACHINE else {}
+    return content | {"labelled_at": at, "of_own_accord": label.source == FEEDBACK, **by_machine}
 
 
-def _checked(store: Store, rows: Numbered, where: str, defaults: Mapping[str, str | None]) -> list[LabelRow | None]:
+def _checked(
+    store: Store, numbered: Sequence[tuple[int, Mapping[str, Any]]], where: str, defaults: Mapping[str, str | None]
+) -> list[LabelRow | None]:
     """Return a label per row, None for a row without one. Their ids do not include the batch yet."""
-    numbered = list(rows)
     runs = Runs(store, [row for _, row in numbered])
     labels: list[LabelRow | None] = []
     seen: dict[str, int] = {}
@@ -382,13 +394,13 @@ class Added:
     is_new: bool  # False if the labeller's label was the same already
 
 
-def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
+def add_label(store: Store, batch_id: str, row: Mapping[str, Any], source: str = SOURCE) -> Added:
     """Store the label of one row of a label file, see `import_labels`. It is on disk when this returns.
 
     The labeller's label of the same subject and metric is replaced: the older row stays, the newer counts. Giving the
     same label to the same question again stores nothing. Raise InputError for an invalid row, or one without a label.
     """
-    label, before = _read_review(store, row)
+    label, before = _read_review(store, row, source)
     if before is not None and _said(before) == _said(label):
         return Added(label=before, is_new=False)
     identity = derived_id(batch_id, label.label_id, before.label_id if before else None, *map(str, _said(label)))
@@ -398,9 +410,9 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any]) -> Added:
     return Added(label=label, is_new=True)
 
 
-def _read_review(store: Store, row: Mapping[str, Any]) -> tuple[LabelRow, LabelRow | None]:
+def _read_review(store: Store, row: Mapping[str, Any], source: str) -> tuple[LabelRow, LabelRow | None]:
     """Return the label of a row, recorded after others of its subject, and what the labeller had said before."""
-    label = label_of(row, Runs(store, [row]), SOURCE)
+    label = label_of(row, Runs(store, [row]), source)
     if label is None:
         raise InputError("got no label, wanted a value, a label or a winner")
     (label,) = later_labels(store, [label])
@@ -411,10 +423,10 @@ def _current(store: Store, label: LabelRow) -> LabelRow | None:
     """Return the label of the same labeller and subject that counts now."""
     query = f"""select {fields_of(LabelRow)} from source.labels
                 where subject_kind = ? and subject_id = ? and turn is null and other_run_id is not distinct from ?
-                      and metric = ? and labeller is not distinct from ?
+                      and metric = ? and labeller is not distinct from ? and (source = '{MACHINE}') = ?
                 order by recorded_at desc, label_id limit 1"""
     subject = (label.subject_kind, label.subject_id, label.other_run_id, label.metric, label.labeller)
-    rows = store.query(query, subject)
+    rows = store.query(query, [*subject, label.source == MACHINE])
     return record_of(LabelRow, rows[0]) if rows else None
 
 

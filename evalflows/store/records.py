@@ -607,7 +607,7 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRow:
-    """A person's label of a subject."""
+    """A person's label of a subject, or a program's if its source is `machine`."""
 
     label_id: str
     batch_id: str  # labels imported together share it

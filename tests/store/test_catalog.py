@@ -94,7 +94,7 @@ def test_only_marts_show_up_in_main(store: Store, restricted: bool) -> None:
     with connect(restricted=restricted) as catalog:
         assert dict(catalog.execute(query).fetchall()) == {
             "main": MARTS,
-            "staging": sorted([*TABLES, "scores", "comparisons"]),
+            "staging": sorted([*TABLES, "scores", "comparisons", "machine_labels"]),
             "source": sorted(TABLES),
         }
 

@@ -42,7 +42,7 @@ from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.values import stored_row
 from evalflows.store.file_formats import read_rows, rows_of, stem
 from evalflows.store.ingest import compare_examples, merge_examples
-from evalflows.store.labels import later_labels
+from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments, unique_name
 from evalflows.store.records import (
     CallRow,
@@ -1405,8 +1405,10 @@ class RunMethods:
         correction: Fields | None = None,
         comment: str | None = None,
         source_info: Mapping[str, Any] | None = None,
+        feedback_source_type: str = "api",
     ) -> Feedback:
-        """Store a person's feedback on a run as a row of `labels`. Raises InputError if the run does not exist."""
+        """Store feedback on a run as a row of `labels`, a person's unless `feedback_source_type` is model. Raises
+        InputError if the run does not exist."""
         given = run_id if run_id is not None else trace_id
         if given is None:
             raise InputError("create_feedback: run_id: got None, wanted the id of a run")
@@ -1428,7 +1430,7 @@ class RunMethods:
             label=label,
             data_type=None if number is None and label is None else kind,
             comment=comment,
-            source=SOURCE,
+            source=MACHINE if feedback_source_type == "model" else SOURCE,
             metadata=None if source_info is None else to_json(dict(source_info)),
         )
         store.publish("labels", batch, later_labels(store, [row]))

@@ -285,7 +285,7 @@ select batch_id, any_value(source), string_agg(distinct metric, ', ' order by me
        (select string_agg(distinct e.name, ', ' order by e.name) from experiments e
         where list_contains(list(l.experiment_id), e.experiment_id)),
        min(recorded_at)
-from labels l group by batch_id order by 7 desc, 1
+from source.labels l group by batch_id order by 7 desc, 1
 """
 
 

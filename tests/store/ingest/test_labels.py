@@ -9,11 +9,21 @@ import pytest
 from labelled import judged, run_of, score, write_csv
 from matched import asked
 
+from evalflows.analysis.labels import judge_standings, label_check, next_to_label
+from evalflows.reports.examples import labels_of
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import agreement
-from evalflows.store.labels import Imported, import_labels
-from evalflows.store.queries.labels import judged_and_labelled, listed_batches
+from evalflows.store.labels import MACHINE, Imported, add_label, import_labels
+from evalflows.store.queries.failures import bad_score, failures_of_experiments
+from evalflows.store.queries.labels import (
+    judged_and_labelled,
+    judged_metrics,
+    labelled_subjects,
+    listed_batches,
+    reviewed,
+)
 from evalflows.store.store import Store
+from evalflows.store.views import view_files
 
 N = 6
 NAMES = [f"q{i}" for i in range(N)]
@@ -217,3 +227,36 @@ def test_batches_are_listed(owner: str) -> None:
     (found,) = listed_batches(Store())
     assert (found.batch_id, found.source, found.metrics) == (batch, "labels.csv", "correct")
     assert (found.n_labels, found.n_labellers, found.experiments) == (2, 2, "small")
+
+
+def readings(owner: str) -> dict[str, str]:
+    """What every reader of people's labels says."""
+    store = Store()
+    views = [path.stem for path in view_files() if path.stem != "machine_labels"]
+    found: dict[str, Any] = {name: sorted(map(str, asked(f"from {name}"))) for name in views}
+    found["validation"] = label_check("b", judged_and_labelled(store, owner, "correct", "correct"), "v1", 0.95).observed
+    found["standings"] = judge_standings(store)
+    found["next"] = next_to_label(owner, "correct", "correct", N)
+    found["review"] = (reviewed(store, owner, "correct").labels, judged_metrics(store), labelled_subjects(store, owner))
+    found["failure modes"] = failures_of_experiments(store, [owner], [bad_score("correct<1")])
+    return {name: str(one) for name, one in found.items()}
+
+
+def test_a_machines_label_counts_nowhere_as_a_persons(owner: str) -> None:
+    runs = [run_of(owner, name) for name in NAMES]
+    kept(*({"run_id": run, "value": 1, "labeller": "ann"} for run in runs[1:5]), metric="correct")
+    before = readings(owner)
+    said = [{"run_id": run, "value": 0, "labeller": "ann", "comment": "Rude."} for run in runs]
+    kept(*said, metric="correct", machine="gpt")
+    add_label(Store(), "b1", said[0] | {"metric": "correct"}, MACHINE)
+    assert readings(owner) == before
+    add_label(Store(), "b2", {"run_id": runs[5], "metric": "correct", "value": 0, "labeller": "gpt", "comment": "Hm."})
+    heard = {name for name, one in readings(owner).items() if one != before[name]}
+    views = {"labels", "current_labels", "judge_labels", "judge_quality"}
+    assert heard >= views | {"validation", "standings", "next", "review", "failure modes"}, (
+        "a person of that name counts"
+    )
+    given = "select labeller, count(*) from machine_labels group by all order by 1"
+    assert asked(given) == [("ann", 1), ("gpt", N)]
+    assert [one.by_machine for one in labels_of(Store(), owner, runs[5:])] == [False, True]
+    assert [one.source for one in listed_batches(Store())] == ["review", "machine", "machine", "labels.csv"]

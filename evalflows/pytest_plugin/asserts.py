@@ -36,6 +36,7 @@ class Ran:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
+        self.all: list[str] = []
         self._setting_up: list[tuple[str, str]] = []
         self._item: pytest.Item | None = None
 
@@ -43,6 +44,7 @@ class Ran:
         """Record an experiment that has just been run."""
         fixture, node = self._setting_up[-1] if self._setting_up else (None, self._item.nodeid if self._item else "")
         self._entries.append(_Entry(experiment=experiment, node=node, fixture=fixture))
+        self.all.append(experiment)
 
     def default_experiments(self) -> list[str]:
         """Return the last experiment that the current test ran itself, else all that its fixtures ran."""

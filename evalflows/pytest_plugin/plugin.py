@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="store for experiments: a folder or s3://bucket/prefix, or `tmp` for a folder that is removed at the end. "
         "Default: EVALFLOWS_STORE, else data/store in the current folder",
     )
+    parser.getgroup("evalflows").addoption(
+        "--junit-examples",
+        action="store_true",
+        help="list every answer of the experiments in the report of --junit-xml too, those that are wrong as skipped",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,6 +52,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Marked(config), "evalflows-marked")
     if option := config.getoption("evalflows_store"):
         _use(_root(config, option), config)
+    if config.getoption("junit_examples") and not config.getoption("xmlpath"):
+        raise pytest.UsageError("--junit-examples: got no report, wanted --junit-xml PATH too")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("junit_examples"):
+        from evalflows.pytest_plugin import junit_examples
+
+        junit_examples.finish(session.config, session.config.stash[RAN].all)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Of xdist: a worker has ended."""
+    if node.config.getoption("junit_examples"):
+        from evalflows.pytest_plugin import junit_examples
+
+        junit_examples.receive(node.config, getattr(node, "workeroutput", {}))
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

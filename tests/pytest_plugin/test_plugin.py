@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -75,8 +76,15 @@ def test_the_file_in_the_document_does_what_it_says(inner: pytest.Pytester) -> N
     (program,) = re.findall(r"```python\n(.*?)```", document, flags=re.S)
     inner.makepyfile(program)
     (inner.path / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in ROWS))
-    run = inner.runpytest_inprocess()
+    run = inner.runpytest_inprocess("--junit-xml=report.xml", "--junit-examples")
     run.assert_outcomes(passed=2, failed=1)
+    suite = ElementTree.parse(inner.path / "report.xml").getroot()[0]
+    counts = {"tests": 3 + 2 * len(ROWS), "failures": 1, "errors": 0, "skipped": 36}  # 36 answers are not brief
+    assert {name: int(suite.attrib[name]) for name in counts} == counts
+    (case,) = (one for one in suite if (one.attrib["classname"], one.attrib["name"]) == ("after", "q00"))
+    assert [one.attrib["value"] for one in case.iter("property")] == ["0.0", "1.0"]
+    (wrong,) = case.iter("skipped")
+    assert wrong.attrib["message"] == "8 characters, wanted at most 2 times 1"
     shown = text_of(run)
     promised = document.partition("The last one fails:\n\n")[2].partition("\n\n##")[0].replace("exp-01m8…", "ID")
     said = "\n".join(

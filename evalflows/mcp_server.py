@@ -26,11 +26,12 @@ from evalflows.analysis.figures import usd
 from evalflows.evaluators.score import fenced
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import conclusions_on, decisions_of, find_decision
-from evalflows.reports.diff import diff_of, notes_of, search_text, slice_cells
+from evalflows.reports.diff import diff_of, notes_of
 from evalflows.reports.examples import example_detail, labels_of, past_values
 from evalflows.reports.pages_as_text import IN_ORDER, ExperimentOverview, overviews
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.reports.sendable import after_experiments
+from evalflows.reports.slices import slice_cells
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError, StorageError, names_to_choose, one_line
@@ -219,7 +220,7 @@ class ReadingTools:
             counts = f"{one.regressed} worse, {one.improved} better, {one.same} the same, {one.missing} missing"
             answer.line(f"examples by {one.metric}: {counts}")
         for search in found.searches:
-            answer.line(search_text(found, search))
+            answer.line(found.search_text(search))
             cells = [(one, slice_cells(one)) for one in search.found]
             rows = [
                 f"{slice_}: {name} {there} on {n} examples, elsewhere {other}, p adj. {p}: {word}; where={one.where}"
@@ -349,6 +350,8 @@ class ReadingTools:
         answer.line(f"{found.conclusion}: {found.title} ({found.decision_id})")
         for rule in found.rules:
             answer.line(f"{rule['outcome']}: {rule['text']}")
+        for line in found.where:
+            answer.line(line)
         for limit in found.what_limits:
             answer.line(f"limit: {limit}")
         answer.line(f"candidate {found.candidate_experiment_id}, baseline {found.baseline_experiment_id}")

@@ -13,6 +13,7 @@ from benchmarks.simulation.monitoring import monitoring_cells
 from benchmarks.simulation.preferences import rating_cells
 from benchmarks.simulation.selection import selection_cells
 from benchmarks.simulation.sequences import prediction_powered_cells, sequential_cells
+from benchmarks.simulation.slices import slice_cells
 
 KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "paired": paired_cells,
@@ -26,6 +27,7 @@ KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "length_control": length_control_cells,
     "monitoring": monitoring_cells,
     "selection": selection_cells,
+    "slices": slice_cells,
 }
 
 

@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from evalflows.store.layout import quoted
 from evalflows.store.records import EstimateRow, VerdictRow
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
-
-if TYPE_CHECKING:
-    from evalflows.analysis.slice_search import SliceSearch
 
 Change = Literal["improved", "regressed", "same", "flipped", "changed", "missing", "not_applicable"]
 """How a candidate's value of an example differs from the baseline's.
@@ -287,6 +284,36 @@ class ChosenExamples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DepartingSlice:
+    """A slice in which the difference of a metric departs from that of the other examples."""
+
+    candidate_experiment_id: str
+    metric: str
+    slice: str  # such as metadata.topic=billing
+    where: str  # its SQL condition, for `diff --where`
+    n_examples: int
+    difference: float  # candidate minus baseline, within the slice
+    difference_elsewhere: float
+    low: float  # simultaneous interval of the difference between the two
+    high: float
+    p_adjusted: float  # over all slices and metrics that were searched
+    is_worse: bool  # than the other examples, by the direction of the metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceSearch:
+    """What was searched for one candidate, and what stands out."""
+
+    candidate_experiment_id: str
+    metrics: Sequence[str]
+    fields: Sequence[str]
+    min_examples: int  # within a slice, and outside
+    n_slices: int
+    n_left_out: int  # slices of two fields beyond the most that are searched
+    found: Sequence[DepartingSlice]  # worse ones first, by examples times loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigures:
     """What the analysis says of candidates and their baseline."""
 
@@ -295,7 +322,7 @@ class ComparedFigures:
     notes: Sequence[Note]
     n_compared: Mapping[str, int]  # examples that both sides have, and that count, by candidate
     chosen: ChosenExamples | None = None  # None: all examples count
-    searches: "Sequence[SliceSearch]" = ()  # of slices, if asked for
+    searches: Sequence[SliceSearch] = ()  # of slices, if asked for
 
 
 PLACES = """

@@ -52,6 +52,7 @@ from evalflows.analysis.pairing import (
     incomparable_metrics,
     version_differences,
 )
+from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.chunks import in_running_order
 from evalflows.engine.prepare import experiment_id, group_of_run_key, prepared_experiments, revision
@@ -76,6 +77,7 @@ from evalflows.store.queries.windows import (
     versions_in,
 )
 from evalflows.store.records import (
+    CheckRow,
     DecisionConclusion,
     DecisionRow,
     ExperimentRow,
@@ -779,6 +781,14 @@ class GateEvaluation:
         ]
         return verdicts(tested, self.pair.spec.adjustment, decision_id)
 
+    def slices(self, decision_id: str) -> Iterator[CheckRow]:
+        """The search of slices in the metrics of broken rules, against an experiment."""
+        pair = self.pair
+        broken = dict.fromkeys(metric_of(one.metric) for one in self.rule_results if one.outcome == "broken")
+        metrics = [metric for metric in broken if metric in pair.values]
+        if metrics and pair.matched and pair.matched.n_shared and not pair.is_against_itself:
+            yield slice_check(decision_id, pair, metrics)
+
     @property
     def evidence(self) -> list[str]:
         """The owners of the rows that it rests on."""
@@ -928,6 +938,7 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
         row = replace(before[0], recorded_at=decided_at)
     else:
         tables["verdicts"] = [*evaluation.verdicts(row.decision_id)]
+        tables["checks"] = [*evaluation.slices(row.decision_id)]
         row = replace(row, decided_at=decided_at, recorded_at=decided_at)
     tables["decisions"] = [row]
     contents = [(table, [to_arrow(table, rows)]) for table, rows in tables.items()]

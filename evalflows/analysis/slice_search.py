@@ -1,19 +1,20 @@
 """Where did it get worse? The slices of the examples in which a candidate departs from its overall difference."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations, islice, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.differences import ExperimentPair
 from evalflows.specs.errors import MEASURES
 from evalflows.specs.evaluator import as_key
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts
 from evalflows.store.layout import quoted
-from evalflows.store.records import ExampleRow, from_json
+from evalflows.store.records import CheckRow, ExampleRow, derived_id, from_json, to_json
 from evalflows.store.snapshots import load_snapshot
 
 MIN_EXAMPLES = 20
@@ -27,45 +28,33 @@ LISTED = 5
 NEW_SHARE = 0.5
 """Least share of a slice's examples that are in no slice listed before it."""
 
+SLICES = "slices"
+"""The name of a check that is a search of slices."""
+
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DepartingSlice:
-    """A slice in which the difference of a metric departs from that of the other examples."""
+class Slice:
+    """Examples that have a value of a field, or of two fields."""
 
-    candidate_experiment_id: str
-    metric: str
-    slice: str  # such as metadata.topic=billing
-    where: str  # its SQL condition, for `diff --where`
-    n_examples: int
-    difference: float  # candidate minus baseline, within the slice
-    difference_elsewhere: float
-    low: float  # simultaneous interval of the difference between the two
-    high: float
-    p_adjusted: float  # over all slices and metrics that were searched
-    is_worse: bool  # than the other examples, by the direction of the metric
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceSearch:
-    """What was searched for one candidate, and what stands out."""
-
-    candidate_experiment_id: str
-    metrics: Sequence[str]
-    fields: Sequence[str]
-    min_examples: int  # within a slice, and outside
-    n_slices: int
-    n_left_out: int  # slices of two fields beyond the most that are searched
-    found: Sequence[DepartingSlice]  # worse ones first, by examples times loss
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slice:
     fields: tuple[str, ...]
     name: str
     where: str
     members: Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slices:
+    """The slices of some examples."""
+
+    singles: Sequence[Slice]  # of one field
+    doubles: Sequence[Slice]  # of two fields, the largest first
+    n_left_out: int  # of two fields, beyond MAX_PAIRS
+
+    @property
+    def all(self) -> Sequence[Slice]:
+        return [*self.singles, *self.doubles]
 
 
 def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSearch:
@@ -75,70 +64,115 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
     MAX_VALUES, quarters of numbers and of the length of the inputs, and pairs of two of these. Metrics are those of
     evaluators that may decide, or the given ones.
     """
+    return _search(pair, metrics)[0]
+
+
+def slice_check(decision_id: str, pair: ExperimentPair, metrics: Sequence[str]) -> CheckRow:
+    """Search slices for a gate's decision; return the search and all slices that were searched as a check."""
+    search, searched = _search(pair, metrics)
+    found = {(one.metric, one.slice) for one in search.found}
+    slices = [asdict(one) | {"stands_out": (one.metric, one.slice) in found} for one in searched]
+    return CheckRow(
+        check_id=derived_id(decision_id, SLICES),
+        batch_id=decision_id,
+        subject_kind="experiment",
+        subject_id=pair.candidate.experiment_id,
+        name=SLICES,
+        passed=not found if searched else None,
+        severity="warning",
+        n_checked=search.n_slices,
+        n_unexpected=len(found),
+        observed=to_json({"search": asdict(search), "slices": slices}),
+    )
+
+
+def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, list[DepartingSlice]]:
+    """Return a search, and each slice that was searched in each metric."""
     assert pair.matched is not None
     owner, level = pair.candidate.experiment_id, pair.spec.confidence_level
     places = pair.shared_places("")
     positions = pair.matched.candidate[places]
     examples = list(load_snapshot(pair.reader.store, pair.candidate.snapshot_id).rows(positions.tolist()))
-    singles = list(_single(examples))
-    doubles, n_left_out = _doubles(singles)
-    slices = [*singles, *doubles]
+    slices = slices_of(examples)
     named, differences, signs = _differences(pair, metrics)
-    contrasts: list[SliceContrast] = []
-    if slices and named:
-        contrasts = slice_contrasts(
-            differences,
-            np.column_stack([one.members for one in slices]),
-            clusters=None if pair.clusters is None else [pair.clusters[place] for place in positions],
-            min_examples=MIN_EXAMPLES,
-            confidence_level=level,
-        )
+    clusters = None if pair.clusters is None else [pair.clusters[place] for place in positions]
+    contrasts = contrasts_of(slices, differences, clusters, level)
+    every = slices.all
 
-    def gain(one: SliceContrast) -> float:
-        return signs[one.metric] * one.estimate * one.n
-
-    departing = sorted((one for one in contrasts if one.p_adjusted <= 1 - level + 1e-12), key=gain)
-    found = [
-        DepartingSlice(
+    def row(one: SliceContrast) -> DepartingSlice:
+        sign = signs[one.metric]
+        low, high = sorted((sign * one.low, sign * one.high))
+        return DepartingSlice(
             candidate_experiment_id=owner,
             metric=named[one.metric],
-            slice=slices[one.slice].name,
-            where=slices[one.slice].where,
+            slice=every[one.slice].name,
+            where=every[one.slice].where,
             n_examples=one.n,
-            difference=one.within,
-            difference_elsewhere=one.outside,
-            low=one.low,
-            high=one.high,
+            difference=sign * one.within + 0.0,  # no -0
+            difference_elsewhere=sign * one.outside + 0.0,
+            low=low,
+            high=high,
             p_adjusted=one.p_adjusted,
-            is_worse=gain(one) < 0,
+            is_worse=one.estimate < 0,
         )
-        for one in islice(_apart(departing, slices), LISTED)
-    ]
-    return SliceSearch(
+
+    search = SliceSearch(
         candidate_experiment_id=owner,
         metrics=named,
-        fields=sorted({field for one in singles for field in one.fields}),
+        fields=sorted({field for one in slices.singles for field in one.fields}),
         min_examples=MIN_EXAMPLES,
         n_slices=len({one.slice for one in contrasts}),
-        n_left_out=n_left_out,
-        found=found,
+        n_left_out=slices.n_left_out,
+        found=[row(one) for one in departing(slices, contrasts, level)],
+    )
+    return search, [row(one) for one in contrasts]
+
+
+def slices_of(examples: Sequence[ExampleRow]) -> Slices:
+    """Return the slices of examples that are searched."""
+    singles = list(_single(examples))
+    doubles = _doubles(singles)
+    return Slices(singles=singles, doubles=doubles[:MAX_PAIRS], n_left_out=max(0, len(doubles) - MAX_PAIRS))
+
+
+def contrasts_of(
+    slices: Slices, differences: npt.NDArray[np.float64], clusters: Sequence[str | None] | None, level: float
+) -> list[SliceContrast]:
+    """Return the contrast of each slice in each row of differences, where higher is better."""
+    if not slices.singles or not len(differences):
+        return []
+    return slice_contrasts(
+        differences,
+        np.column_stack([one.members for one in slices.all]),
+        n_first=len(slices.singles),
+        clusters=clusters,
+        min_examples=MIN_EXAMPLES,
+        confidence_level=level,
     )
 
 
+def departing(slices: Slices, contrasts: Sequence[SliceContrast], level: float) -> list[SliceContrast]:
+    """Return the contrasts that are listed, worse ones first, by examples times loss."""
+    significant = [one for one in contrasts if one.p_adjusted <= 1 - level + 1e-12]
+    by_harm = sorted(significant, key=lambda one: one.estimate * one.n)
+    return [*islice(_apart(by_harm, slices.all), LISTED)]
+
+
 def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str], npt.NDArray[np.float64], list[int]]:
-    """Return the metrics that are compared, their differences by example, and 1 or -1 by direction."""
+    """Return the metrics that are compared, their differences by example (higher is better), and for each metric 1 or
+    -1 by its direction."""
     named, differences, signs = [], [], []
     for metric in metrics or [one for one in pair.values if one not in MEASURES]:
         paired = pair.paired(metric)
         if paired is None or pair.why_refused(metric) or pair.why_excluded(metric):
             continue
         named.append(metric)
-        differences.append(paired.candidate.values - paired.baseline.values)
         signs.append(1 if paired.scale.higher_is_better else -1)
+        differences.append(signs[-1] * (paired.candidate.values - paired.baseline.values))
     return named, np.array(differences), signs
 
 
-def _single(examples: Sequence[ExampleRow]) -> Iterator[_Slice]:
+def _single(examples: Sequence[ExampleRow]) -> Iterator[Slice]:
     """Yield the slices of one field, each set of members once."""
     seen: set[bytes] = set()
     for field, values, expression in _fields(examples):
@@ -166,7 +200,7 @@ def _fields(examples: Sequence[ExampleRow]) -> Iterator[tuple[str, list[Any], st
                 yield f"{column}.{name}", simple, f"{column}->>{path}"
 
 
-def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[_Slice]:
+def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[Slice]:
     """Yield the slices of one field: of each value if there are few, else of quarters if all are numbers."""
     keys = [None if value is None else as_key(value) for value in values]
     known = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
@@ -176,7 +210,7 @@ def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[_S
                 f"try_cast({expression} as double) = {key}" if _is_number(value) else f"{expression} = {quoted(key)}"
             )
             members = np.array([one == key for one in keys])
-            yield _Slice(fields=(field,), name=f"{field}={key}", where=where, members=members)
+            yield Slice(fields=(field,), name=f"{field}={key}", where=where, members=members)
     elif all(map(_is_number, known.values())):
         yield from _quarters(field, values, f"try_cast({expression} as double)")
 
@@ -185,7 +219,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _quarters(field: str, values: Sequence[Any], number: str) -> Iterator[_Slice]:
+def _quarters(field: str, values: Sequence[Any], number: str) -> Iterator[Slice]:
     numbers = np.array([np.nan if value is None else float(value) for value in values])
     edges = np.unique(np.nanquantile(numbers, [0, 0.25, 0.5, 0.75, 1], method="inverted_cdf"))
     for low, high in pairwise(edges):
@@ -193,13 +227,13 @@ def _quarters(field: str, values: Sequence[Any], number: str) -> Iterator[_Slice
         members = (numbers >= low if is_first else numbers > low) & (numbers <= high)
         where = f"{number} {'>=' if is_first else '>'} {low:.17g} and {number} <= {high:.17g}"
         name = f"{field} {'from' if is_first else 'above'} {low:g} to {high:g}"
-        yield _Slice(fields=(field,), name=name, where=where, members=members)
+        yield Slice(fields=(field,), name=name, where=where, members=members)
 
 
-def _doubles(singles: Sequence[_Slice]) -> tuple[list[_Slice], int]:
-    """Return the slices of two fields that are large enough, and how many more there are."""
+def _doubles(singles: Sequence[Slice]) -> list[Slice]:
+    """Return the slices of two fields that are large enough, the largest first."""
     seen = {one.members.tobytes() for one in singles}
-    made: list[_Slice] = []
+    made: list[Slice] = []
     for one, other in combinations(singles, 2):
         if one.fields == other.fields:
             continue
@@ -208,12 +242,12 @@ def _doubles(singles: Sequence[_Slice]) -> tuple[list[_Slice], int]:
             continue
         seen.add(key)
         name, where = f"{one.name} and {other.name}", f"{one.where} and {other.where}"
-        made.append(_Slice(fields=one.fields + other.fields, name=name, where=where, members=members))
+        made.append(Slice(fields=one.fields + other.fields, name=name, where=where, members=members))
     made.sort(key=lambda each: -int(each.members.sum()))
-    return made[:MAX_PAIRS], max(0, len(made) - MAX_PAIRS)
+    return made
 
 
-def _apart(departing: Sequence[SliceContrast], slices: Sequence[_Slice]) -> Iterator[SliceContrast]:
+def _apart(departing: Sequence[SliceContrast], slices: Sequence[Slice]) -> Iterator[SliceContrast]:
     """Yield those that are not mostly the examples of one that came before, by metric and direction."""
     covered: dict[tuple[int, bool], Mask] = {}
     for one in departing:

@@ -11,7 +11,7 @@ from getpass import getuser
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, overload
 
-from evalflows.analysis.changes import Change, ChangeFilter, ExampleChange, changed_examples
+from evalflows.analysis.changes import Change, ChangeFilter, DepartingSlice, ExampleChange, changed_examples
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, evidence_of, keep_decision, with_fixed_window
@@ -731,6 +731,21 @@ class DiffResult:
         wanted = ChangeFilter(metrics=metrics or [one for one in known if one not in MEASURES], changes=changes)
         found = changed_examples(self._store, self._figures.compared, wanted)
         return pd.DataFrame([asdict(one) for one in found], columns=list(ExampleChange.__slots__))
+
+    def slices(self, metrics: Sequence[str] = ()) -> "pd.DataFrame":
+        """One row per slice of the examples in which a candidate departs from its overall difference, worse ones first;
+        p-values and intervals are adjusted for all slices and metrics that were searched.
+
+        Args:
+            metrics: Only these. Default: all metrics of evaluators.
+        """
+        import pandas as pd
+
+        baseline, *candidates = self._figures.compared.experiment_ids
+        searches = figures_between(self._store, baseline, candidates, self.report.where, searched=metrics).searches
+        return pd.DataFrame(
+            [asdict(one) for search in searches for one in search.found], columns=list(DepartingSlice.__slots__)
+        )
 
     def _baseline_of(self, result: Result) -> Result | None:
         baseline = self.report.baseline.experiment_id

@@ -27,7 +27,6 @@ from evalflows.cli.show import (
 )
 from evalflows.reports.diff import (
     METRICS_SHOWN,
-    SLICE_COLUMNS,
     ExperimentsDiff,
     WordDiff,
     answers_apart,
@@ -37,16 +36,14 @@ from evalflows.reports.diff import (
     no_examples,
     notes_of,
     remarks,
-    search_text,
-    slice_cells,
     values_of,
     values_text,
 )
 from evalflows.reports.results import Result
 from evalflows.reports.results import remarks as remarks_on
 from evalflows.reports.sendable import after_diff
+from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
-from evalflows.specs import hints
 from evalflows.specs.errors import InputError, one_line
 from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
 from evalflows.store.sql import existing_store
@@ -221,16 +218,14 @@ def _print_searches(out: Console, diff: ExperimentsDiff) -> None:
     """Print which slices of the examples depart from the overall difference, worse ones first."""
     for search in diff.searches:
         out.print()
-        out.print(Text(search_text(diff, search), style="bold"))
+        out.print(Text(diff.search_text(search), style="bold"))
         if not search.found:
             continue
         rows = table(*SLICE_COLUMNS, headings=2, wrapped=("slice",))
         for one in search.found:
             rows.add_row(*slice_cells(one))
         out.print(rows)
-        worst, candidate = search.found[0], search.candidate_experiment_id
-        command = hints.diff(diff.baseline.experiment_id, candidate, metric=worst.metric, where=worst.where)
-        echo(f"examples of the first: {command}")
+        echo(f"examples of the first: {examples_command(search, diff.baseline.experiment_id)}")
 
 
 def _print_lists(out: Console, diff: ExperimentsDiff) -> None:

@@ -378,12 +378,15 @@ def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> Ren
     parts: list[RenderableType] = []
     for one in decisions:
         if isinstance(one, CandidatesOfGate):
-            parts += [Text(one.title, style="bold"), Text(one.standing), _candidates(one)]
+            where = [Padding(Text(line), (0, 0, 0, 2)) for line in one.where]
+            parts += [Text(one.title, style="bold"), Text(one.standing), _candidates(one), *where]
             continue
         parts.append(Text(one.conclusion, DECISION_STYLES[one.conclusion]).append(f"  {one.title}", "bold"))
         out = indented_lines(7)
         for rule in sorted(one.rules, key=lambda rule: [*OUTCOMES].index(rule["outcome"]), reverse=True):
             out.add_row(Text(rule["outcome"], style=OUTCOMES[rule["outcome"]]), Text(rule["text"]))
+        for number, line in enumerate(one.where):
+            out.add_row("" if number else "where", Text(line))
         parts.append(Padding(out, (0, 0, 0, 2)))
     return Group(*parts)
 
@@ -418,6 +421,8 @@ def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
     out.print(_candidates(candidates))
     out.print(Text(candidates.standing, style="bold"))
     _print_limits(out, candidates.limits)
+    for line in candidates.where:
+        out.print(Padding(Text(line), (0, 0, 0, 2)))
     out.print(f"why, and how to reproduce it: {hints.explain('DECISION')}")
 
 
@@ -443,6 +448,10 @@ def print_decision(out: Console, decision: Decision) -> None:
     out.print(Text(f"{decision.title}: ").append(decision.conclusion, style=DECISION_STYLES[decision.conclusion]))
     out.print(_rules(decision))
     _print_limits(out, decision.what_limits)
+    for number, line in enumerate(decision.where):
+        out.print(Padding(Text(line), (0, 0, 0, 4 if number else 2)))
+    if decision.where_command:
+        echo(f"    examples of the first: {decision.where_command}")
     if decision.calls_saved is not None:
         out.print(f"  {decision.interim_analyses} interim analyses; {decision.calls_saved} model calls saved")
 

@@ -181,8 +181,7 @@ def _listed() -> Any:
 
 
 def _diff() -> Any:
-    from evalflows.analysis.changes import ChangeCounts, ChangeList, ExampleChange, Note
-    from evalflows.analysis.slice_search import SliceSearch
+    from evalflows.analysis.changes import ChangeCounts, ChangeList, ExampleChange, Note, SliceSearch
     from evalflows.reports.pages_as_text import ExperimentOverview
 
     texts: dict[str, Any] = dict.fromkeys(("inputs", "reference_outputs", "outputs", "baseline_outputs"), Any)

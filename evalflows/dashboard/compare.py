@@ -18,7 +18,6 @@ from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
 from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.diff import (
-    SLICE_COLUMNS,
     ExperimentsDiff,
     WordDiff,
     answers_apart,
@@ -26,8 +25,6 @@ from evalflows.reports.diff import (
     heading,
     no_examples,
     remarks,
-    search_text,
-    slice_cells,
     values_text,
     word_diff,
 )
@@ -44,6 +41,7 @@ from evalflows.reports.side_by_side import (
     side_by_side,
     wanted_examples,
 )
+from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.specs.errors import LENGTH, MEASURES, InputError, joined
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import ask, records_of
@@ -615,7 +613,7 @@ def compare_slices_page(site: Site, query: Query) -> Page:
     if asked is None:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
     kept = kept_comparisons.get(site.store, asked.baseline, asked.candidates)
-    searches = [(search_text(kept.diff, one), [slice_cells(each) for each in one.found]) for one in kept.searches]
+    searches = [(kept.diff.search_text(one), [slice_cells(each) for each in one.found]) for one in kept.searches]
     body = render("compare_slices.html", site, searches=searches, columns=SLICE_COLUMNS)
     return Page(title=f"Slices: {title(kept)}", section="compare", body=body)
 

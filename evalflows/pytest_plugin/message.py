@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import decisions_named
 from evalflows.reports.results import results_of
 from evalflows.reports.worst import WorstItem, is_higher_better, item_lines, worst_items
 from evalflows.specs.errors import metric_of, one_line
@@ -17,7 +19,8 @@ WIDTH = 100
 def message(metric: str, decision: DecisionRow) -> str:
     """Build the message: the first line is the rule's result, the rest is indented below it."""
     store = Store()
-    lines = [*_experiments(store, decision), *_notes(decision), *_missing(store, metric, decision)]
+    (stored,) = with_limits(store, decisions_named(store, [decision.decision_id]))
+    lines = [*_experiments(store, decision), *_notes(decision), *_missing(store, metric, decision), *stored.where]
     lines = [f"{decision.conclusion}: {decision.summary}", *lines, *_worst(store, metric, decision)]
     return "\n  ".join(map(one_line, lines))
 

@@ -51,6 +51,11 @@ class CandidatesOfGate:
         ]
 
     @property
+    def where(self) -> list[str]:
+        """In which slices the candidates that FAIL got worse."""
+        return [line for decision in self.decisions for line in decision.where]
+
+    @property
     def limits(self) -> list[str]:
         """What limits the decisions: what limits several is said once, with the candidates unless it is all."""
         by_text: dict[str, list[str]] = {}

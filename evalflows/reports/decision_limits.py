@@ -1,13 +1,15 @@
-"""What could still be wrong with a decision, in words, from what is stored about it."""
+"""What could still be wrong with a decision, and in which slices a FAIL got worse, in words, from what is stored."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.results import SIDE_BY_SIDE
+from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs.errors import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.queries.looks import look_of, looks_until
 from evalflows.store.records import EXCLUDED, controls_batch, from_json
@@ -47,8 +49,23 @@ class _Tested:
 
 
 def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the decisions with what could still be wrong with each."""
-    return [replace(decision, limits=list(_limits(store, decision))) for decision in decisions]
+    """Return the decisions with what could still be wrong with each, and where it got worse."""
+    return [_with_slices(store, replace(one, limits=list(_limits(store, one)))) for one in decisions]
+
+
+def _with_slices(store: Store, decision: Decision) -> Decision:
+    (rows,) = ask(store, (_SEARCH, [decision.decision_id]))
+    if not rows or decision.baseline_apart is None:
+        return decision
+    fields = from_json(rows[0][0])
+    search = SliceSearch(**fields | {"found": [DepartingSlice(**one) for one in fields["found"]]})
+    is_worse = bool(search.found) and search.found[0].is_worse
+    command = examples_command(search, str(decision.baseline_experiment_id)) if is_worse else None
+    return replace(
+        decision,
+        where=where_lines(search, decision.candidate_apart, decision.baseline_apart),
+        where_command=command.command if command else None,
+    )
 
 
 def _limits(store: Store, decision: Decision) -> Iterator[str]:
@@ -219,5 +236,7 @@ _JUDGES = """
 select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores
 where experiment_id = $1 and subject_kind = 'run' group by all order by all
 """
+
+_SEARCH = "select (observed -> 'search')::varchar from checks where batch_id = $1 and name = 'slices'"
 
 _CONTROLS = "select subject_id, passed from checks where batch_id = $1 and subject_kind = 'judge'"

@@ -46,6 +46,8 @@ class Decision:
     candidate_apart: str  # the names that tell the two apart; the same unless both experiments have one name
     baseline_apart: str | None
     limits: Sequence[str] = ()  # what could still be wrong with it, in words; only `with_limits` looks for it
+    where: Sequence[str] = ()  # in which slices a FAIL got worse, in words; only `with_limits` looks for it
+    where_command: str | None = None  # shows the examples of the first of these slices
     manifest_sha256: str | None = None  # of the manifest that names its evidence; only `with_manifests` looks for it
 
     @property
@@ -104,7 +106,7 @@ def rule_texts(rule: Mapping[str, Any], value: float | None, low: float | None, 
     return estimate(value, low, high, metric_of(rule["metric"]), signed=is_difference(rule), marks=marks)
 
 
-STORED = Decision.__slots__[:-4]
+STORED = Decision.__slots__[:-6]
 """The fields that the store has, in its view `gate_decisions`."""
 
 

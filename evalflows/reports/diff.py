@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rapidfuzz.distance import Indel
 
@@ -18,21 +18,20 @@ from evalflows.analysis.changes import (
     ComparedFigures,
     ExampleChange,
     Note,
+    SliceSearch,
     change_counts,
     change_lists,
 )
-from evalflows.analysis.figures import figure, p_text, usd
+from evalflows.analysis.figures import usd
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.pages_as_text import IN_ORDER, Document, ExperimentOverview, metric_document, overviews, plain
 from evalflows.reports.results import Result, names_apart, on_chosen, results_of, sentences
+from evalflows.reports.slices import SLICE_COLUMNS, search_text, slice_cells
 from evalflows.reports.worst import plain_text, value_text
 from evalflows.specs.errors import MEASURES, InputError, names_to_choose
 from evalflows.store.queries.lookup import VERDICT_FIELDS
 from evalflows.store.records import VerdictRow, from_json
 from evalflows.store.store import Store
-
-if TYPE_CHECKING:
-    from evalflows.analysis.slice_search import DepartingSlice, SliceSearch
 
 LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed", "missing")
 """The changes of which examples are listed, in this order."""
@@ -54,7 +53,7 @@ class ExperimentsDiff:
     notes: Sequence[Note]
     counts: Sequence[ChangeCounts]
     lists: Sequence[ChangeList]
-    searches: "Sequence[SliceSearch]" = ()  # of slices, if asked for
+    searches: Sequence[SliceSearch] = ()  # of slices, if asked for
 
     @property
     def run_groups(self) -> dict[str, str]:
@@ -64,6 +63,11 @@ class ExperimentsDiff:
     @property
     def sentences(self) -> list[str]:
         return sentences(self.results)
+
+    def search_text(self, search: SliceSearch) -> str:
+        """Return what was searched of a candidate and how many slices stand out, in a sentence."""
+        names = (self.names[one] for one in (search.candidate_experiment_id, self.baseline.experiment_id))
+        return search_text(search, *names)
 
 
 def diff_of(
@@ -371,33 +375,6 @@ def notes_of(diff: ExperimentsDiff) -> list[str]:
     return out
 
 
-def search_text(diff: ExperimentsDiff, search: "SliceSearch") -> str:
-    """Return what was searched and how many slices stand out, in a sentence."""
-    name, baseline = diff.names[search.candidate_experiment_id], diff.names[diff.baseline.experiment_id]
-    if not search.metrics:
-        return f"{name} against {baseline}: no slice was searched, as no metric of an evaluator is compared"
-    if not search.n_slices:
-        return f"{name} against {baseline}: no slice has {search.min_examples} examples, and as many outside"
-    more = f"; {search.n_left_out} smaller ones of two fields were not searched" if search.n_left_out else ""
-    fields, n = len(search.fields), len(search.found)
-    of_fields = f"{search.n_slices} slices of {fields} field{'s' * (fields != 1)}"
-    searched = f"{of_fields} searched in {', '.join(search.metrics)}{more}"
-    if not n:
-        return f"no slice stands out from the overall difference of {name} against {baseline}: {searched}"
-    stand = "slices stand" if n != 1 else "slice stands"
-    return f"{n} {stand} out from the overall difference of {name} against {baseline}: {searched}"
-
-
-SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "slice is")
-
-
-def slice_cells(one: "DepartingSlice") -> list[str]:
-    """Return a slice that stands out as cells of a row."""
-    there, elsewhere = (figure(value, one.metric, signed=True) for value in (one.difference, one.difference_elsewhere))
-    word = "worse" if one.is_worse else "better"
-    return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), word]
-
-
 def diff_markdown(diff: ExperimentsDiff) -> str:
     """Return the table, what else differs, cost and latency, and the examples that changed."""
     candidates = ", ".join(diff.names[one.experiment_id] for one in diff.candidates)
@@ -413,7 +390,7 @@ def diff_markdown(diff: ExperimentsDiff) -> str:
                 part
                 for search in diff.searches
                 for part in (
-                    escaped(search_text(diff, search)),
+                    escaped(diff.search_text(search)),
                     markdown_table(SLICE_COLUMNS, [slice_cells(one) for one in search.found]) if search.found else "",
                 )
             ),

@@ -40,7 +40,7 @@ def _decided(decision: Decision) -> Element:
     lines = [f"{rule['outcome']}: {rule['text']}" for rule in decision.rules]
     why = f"why, and how to reproduce it: {hints.explain(decision.decision_id)}"
     cases = [_rule(decision.gate, rule) for rule in decision.rules]
-    output = "\n".join([*lines, *decision.what_limits, why])
+    output = "\n".join([*lines, *decision.where, *decision.what_limits, why])
     return _suite(decision.suite, decision.decided_at, cases, properties, output)
 
 

@@ -407,9 +407,12 @@ def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) ->
         table = markdown_table(("", "rule", ""), rules)
         limits = "\n".join(f"- {escaped(one)}" for one in decision.what_limits)
         limits = f"**Limits of this decision**\n\n{limits}" if limits else ""
+        where = "\n".join(f"- {escaped(one)}" for one in decision.where)
+        if decision.where_command:
+            where += f"\n\nExamples of the first: {code(decision.where_command)}"
         heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
         shown = where_shown(hints.explain(decision.decision_id), address("decisions", decision.decision_id))
-        parts.append("\n\n".join(part for part in (heading, table, limits, shown) if part))
+        parts.append("\n\n".join(part for part in (heading, table, where, limits, shown) if part))
     return "\n\n".join(parts)
 
 

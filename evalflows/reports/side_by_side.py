@@ -14,13 +14,13 @@ from evalflows.analysis.changes import (
     ComparedFigures,
     ExampleChange,
     SharedExample,
+    SliceSearch,
     changes_of,
     shared_examples,
 )
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import MetricReader
 from evalflows.analysis.judge_exclusions import people_batches
-from evalflows.analysis.slice_search import SliceSearch
 from evalflows.reports.diff import ExperimentsDiff, diff_of, diff_without_lists
 from evalflows.specs.errors import MEASURES, json_text
 from evalflows.store.queries.lookup import run_groups

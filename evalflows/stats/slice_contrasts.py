@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from evalflows.stats.clusters import FloatArray
 
 DRAWS = 2000
-"""Draws of random signs."""
+"""Draws of random signs. Each counts as it is, and with all its signs turned."""
 BLOCK = 250
-"""Draws that are computed at once."""
+"""Draws, or slices, that are computed at once."""
 MIN_CLUSTERS = 10
 """Fewest clusters within a slice, and outside: the signs of fewer say little."""
+OF_LOSSES = 0.8
+"""Share of the error rate for losses; the rest is for gains."""
+OF_FIRST = 0.8
+"""Share of the error rate for the first slices; the rest is for the others, if there are some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,7 @@ def slice_contrasts(
     differences: FloatArray,
     members: NDArray[np.bool_],
     *,
+    n_first: int | None = None,
     clusters: Sequence[Hashable] | None = None,
     min_examples: int = 20,
     confidence_level: float = 0.95,
@@ -51,12 +56,16 @@ def slice_contrasts(
     without any slice that departs is found by random signs of the residuals from the metric's mean, one sign for each
     cluster in all metrics and slices (a wild bootstrap; for two equal systems, it exchanges their labels). It is
     divided by its standard deviation under these signs, or by that of the pooled variance if this is larger: a slice in
-    which nothing happened has no variance of its own. p-values and intervals hold simultaneously, by the largest
-    absolute value over all slices in each draw (Westfall and Young 1993, max-T).
+    which nothing happened has no variance of its own.
+
+    p-values and intervals hold simultaneously: by the largest value over all slices in each draw (Westfall and Young
+    1993, max-T), apart for the first slices and the others, and for losses and gains, which share the error rate by
+    OF_FIRST and OF_LOSSES (weighted Bonferroni). So the search of many more slices costs the first ones little.
 
     Args:
-        differences: Candidate minus baseline, shape (metrics, n); NaN where one is missing.
+        differences: Candidate minus baseline, shape (metrics, n), higher is better; NaN where one is missing.
         members: Whether an example is in a slice, shape (n, slices).
+        n_first: How many slices are the first, such as those of a single field. None: all.
         clusters: The cluster of each example; None if all are independent. An example without one (None) is its own.
         min_examples: The fewest examples within and outside. With clusters, these are of at least MIN_CLUSTERS.
         confidence_level: That of the intervals.
@@ -64,15 +73,39 @@ def slice_contrasts(
     """
     codes, n_clusters = _codes(clusters, members.shape[0])
     weighed = [_weighed(one, members, codes, n_clusters, min_examples) for one in differences]
-    largest = np.zeros(DRAWS, dtype=np.float32)
+    n_first = members.shape[1] if n_first is None else n_first
+    largest = np.zeros((2, 2, DRAWS), dtype=np.float32)  # of the first slices and the others, of both signs
     for part in weighed:
-        random = np.random.default_rng(seed)  # the same signs for each metric
+        random, is_first = np.random.default_rng(seed), part.slices < n_first  # the same signs for each metric
         for start in range(0, DRAWS, BLOCK):
-            signs = random.integers(0, 2, (min(BLOCK, DRAWS - start), n_clusters), dtype=np.int8)
-            drawn = np.abs((2 * signs - 1).astype(np.float32) @ part.scaled)
-            if drawn.shape[1]:
-                largest[start : start + len(drawn)] = np.maximum(largest[start : start + len(drawn)], drawn.max(axis=1))
-    return list(_contrasts(weighed, np.sort(largest), confidence_level))
+            block = slice(start, min(start + BLOCK, DRAWS))
+            signs = random.integers(0, 2, (block.stop - start, n_clusters), dtype=np.int8)
+            drawn = (2 * signs - 1).astype(np.float32) @ part.scaled
+            for family, of_family in enumerate((is_first, ~is_first)):
+                if of_family.any():
+                    ends = np.array([drawn[:, of_family].max(axis=1), -drawn[:, of_family].min(axis=1)])
+                    largest[family, :, block] = np.maximum(largest[family, :, block], ends)
+    shares = (1.0, 0.0) if n_first == members.shape[1] else (OF_FIRST, 1 - OF_FIRST)
+    families = [_Family(np.sort(of.ravel()), share) for of, share in zip(largest, shares, strict=True)]
+    return list(_contrasts(weighed, families, n_first, 1 - confidence_level))
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """Slices that are adjusted together."""
+
+    largest: NDArray[np.float32]  # the largest value over them in each draw, ascending
+    share: float  # of the error rate
+
+    def p_adjusted(self, value: float, share: float) -> float:
+        """Return the chance of a value this large, over this share of the family's."""
+        reached = len(self.largest) - int(np.searchsorted(self.largest, value))
+        return min((1 + reached) / (1 + len(self.largest)) / (self.share * share), 1.0)
+
+    def critical(self, alpha: float, share: float) -> float:
+        """Return the value from which `p_adjusted` is at most alpha; inf if none is."""
+        reached = int(alpha * self.share * share * (1 + len(self.largest)) + 1e-9) - 1
+        return float(self.largest[len(self.largest) - 1 - reached]) if reached >= 0 else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +143,23 @@ def _weighed(
     sums = values @ inside
     within, outside = sums / np.maximum(n, 1), (values.sum() - sums) / np.maximum(total - n, 1)
     residuals = values - values.mean() if total else values
-    # The contrast of the residuals, by cluster: sum over its examples of a_is e_i.
-    parts = np.zeros((n_clusters, len(chosen)))
-    np.add.at(parts, own, np.where(inside, residuals[:, None] / n, -residuals[:, None] / (total - n)))
-    loads = np.zeros((n_clusters, len(chosen)))
-    np.add.at(loads, own, np.where(inside, 1 / n, -1 / (total - n)))
-    own_variance = (parts**2).sum(axis=0)
-    pooled = (residuals**2).sum() / max(total - 1, 1) * (loads**2).sum(axis=0) / _mean_size(own)
-    deviation = np.sqrt(np.maximum(own_variance, pooled))
-    scaled = np.divide(parts, deviation, out=np.zeros_like(parts), where=deviation > 0).astype(np.float32)
+    pooled = (residuals**2).sum() / max(total - 1, 1) / _mean_size(own)
+    deviation, scaled = np.zeros(len(chosen)), np.zeros((n_clusters, len(chosen)), dtype=np.float32)
+    for start in range(0, len(chosen), BLOCK):
+        block = slice(start, start + BLOCK)
+        loads = np.where(inside[:, block], 1 / n[block], -1 / (total - n[block]))
+        parts = _by_cluster(loads * residuals[:, None], own, n_clusters)  # of the contrast of the residuals
+        variance = (_by_cluster(loads, own, n_clusters) ** 2).sum(axis=0)
+        deviation[block] = of = np.sqrt(np.maximum((parts**2).sum(axis=0), pooled * variance))
+        scaled[:, block] = np.divide(parts, of, out=np.zeros_like(parts), where=of > 0)
     return _Weighed(chosen, n, within, outside, deviation, scaled)
+
+
+def _by_cluster(values: FloatArray, own: NDArray[np.intp], n_clusters: int) -> FloatArray:
+    """Return the sum over the examples of each cluster, shape (clusters, slices)."""
+    sums = np.zeros((n_clusters, values.shape[1]))
+    np.add.at(sums, own, values)
+    return sums
 
 
 def _mean_size(own: NDArray[np.intp]) -> float:
@@ -133,21 +173,23 @@ def _has_clusters(*sides: NDArray[np.intp]) -> bool:
 
 
 def _contrasts(
-    weighed: Sequence[_Weighed], largest: NDArray[np.float32], confidence_level: float
+    weighed: Sequence[_Weighed], families: Sequence[_Family], n_first: int, alpha: float
 ) -> Iterator[SliceContrast]:
-    rank = int(np.ceil(confidence_level * (len(largest) + 1))) - 1
-    critical = float(largest[min(rank, len(largest) - 1)])
+    of_loss, of_gain = OF_LOSSES, 1 - OF_LOSSES
+    bounds = [(of.critical(alpha, of_loss), of.critical(alpha, of_gain)) for of in families]
     for metric, part in enumerate(weighed):
         for place, column in enumerate(part.slices):
-            estimate, deviation = part.within[place] - part.outside[place], part.deviation[place]
-            reached = len(largest) if deviation == 0 else int((largest >= abs(estimate) / deviation).sum())
+            estimate, deviation = float(part.within[place] - part.outside[place]), float(part.deviation[place])
+            number = int(column >= n_first)
+            of_losses, of_gains = bounds[number]
+            value = abs(estimate) / deviation if deviation else 0.0
             yield SliceContrast(
                 metric=metric,
                 slice=int(column),
                 n=int(part.n[place]),
                 within=float(part.within[place]),
                 outside=float(part.outside[place]),
-                low=float(estimate - critical * deviation),
-                high=float(estimate + critical * deviation),
-                p_adjusted=(1 + reached) / (1 + len(largest)),
+                low=estimate - of_gains * deviation if deviation else estimate,
+                high=estimate + of_losses * deviation if deviation else estimate,
+                p_adjusted=families[number].p_adjusted(value, of_loss if estimate < 0 else of_gain),
             )

@@ -10,7 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 from past import Past
 
+from evalflows import decide_on, diff
 from evalflows.cli.main import cli
+from evalflows.specs.gate import GateSpec
+from evalflows.store import Store
 from evalflows.store.records import OutputRow, derived_id, to_json
 
 EVIL = "\x1b[31m<script>alert(1)</script> [x](javascript:y)\n=HYPERLINK(1) \u202egnp"
@@ -141,4 +144,15 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     )
     (worse, same) = json.loads(called("diff", "old", "new", "same", "--slices", "--format", "json").stdout)["slices"]
     assert (worse["metrics"], same["found"]) == (["right"], [])
+    found = diff("old", "new").slices()
+    assert found[["slice", "n_examples", "is_worse"]].values.tolist() == [["metadata.topic=billing", 50, True]]
+    gate = GateSpec(name="release", non_inferiority={"right": 0.02})
+    failed, passed = decide_on("new", "old", gate), decide_on("same", "old", gate)
+    assert (failed.conclusion, passed.conclusion) == ("FAIL", "PASS")
+    explained = called("explain", failed.decision_id).stdout
+    assert "worse in metadata.topic=billing: right -0.400 in 50 examples, +0.000" in " ".join(explained.split())
+    assert f"examples of the first: evalflows {command}" in explained
+    assert "stands out" not in called("explain", passed.decision_id).stdout
+    sql = "select any_value(decision_id), any_value(slice) filter (stands_out), count(*) > 10 from slice_differences"
+    assert Store().query(sql) == [(failed.decision_id, "metadata.topic=billing", True)]
     assert worse["fields"] == ["length of inputs", *(f"metadata.{name}" for name in ("age", "level", "topic", "vip"))]

@@ -27,6 +27,11 @@ def test_a_planted_loss_is_found_among_many_slices_and_metrics() -> None:
         pytest.approx(known[~inside].mean()),
     )
     assert one.low < one.estimate < one.high < 0, "the interval says the same as the p-value"
+    more = slice_contrasts(differences, np.hstack([members, slices(rng, 600)]), n_first=80)
+    assert next(each.p_adjusted for each in more if (each.metric, each.slice) == (1, 7)) == pytest.approx(
+        one.p_adjusted / 0.8
+    )
+    assert all((each.low > 0 or each.high < 0) == (each.p_adjusted <= 0.05) for each in more)
 
 
 @pytest.mark.parametrize("world", ["equal", "a hard slice", "a loss everywhere", "clusters"])

@@ -1,0 +1,51 @@
+"""The search of slices, in words: where a candidate departs from its overall difference."""
+
+from evalflows.analysis.changes import DepartingSlice, SliceSearch
+from evalflows.analysis.figures import figure, p_text
+from evalflows.specs import hints
+
+SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "slice is")
+
+
+def search_text(search: SliceSearch, name: str, baseline: str) -> str:
+    """Return what was searched and how many slices stand out, in a sentence; given are the names of both sides."""
+    if not search.metrics:
+        return f"{name} against {baseline}: no slice was searched, as no metric of an evaluator is compared"
+    if not search.n_slices:
+        return f"{name} against {baseline}: no slice has {search.min_examples} examples, and as many outside"
+    more = f"; {search.n_left_out} smaller ones of two fields were not searched" if search.n_left_out else ""
+    fields, n = len(search.fields), len(search.found)
+    of_fields = f"{search.n_slices} slices of {fields} field{'s' * (fields != 1)}"
+    searched = f"{of_fields} searched in {', '.join(search.metrics)}{more}"
+    if not n:
+        return f"no slice stands out from the overall difference of {name} against {baseline}: {searched}"
+    stand = "slices stand" if n != 1 else "slice stands"
+    return f"{n} {stand} out from the overall difference of {name} against {baseline}: {searched}"
+
+
+def slice_cells(one: DepartingSlice) -> list[str]:
+    """Return a slice that stands out as cells of a row."""
+    there, elsewhere = (figure(value, one.metric, signed=True) for value in (one.difference, one.difference_elsewhere))
+    word = "worse" if one.is_worse else "better"
+    return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), word]
+
+
+def examples_command(search: SliceSearch, baseline: str) -> hints.Hint | None:
+    """Return the command that shows the examples of the first slice; given is the baseline's id. None without one."""
+    if not search.found:
+        return None
+    first = search.found[0]
+    return hints.diff(baseline, search.candidate_experiment_id, metric=first.metric, where=first.where)
+
+
+def where_lines(search: SliceSearch, name: str, baseline: str) -> list[str]:
+    """Return what was searched, each slice that is worse, and how many are better, in lines; none if nothing could
+    be searched."""
+    if not search.n_slices:
+        return []
+    lines = [search_text(search, name, baseline)]
+    worse = [one for one in search.found if one.is_worse]
+    for metric, slice_, n, there, elsewhere, p, _ in map(slice_cells, worse):
+        lines.append(f"worse in {slice_}: {metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. {p})")
+    n_better = len(search.found) - len(worse)
+    return [*lines, f"better in {n_better} of them"] if n_better else lines

@@ -30,7 +30,7 @@ from evalflows.reports.diff import (
 )
 from evalflows.reports.examples import ExampleDetail, PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.pages_as_text import IN_ORDER, overviews
-from evalflows.reports.results import Result, metric_ranges, names_apart, results_of, sentences
+from evalflows.reports.results import Result, metric_ranges, names_apart, sentences
 from evalflows.reports.side_by_side import (
     KeptComparison,
     RowFilter,
@@ -310,8 +310,11 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
     return MetricTable(metrics=rows, axis=(-most, most))
 
 
-def with_baseline(store: Store, results: Sequence[Result]) -> ExperimentsDiff | None:
-    """Return the results of an experiment against the baseline of its run, as its run tested them; None without one."""
+def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[Result]) -> ExperimentsDiff | None:
+    """Return the results of an experiment against the baseline of its run, as its run tested them; None without one.
+
+    `baselines` are the results of experiments that may be it.
+    """
     tested = [one for one in results if one.baseline_experiment_id is not None]
     if not tested:
         return None
@@ -324,7 +327,7 @@ def with_baseline(store: Store, results: Sequence[Result]) -> ExperimentsDiff | 
         names=names_apart(store, {old.experiment_id: old.name, new.experiment_id: new.name}),
         where=None,
         n_compared={new.experiment_id: max(one.n_pairs or 0 for one in tested)},
-        results=[*results_of(store, [old.experiment_id]), *results],
+        results=[*(one for one in baselines if one.experiment_id == baseline), *results],
         notes=[],
         counts=[],
         lists=[],

@@ -35,8 +35,15 @@ from evalflows.reports.experiments import (
     listed_experiments,
     metric_lines,
 )
-from evalflows.reports.pages_as_text import costs_of, experiments_report, failure_kinds, overviews, related_experiments
-from evalflows.reports.results import Slice, metric_ranges, results_of, slice_means
+from evalflows.reports.pages_as_text import (
+    RelatedExperiment,
+    costs_of,
+    experiments_report,
+    failure_kinds,
+    overviews,
+    related_experiments,
+)
+from evalflows.reports.results import Slice, metric_ranges, results_of_each, slice_means
 from evalflows.reports.versions import Version, versions_of
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, json_text
@@ -71,7 +78,13 @@ def experiment_page(site: Site, query: Query) -> Page:
 
     def made() -> Page:
         found = experiments_meant(site.store, reference)
-        return _page(site, query, found[0]) if len(found) == 1 else _several(site, reference, found)
+        if len(found) > 1:
+            return _several(site, reference, found)
+        row: ExperimentRow = site.store.read("experiments", found[0])[0]
+        related = related_experiments(site.store, row.experiment_id, row.run_group)
+        baselines = [one.experiment_id for one in related if one.relation == "run"]
+        with site.store.about([*found, *baselines]):
+            return _page(site, query, row, related, baselines)
 
     return site.store.steady(made)
 
@@ -91,17 +104,19 @@ def _several(site: Site, reference: str, found: Sequence[str]) -> Page:
     return Page(title=reference, section="experiments", body=body)
 
 
-def _page(site: Site, query: Query, identity: str) -> Page:
-    store = site.store
-    row: ExperimentRow = store.read("experiments", identity)[0]
-    results, decisions = results_of(store, [identity]), decisions_of(store, [identity])
+def _page(
+    site: Site, query: Query, row: ExperimentRow, related: Sequence[RelatedExperiment], baselines: Sequence[str]
+) -> Page:
+    store, identity = site.store, row.experiment_id
+    of_each, decisions = results_of_each(store, [identity, *baselines]), decisions_of(store, [identity])
+    results = of_each.pop(identity)
     report = experiments_report(store, [identity], results, decisions, with_worst=False)
     shown = [result for result in results if result.has_rows]
     metrics = [one.metric for one in shown if one.metric not in MEASURES and not is_pass_k(one.metric)]
     metrics = list(dict.fromkeys(metrics))
     examples = _examples(site, query, row, [result.metric for result in shown])
     chosen = {"q": examples.text, "metric": examples.metric, "show": examples.shown}
-    compared = with_baseline(store, shown)
+    compared = with_baseline(store, shown, [one for of_one in of_each.values() for one in of_one])
     body = render(
         "experiment.html",
         site,
@@ -114,7 +129,7 @@ def _page(site: Site, query: Query, identity: str) -> Page:
         ranges=metric_ranges(store, shown),
         excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),
         approvals=approvals(store, [identity]),
-        related=related_experiments(store, identity, row.run_group),
+        related=related,
         distributions=[one for one in distributions(store, identity) if one.counts or one.missing],
         slices=_by_field(slice_means(store, identity, row.snapshot_id)),
         columns=metrics[:MOST_COLUMNS],

@@ -5,7 +5,7 @@ the distribution of values.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from evalflows.analysis.figures import figure
 from evalflows.specs.errors import MEASURES, NotFoundError
@@ -367,61 +367,50 @@ class Distribution:
 
 def distributions(store: Store, experiment: str) -> list[Distribution]:
     """Return the distribution of each metric, measures last. Metrics without a scored run have no counts."""
-    totals, values, bins, labels = ask(
-        store,
-        (_TOTALS, [experiment, [*MEASURES]]),
-        (f"{_NUMBERS} {_EACH}", [experiment, MOST_VALUES]),
-        (f"{_NUMBERS} {_BINNED}", [experiment, MOST_VALUES, BINS]),
-        (_DISTRIBUTION_LABELS, [experiment]),
-    )
-    counts: dict[str, list[tuple[str, int]]] = {}
-    for metric, value, count in values:
-        counts.setdefault(metric, []).append((f"{value:.4g}", count))
-    for metric, lowest, width, found in bins:
-        counts[metric] = [
-            (
-                f"{figure(lowest + place * width, metric)} to {figure(lowest + (place + 1) * width, metric)}",
-                found.get(place, 0),
-            )
-            for place in range(BINS)
-        ]
-    for metric, label, count in labels:
-        counts.setdefault(metric, []).append((label, count))
-    return [record_of(Distribution, row, counts=counts.get(row[0], [])) for row in totals]
+    (rows,) = ask(store, (_DISTRIBUTIONS, [experiment, [*MEASURES], MOST_VALUES, BINS]))
+    return [
+        record_of(Distribution, row, counts=_counts(row[0], lowest, width, counted))
+        for *row, lowest, width, counted in rows
+    ]
 
 
-_TOTALS = """
-select metric, count(*) filter (status = 'scored'), count(*) filter (status in ('failed', 'not_attempted')),
-       count(*) filter (status = 'not_applicable')
-from run_values where experiment_id = $1
-group by metric order by coalesce(list_position($2, metric), 0), metric
-"""
+def _counts(
+    metric: str, lowest: float | None, width: float | None, counted: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, int]]:
+    """Return how often each value, or each bin from the lowest one on, and each label occurs, in words."""
+    numbers = {one["place"]: one["n"] for one in counted if one["place"] is not None}
+    if lowest is None or width is None:
+        values = [(f"{value:.4g}", n) for value, n in numbers.items()]
+    else:
+        ends = [figure(lowest + place * width, metric) for place in range(BINS + 1)]
+        values = [(f"{ends[place]} to {ends[place + 1]}", numbers.get(place, 0)) for place in range(BINS)]
+    return [*values, *((one["label"], one["n"]) for one in counted if one["label"] is not None)]
 
-_NUMBERS = """
-with numbers as (
-    select metric, value from run_values where experiment_id = $1 and status = 'scored' and value is not null
-), ranges as (
-    select metric, min(value) as lowest, (max(value) - min(value)) as spread, count(distinct value) > $2 as is_binned
-    from numbers group by metric
-)
-"""
 
-_EACH = """
-select metric, value, count(*) from numbers join ranges using (metric)
-where not is_binned group by metric, value order by metric, value
-"""
-
-_BINNED = """
-, placed as (
-    select metric, lowest, spread / $3 as width, least(floor((value - lowest) / spread * $3), $3 - 1)::int as place,
+# One query: planning one over the scores takes most of its time.
+_DISTRIBUTIONS = """
+with found as materialized (
+    select metric, value, label, status from run_values where experiment_id = $1
+), summed as (
+    select metric, count(*) filter (status = 'scored') as scored,
+           count(*) filter (status in ('failed', 'not_attempted')) as missing,
+           count(*) filter (status = 'not_applicable') as not_applicable,
+           min(value) filter (status = 'scored') as lowest,
+           max(value) filter (status = 'scored') - min(value) filter (status = 'scored') as spread,
+           count(distinct value) filter (status = 'scored') > $3 as is_binned
+    from found group by metric
+), counted as (
+    select metric, case when value is null then label end as label,
+           case when is_binned then least(floor((value - lowest) / spread * $4), $4 - 1) else value end as place,
            count(*) as n
-    from numbers join ranges using (metric) where is_binned group by all
+    from found join summed using (metric) where status = 'scored' and (value is not null or label is not null)
+    group by all
 )
-select metric, lowest, width, map(list(place), list(n)) from placed group by metric, lowest, width order by metric
-"""
-
-_DISTRIBUTION_LABELS = """
-select metric, label, count(*) as n from run_values
-where experiment_id = $1 and status = 'scored' and value is null and label is not null
-group by metric, label order by metric, n desc, label
+select metric, scored, missing, not_applicable, case when is_binned then lowest end,
+       case when is_binned then spread / $4 end, coalesce(counts, [])
+from summed left join (
+    select metric, list({'place': place, 'label': label, 'n': n} order by place nulls last, n desc, label) as counts
+    from counted group by metric
+) using (metric)
+order by coalesce(list_position($2, metric), 0), metric
 """

@@ -34,7 +34,7 @@ from fsspec import AbstractFileSystem
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.home import home_root
-from evalflows.store.copies import FIND_COPIES, TableCopies
+from evalflows.store.copies import FIND_COPIES, OwnerCopies, TableCopies
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, quoted
 from evalflows.store.packs import Damages
@@ -306,11 +306,13 @@ class Shared:
         make: Callable[[], duckdb.DuckDBPyConnection],
         states: Mapping[str, object] | None = None,
         tables: Collection[str] = (),
+        owners: OwnerCopies | None = None,
     ) -> duckdb.DuckDBPyConnection:
         """Return a new connection to the database of a root.
 
         `make` creates it if needed, if damage was found, and when the store has its first packed files. With `states`
-        of local files, `tables` that are small are copies in memory of just these.
+        of local files, `tables` that are small are copies in memory of just these; with `owners`, the others have only
+        the rows of these, in memory too.
         """
         with self._lock:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
@@ -330,7 +332,7 @@ class Shared:
                 self._limits[key] = self._memory
         if states is not None and copies is not None:
             copies.follow(states, tables)
-            cursor.execute(FIND_COPIES)
+            cursor.execute(owners.follow(views, states, tables, copies.tables) if owners else FIND_COPIES)
         else:
             cursor.execute(FIND_STAGING)
         return cursor

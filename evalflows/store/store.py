@@ -21,6 +21,7 @@ import duckdb
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import pa
+from evalflows.store.copies import OwnerCopies
 from evalflows.store.database import ReadOnlyFiles, connect_source, shared
 from evalflows.store.files import (
     Copies,
@@ -80,8 +81,9 @@ class Store:
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
         self._steady: ContextVar[_Steady | None] = ContextVar("evalflows_steady", default=None)
-        self._answers: ContextVar[dict[str, list[list[tuple[Any, ...]]]] | None]
+        self._answers: ContextVar[dict[str, list[list[Any]]] | None]
         self._answers = ContextVar("evalflows_answers", default=None)
+        self._owners: ContextVar[OwnerCopies | None] = ContextVar("evalflows_owners", default=None)
         self._damages = damages_of(self.layout)
         try:
             self._fs = files_at(self.layout)
@@ -130,7 +132,8 @@ class Store:
 
         Rows sealed before it was reopened belong to every part. Raise StorageError for a damaged file.
         """
-        return [*self.rows(table, owner, parts, texts=texts)]
+        asked = (table, owner, parts, texts)
+        return self._remembered(asked, lambda: [[*self.rows(table, owner, parts, texts=texts)]])[0]
 
     def rows(self, table: str, owner: str, parts: Sequence[str] | None = None, *, texts: bool = True) -> Iterator[Any]:
         """Yield the same records, a row group in memory at a time."""
@@ -206,7 +209,7 @@ class Store:
         make, known = partial(self.connect, with_packed=packed), self._steady.get()
         if not tables or known is None or not known.may_copy or not known.has(tables):
             return shared.cursor(folder, self._damages, packed, make)
-        return shared.cursor(folder, self._damages, packed, make, known.states, tables)
+        return shared.cursor(folder, self._damages, packed, make, known.states, tables, self._owners.get())
 
     def mend(self, since: int | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.
@@ -290,14 +293,31 @@ class Store:
         self, question: object, read: Callable[[], list[list[tuple[Any, ...]]]], tables: Collection[str]
     ) -> list[list[tuple[Any, ...]]]:
         """Return the rows of some queries, `steady`: those that are remembered, else those that `read` returns."""
+        return self._remembered(question, lambda: self.steady(read, tables))
+
+    def _remembered(self, question: object, read: Callable[[], list[list[Any]]]) -> list[list[Any]]:
         if (known := self._answers.get()) is None:
-            return self.steady(read, tables)
+            return read()
         if (key := repr(question)) not in known:
-            answer = self.steady(read, tables)
+            answer = read()
             if sum(map(len, answer)) > MOST_REMEMBERED:
                 return answer
             known[key] = answer
         return [[*rows] for rows in known[key]]
+
+    @contextmanager
+    def about(self, experiments: Collection[str]) -> Iterator[None]:
+        """Within the block, within `steady`, read the rows of these experiments once, into memory.
+
+        Queries may then miss answers, scores and calls of all others.
+        """
+        owners = OwnerCopies(experiments)
+        token = self._owners.set(owners)
+        try:
+            yield
+        finally:
+            self._owners.reset(token)
+            owners.close()
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
         """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""

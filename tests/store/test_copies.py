@@ -44,6 +44,32 @@ def test_copies_follow_their_files_and_end_if_these_are_many_or_have_long_texts(
     assert named() == [("exp-2", "again"), ("exp-3", "open")]
 
 
+@pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_TEXT_BYTES"])
+def test_what_is_about_an_experiment_sees_its_rows_of_large_tables_and_all_of_others(
+    limit: str, store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "MOST_BYTES", 0)  # no table is copied whole
+    store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name="one")])
+    for identity in ("exp-1", "exp-2"):
+        answers = [make("outputs", experiment_id=identity, run_id=f"{identity}-{one}", outputs='"a"') for one in "ab"]
+        store.publish("outputs", identity, answers)
+    query = "select run_id, name from outputs left join experiments using (experiment_id) where experiment_id = $1"
+    asked = (f"{query} order by all", ["exp-1"]), ("select count(*) from outputs", []), (NAMES, [])
+
+    def read() -> list[list[tuple[Any, ...]]]:
+        with store.about(["exp-1"]):
+            return ask(store, *asked)
+
+    wanted = [[("exp-1-a", "one"), ("exp-1-b", "one")], [(4,)], [("exp-1", "one")]]
+    assert store.steady(read) == wanted  # they are too large as well
+    monkeypatch.setattr(copies, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(copies.TableCopies, "follow", lambda *_: None)
+    assert store.steady(read) == [wanted[0], [(2,)], wanted[2]]  # counted: the rows of others are not read
+    monkeypatch.setattr(copies, limit, 0)
+    assert store.steady(read) == wanted
+    assert ask(store, *asked) == wanted
+
+
 def test_what_only_reads_may_ask_again_for_the_rows_that_it_has_seen(store: Store, make: Make) -> None:
     def publish(name: str) -> None:
         store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name=name)])

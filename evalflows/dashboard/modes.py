@@ -1,11 +1,37 @@
-"""Failure modes: how often each holds now, against the baseline and over time, and its newest members."""
+"""Failure modes: how often each holds now, against the baseline and over time, and its newest members; and the team's
+file of them, which these pages edit.
+"""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import unified_diff
+from hashlib import sha256
 from pathlib import Path
+from typing import Any, Literal
 
+from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.modes import modes_of
 from evalflows.specs.errors import InputError
-from evalflows.specs.failure_modes import ModeSpec, load_taxonomy
+from evalflows.specs.failure_modes import (
+    Change,
+    ModeSpec,
+    edit,
+    edited,
+    load_taxonomy,
+    merged,
+    renamed,
+    split,
+    with_status,
+)
+from evalflows.store.store import Store
+
+FILE = Path("failure_modes.yaml")
+"""The file that is shown and edited, where the dashboard was started."""
+
+Doing = Literal["rename", "merge", "split", "confirm", "close", "reopen"]
+DOINGS: Sequence[Doing] = ("rename", "merge", "split", "confirm", "close", "reopen")
 
 
 def modes_page(site: Site, query: Query) -> Page:
@@ -13,14 +39,89 @@ def modes_page(site: Site, query: Query) -> Page:
 
     Which are closed only the team's file says, where the dashboard was started.
     """
-    found = modes_of(site.store, query.text("name"))
-    body = render("modes.html", site, found=found, reviewed=_reviewed())
+    found, reviewed = modes_of(site.store, query.text("name")), _reviewed()
+    given = {line.mode for line in (*found.lines, *found.of_production)}
+    others = [mode for name, mode in reviewed.items() if name not in given]
+    body = render("modes.html", site, found=found, reviewed=reviewed, others=others, file=FILE.name)
     return Page(title="Failure modes", section="modes", body=body, is_of_store=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Preview:
+    """What a change would make of the file."""
+
+    lines: Sequence[tuple[str, str]]  # whether each is removed, added or the same, and the line
+    seen: str  # a hash of the file before
+
+
+def mode_page(site: Site, query: Query) -> Page:
+    """One mode of the team's file, with what can be done to it; and what that changes in the file, before it is
+    written.
+
+    Raise InputError for an unknown mode, and for a change that makes the file invalid.
+    """
+    taxonomy = load_taxonomy(FILE)
+    mode = taxonomy.mode(query.wanted("mode"))
+    body = render(
+        "mode.html",
+        site,
+        mode=mode,
+        others=[name for name in taxonomy.names if name != mode.name],
+        preview=_preview(query) if query.text("do") else None,
+        query=query,
+        file=FILE.name,
+    )
+    return Page(title=f"Failure mode {mode.name}", section="modes", body=body, is_of_store=False)
+
+
+def take_mode(store: Store, query: Query, texts: dict[str, str]) -> dict[str, Any]:
+    """Write a change that was shown into the team's file. Raise InputError if the file is another one by now."""
+    before = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
+    if texts.get("seen") != _hash(before):
+        raise InputError(f"{FILE}: changed since the change was shown: look at it again")
+    edit(FILE, _change(query), before)
+    return {"location": Links().page("modes")}
+
+
+def _preview(query: Query) -> _Preview:
+    before = FILE.read_text(encoding="utf-8")
+    after = edited(before, _change(query), FILE.name)
+    lines = unified_diff(before.splitlines(), after.splitlines(), n=3, lineterm="")
+    kinds = {"-": "removed", "+": "added"}
+    shown = [(kinds.get(line[0], "same"), line) for line in [*lines][2:]]  # without the names of the files
+    return _Preview(lines=shown, seen=_hash(before))
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _change(query: Query) -> Change:
+    """Return the change that an address asks for. Raise InputError for a field that it lacks."""
+    mode, today = query.wanted("mode"), datetime.now(UTC).date()
+    match query.choice("do", DOINGS, "confirm"):
+        case "rename":
+            return renamed(mode, query.wanted("to"), _sentence(query))
+        case "merge":
+            return merged(mode, query.wanted("into"))
+        case "split":
+            examples = query.all("example")
+            if not all(one.isascii() and one.isdigit() for one in examples):
+                raise InputError(f"example: got {', '.join(examples)}, wanted numbers")
+            return split(mode, query.wanted("to"), _sentence(query), [*map(int, examples)])
+        case "close":
+            return with_status(mode, "closed", today)
+        case "confirm" | "reopen":
+            return with_status(mode, "open", today)
+
+
+def _sentence(query: Query) -> str:
+    return " ".join(query.wanted("definition").split())
 
 
 def _reviewed() -> dict[str, ModeSpec]:
     try:
-        found = load_taxonomy("failure_modes.yaml").modes if Path("failure_modes.yaml").is_file() else []
+        found = load_taxonomy(FILE).modes if FILE.is_file() else []
     except InputError:  # somebody is editing it
         found = []
     return {mode.name: mode for mode in found}

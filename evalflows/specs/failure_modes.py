@@ -115,13 +115,16 @@ def edited(text: str, change: Change, where: str) -> str:
     return stream.getvalue()
 
 
-def edit(path: Path, change: Change) -> tuple[str, str]:
+def edit(path: Path, change: Change, seen: str | None = None) -> tuple[str, str]:
     """Change a taxonomy's file, or write a new one. Return its text before and after.
 
-    Raise InputError, and leave the file as it is, if the file or the result is invalid or cannot be written.
+    Raise InputError, and leave the file as it is, if the file or the result is invalid or cannot be written, or if the
+    file is not as it was `seen`.
     """
     try:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
+        if seen is not None and before != seen:
+            raise InputError(f"{path}: changed in the meantime, wanted it as it was shown; look at it again")
         after = edited(before, change, str(path))
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -144,13 +147,76 @@ def adding(modes: Sequence[ModeSpec]) -> Change:
 
 
 def with_status(name: str, status: Literal["open", "closed"], since: date) -> Change:
-    """Return the change that opens or closes a mode. Applied, it raises InputError for an unknown name."""
+    """Return the change that opens or closes a mode, or says since when it is so.
+
+    Applied, this and the changes below raise InputError for an unknown name.
+    """
 
     def change(content: Any) -> None:
-        mode = next((mode for mode in content["modes"] if mode["name"] == name), None)
-        if mode is None:
-            known = ", ".join(str(mode["name"]) for mode in content["modes"])
-            raise InputError(f"no failure mode {name!r}, wanted one of {known}")
-        mode["status"], mode["since"] = status, since
+        mode = content["modes"][_place(content, name)]
+        if status != mode.get("status", "open"):
+            mode["status"] = status
+        mode["since"] = since
 
     return change
+
+
+def renamed(name: str, to: str, definition: str) -> Change:
+    """Return the change that gives a mode another name, another definition, or both."""
+
+    def change(content: Any) -> None:
+        mode = content["modes"][_place(content, name)]
+        for field, text in (("name", to), ("definition", definition)):
+            if mode.get(field) != text:  # what stays keeps its quotes
+                mode[field] = text
+
+    return change
+
+
+def merged(name: str, into: str) -> Change:
+    """Return the change that removes a mode, and gives its examples to another."""
+
+    def change(content: Any) -> None:
+        place, other = _place(content, name), content["modes"][_place(content, into)]
+        if name == into:
+            raise InputError(f"merge: got {name!r} into itself, wanted another mode")
+        _add_examples(other, content["modes"].pop(place).get("examples") or [])
+
+    return change
+
+
+def split(name: str, to: str, definition: str, examples: Sequence[int]) -> Change:
+    """Return the change that makes a new mode, after a mode, of some of its examples, given by their places from 0."""
+
+    def change(content: Any) -> None:
+        place = _place(content, name)
+        mode = content["modes"][place]
+        own = mode.get("examples") or []
+        if not {*examples} <= {*range(len(own))}:
+            raise InputError(
+                f"split: got examples {sorted(examples)} of {name}, wanted numbers from 0 to {len(own) - 1}"
+            )
+        moved = [own[number] for number in sorted({*examples})]
+        for number in sorted({*examples}, reverse=True):
+            del own[number]  # in place, which keeps the comments of the others
+        if not own:
+            mode.pop("examples", None)
+        content["modes"].insert(place + 1, made := {"name": to, "definition": definition})
+        _add_examples(made, moved)
+
+    return change
+
+
+def _place(content: Any, name: str) -> int:
+    names = [str(mode["name"]) for mode in content["modes"]]
+    if name not in names:
+        raise InputError(f"no failure mode {name!r}, wanted one of {', '.join(names)}")
+    return names.index(name)
+
+
+def _add_examples(mode: Any, examples: Sequence[str]) -> None:
+    if new := [one for one in examples if one not in (mode.get("examples") or [])]:
+        if mode.get("examples"):
+            mode["examples"].extend(new)
+        else:
+            mode["examples"] = new

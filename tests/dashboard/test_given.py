@@ -2,6 +2,10 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from difflib import unified_diff
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +72,97 @@ def test_other_sites_and_other_content_types_store_nothing(browser: TestClient, 
     assert sent(browser, labels, label, form) == (400, "got another content type, wanted application/json")
     assert browser.get(labels).status_code == 404
     assert asked("select count(*) from labels") == [(0,)]
+
+
+FILE = """\
+# What goes wrong.
+modes:
+  - name: late  # seen most
+    definition: "It comes: late"
+    examples: [a b, </pre><script>x</script>]
+  # about people
+  - name: rude
+    definition: It insults.
+    examples:
+      - one  # from May
+      - "two"
+      - three
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked_for", "lines"),
+    [
+        (
+            "late",
+            "do=rename&to=slow&definition=It+comes:+late",
+            ["-  - name: late  # seen most", "+  - name: slow  # seen most"],
+        ),
+        ("rude", "do=confirm", ["+    since: TODAY"]),
+        ("rude", "do=close", ["+    status: closed", "+    since: TODAY"]),
+        (
+            "late",
+            "do=merge&into=rude",
+            [
+                "-  - name: late  # seen most",
+                '-    definition: "It comes: late"',
+                "-    examples: [a b, </pre><script>x</script>]",
+                "+      - a b",
+                "+      - </pre><script>x</script>",
+            ],
+        ),
+        (
+            "rude",
+            "do=split&to=cruel&definition=It+is%0D%0Acruel.&example=1",
+            ["+      - three", "+  - name: cruel", "+    definition: It is cruel.", "+    examples:", "-      - three"],
+        ),
+    ],
+)
+def test_the_file_of_modes_is_edited_as_a_person_would(
+    mode: str, asked_for: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page shows what would change, and writes that; comments, order and quotes stay."""
+    monkeypatch.chdir(tmp_path)
+    Path("failure_modes.yaml").write_text(FILE)
+    browser = TestClient(application(Store()), base_url="http://127.0.0.1:4280")
+    address = f"/modes/{mode}?{asked_for}"
+    page = browser.get(address).text
+    assert Path("failure_modes.yaml").read_text() == FILE and "<script>x" not in page
+    (seen,) = re.findall(r'name="seen" value="(\w+)"', page)
+    expected = [one.replace("TODAY", f"{datetime.now(UTC):%Y-%m-%d}") for one in lines]
+    changed = re.findall(r"<(?:ins|del)>(.*?)</(?:ins|del)>", page)
+    assert [*map(unescape, changed)] == expected
+    (to,) = (unescape(one) for one in re.findall(r'data-post="(/modes/[^"]*)"', page))
+    assert sent(browser, to, {"seen": seen}, {"origin": "http://evil.example"})[0] == 403
+    assert sent(browser, to, {"seen": seen}) == (200, "")
+    written = Path("failure_modes.yaml").read_text()
+    assert lines_changed(FILE, written) == expected
+    assert sent(browser, to, {"seen": seen})[1].startswith("failure_modes.yaml: changed since")
+    assert Path("failure_modes.yaml").read_text() == written
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "said"),
+    [
+        ("late?do=rename&to=rude&definition=x", "failure_modes.yaml: modes: got &#39;rude&#39; twice"),
+        ("late?do=rename&to=slow", "definition: got none"),
+        ("late?do=rename&to=a+b&definition=x", "failure_modes.yaml: modes.0.name: String should match"),
+        ("late?do=split&to=x&definition=y&example=7", "split: got examples [7] of late"),
+        ("late?do=merge&into=late", "merge: got &#39;late&#39; into itself"),
+        ("late?do=forget", "do: got &#39;forget&#39;, wanted one of rename"),
+        ("none", "no failure mode &#39;none&#39;, wanted one of late, rude"),
+    ],
+)
+def test_a_wrong_edit_of_the_file_of_modes_is_one_line(
+    asked_for: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("failure_modes.yaml").write_text(FILE)
+    browser = TestClient(application(Store()), base_url="http://127.0.0.1:4280")
+    answer = browser.get(f"/modes/{asked_for}")
+    assert answer.status_code == 400 and said in answer.text, answer.text
+
+
+def lines_changed(before: str, after: str) -> list[str]:
+    lines = [*unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")][2:]
+    return [line for line in lines if not line.startswith("@@")]

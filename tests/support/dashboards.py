@@ -69,6 +69,7 @@ def addresses(store: Path) -> dict[str, str]:
         "decisions",
         "over-time",
         "judges",
+        "modes",
         "production",
         "review",
     )

@@ -5,6 +5,7 @@ one exception, without Prefect's frames and log records.
 import logging
 import os
 import ssl
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -65,6 +66,18 @@ _PREFECTS = ("prefect", "anyio", "asyncio", "concurrent", "contextlib")
 
 _OTHERS = (*_PREFECTS, "evalflows", "importlib")
 """Packages whose frames say nothing about the cause of an exception for users."""
+
+
+def _print_unhandled(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Print an exception that ends a program: one of ours, and an interrupt, without frames that are not the user's."""
+    if isinstance(error, (*FOR_USERS, KeyboardInterrupt)):
+        traceback = _without(traceback, (*_OTHERS, "threading"))
+        error.__traceback__ = traceback
+    sys.__excepthook__(kind, error, traceback)
+
+
+if sys.excepthook is sys.__excepthook__:  # the user's own stays
+    sys.excepthook = _print_unhandled
 
 _LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
 _ENGINES = ("flow_engine", "task_engine")

@@ -129,7 +129,8 @@ def evaluate(
     began = now()
     try:
         identity = run(spec)[0]
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        stopped._render_traceback_ = lambda: ["KeyboardInterrupt"]  # type: ignore[attr-defined]  # for notebooks
         if (interrupted := begun_since(Store(), began)) is not None:
             print_note(f"interrupted, and what is done is kept; {continued_by(Store(), interrupted)}")
         raise

@@ -399,8 +399,8 @@ def window_figures(
     wanted = _wanted(row, size, dimensions)
     found = [
         one
-        for day in _days(store, row.evaluation_id, days)
-        for one in _of_day(windows_of_day(store, wanted, day), traces_of_day(store, wanted, day), spec)
+        for of in _spans(store, row, days)
+        for one in _of_days(windows_of_day(store, wanted, *of), traces_of_day(store, wanted, *of), spec)
     ]
     return sorted(
         (one for one in found if not metrics or one.metric in metrics),
@@ -504,17 +504,24 @@ def baseline_before(incident: Incident, changed: Sequence[Changed]) -> Productio
     )
 
 
-def _days(store: Store, evaluation_id: str, days: int | None) -> Iterator[date]:
-    first, last = first_day(store, evaluation_id), last_day(store, evaluation_id)
+AT_ONCE_DAYS = 7
+"""Days of which traces are read at once: planning a query takes longer than reading thousands of them."""
+
+
+def _spans(store: Store, row: WatermarkRow, days: int | None) -> Iterator[tuple[date, date]]:
+    """Yield the first and the last of some days, until the last judged one; single days of sessions, which have the
+    slices of that day's traces."""
+    first, last = first_day(store, row.evaluation_id), last_day(store, row.evaluation_id)
     if first is None or last is None:
         return
     day = first if days is None else max(first, last - timedelta(days=days - 1))
+    length = timedelta(days=1 if row.scope == "sessions" else AT_ONCE_DAYS)
     while day <= last:
-        yield day
-        day += timedelta(days=1)
+        yield day, min(last, day + length - timedelta(days=1))
+        day += length
 
 
-def _of_day(
+def _of_days(
     windows: Sequence[Window], traces: Sequence[WindowTraces], spec: TraceEvaluationSpec
 ) -> Iterator[WindowFigures]:
     took = {(one.start, one.slice): one for one in traces}

@@ -360,7 +360,7 @@ def item_keys(
 ) -> list[ItemKey]:
     """Return the first items of a window that meet a condition, in order of their moment and id.
 
-    `rows` runs the query, by default in this process. Raise InputError if DuckDB rejects the condition.
+    `rows` runs a query with a condition, by default in this process. Raise InputError if DuckDB rejects the condition.
     """
     columns = f"{_IDS[scope]} as id, started_at, {window.moment} as moment, ended_at, {_TRACES[scope]} as traces"
     only = ["true" if condition is None else condition, f"{window.moment} <= {_time(window.until)}"]
@@ -372,7 +372,10 @@ def item_keys(
         select id, started_at, moment, coalesce(ended_at, started_at), traces from items
         where {_after(window)} order by moment {order}, id {order} limit {limit}"""
     try:
-        found = rows(sql) if rows else store.steady(lambda: rows_from(store, sql))
+        if condition is None:  # no SQL of others: our own connection is there already
+            (found,) = ask(store, (sql, []))
+        else:
+            found = rows(sql) if rows else store.steady(lambda: rows_from(store, sql))
     except InputError as error:
         raise InputError(f"filter: {error}") from error
     return [

@@ -457,9 +457,10 @@ def windows_of_day(store: Store, wanted: WindowsWanted, day: date, last: date | 
     return records_of(Window, ((_moment(start), *rest) for start, *rest in _rows(store, wanted, sql)))
 
 
-def traces_of_day(store: Store, wanted: WindowsWanted, day: date) -> list[WindowTraces]:
-    """Return what the traces of one UTC day took, in order of time. Raise InputError if DuckDB rejects the filter."""
-    sql = f"""with {_traces(wanted, day)},
+def traces_of_day(store: Store, wanted: WindowsWanted, day: date, last: date | None = None) -> list[WindowTraces]:
+    """Return what the traces of one UTC day, or until a last one, took, in order of time. Raise InputError if DuckDB
+    rejects the filter."""
+    sql = f"""with {_traces(wanted, day, last)},
         sliced as (
             select {_start(wanted.size, "started_at")} as start, unnest({_slices(wanted)}) as slice, *
             from measured as t

@@ -14,7 +14,7 @@ from evalflows.engine.secret_blocks import key_for
 from evalflows.evaluators.binding import verdict_schema
 from evalflows.evaluators.judging import ask, numbered, shipped
 from evalflows.evaluators.modes import MAX_SENTENCE
-from evalflows.llm import loop
+from evalflows.llm import local, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import resolve
@@ -22,7 +22,7 @@ from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs.errors import Complete, Embed, InputError, one_line
 from evalflows.specs.failure_modes import TAKEN, ModeSpec, TaxonomySpec
 from evalflows.stats.clusters import FloatArray
-from evalflows.stats.groups import groups, middle
+from evalflows.stats.groups import groups, middle, plane
 from evalflows.stats.unseen import Unseen, unseen
 from evalflows.store.queries.failures import Failure
 from evalflows.store.records import new_id
@@ -132,6 +132,15 @@ def find_modes(
             found = loop.run(_found(noted, taxonomy, embed, complete, similarity))
     store.seal(owner, ["calls"])
     return replace(found, n_failures=len(failures), n_without_note=len(failures) - len(noted), calls=budget.spent_calls)
+
+
+def map_of(sentences: Sequence[str]) -> FloatArray:
+    """Return a place in the plane for each sentence, near those that are alike in meaning by the local embedding model,
+    shape (n, 2). Raise InputError if the model is not installed."""
+    unique = list(dict.fromkeys(sentences))
+    found = np.asarray(local.embed(unique), dtype=np.float64).reshape(len(unique), -1)
+    number = {sentence: place for place, sentence in enumerate(unique)}
+    return plane(found[[number[sentence] for sentence in sentences]])
 
 
 def _sentence(notes: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ from evalflows.dashboard.experiments import example_page, experiment_page, exper
 from evalflows.dashboard.home import home_page
 from evalflows.dashboard.links import PROOF, Links, Proofs
 from evalflows.dashboard.making import BusyError, Making
-from evalflows.dashboard.modes import mode_page, modes_page, take_mode
+from evalflows.dashboard.modes import mode_page, modes_map_page, modes_page, take_mode
 from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
 from evalflows.dashboard.rendering import STATIC, Page, Query, Site, one_file, render, whole_page
@@ -252,6 +252,7 @@ PAGES: Mapping[str, PageOf] = {
     "/judges": judges_page,
     "/judges/{evaluator:path}": judge_page,
     "/modes": modes_page,
+    "/modes-map": modes_map_page,
     "/modes/{mode}": mode_page,
     "/production": production_page,
     "/production/evaluations/{name:path}": evaluation_page,

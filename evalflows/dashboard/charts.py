@@ -209,6 +209,31 @@ def _named_marks(
     return parts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A point in the plane."""
+
+    x: float
+    y: float
+    title: str  # in words
+    series: int  # the group that it belongs to
+    href: str | None = None
+
+
+def scatter(places: Sequence[Place], title: str, *, width: int = 640, height: int = 420) -> Markup:
+    """Draw points without axes, by one scale in both directions."""
+    spread = [domain(one.x for one in places), domain(one.y for one in places)]
+    unit = max((spread[0][1] - spread[0][0]) / width, (spread[1][1] - spread[1][0]) / height)
+    middle = [sum(ends) / 2 for ends in spread]
+    drawn = []
+    for one in places:
+        x, y = width / 2 + (one.x - middle[0]) / unit, height / 2 - (one.y - middle[1]) / unit
+        dot = element("g", element("title", one.title), element("circle", class_="dot", cx=x, cy=y, r=4))
+        linked = element("a", dot, href=one.href, aria_label=escaped(one.title)) if one.href else dot
+        drawn.append(element("g", linked, class_=f"series-{one.series}"))
+    return drawing(width, height, title, *drawn, class_="chart scatter", has_links=any(one.href for one in places))
+
+
 def line_sample(series: int) -> Markup:
     """Draw how the line of a series looks, for a legend whose text names it."""
     line = element("line", class_="line", x1=1, x2=27, y1=6, y2=6)

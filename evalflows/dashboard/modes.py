@@ -2,6 +2,7 @@
 file of them, which these pages edit.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,9 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from evalflows.dashboard.charts import Place
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, render
-from evalflows.reports.modes import modes_of
+from evalflows.reports.modes import map_members, modes_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.failure_modes import (
     Change,
@@ -30,6 +32,10 @@ from evalflows.store.store import Store
 FILE = Path("failure_modes.yaml")
 """The file that is shown and edited, where the dashboard was started."""
 
+COLOURS = 8
+IN_TITLE = 300
+"""Characters of a comment in a point's title."""
+
 Doing = Literal["rename", "merge", "split", "confirm", "close", "reopen"]
 DOINGS: Sequence[Doing] = ("rename", "merge", "split", "confirm", "close", "reopen")
 
@@ -44,6 +50,33 @@ def modes_page(site: Site, query: Query) -> Page:
     others = [mode for name, mode in reviewed.items() if name not in given]
     body = render("modes.html", site, found=found, reviewed=reviewed, others=others, file=FILE.name)
     return Page(title="Failure modes", section="modes", body=body, is_of_store=False)
+
+
+def modes_map_page(site: Site, query: Query) -> Page:
+    """The answers of a system's newest run that have a mode, alike ones near each other; computed when asked for.
+
+    Modes beyond the most frequent share a colour. Raise InputError if the local embedding model is not installed.
+    """
+    from evalflows.analysis.modes import map_of  # late: it is slow to import
+
+    found = modes_of(site.store, query.text("name"))
+    experiment = found.experiment_id or ""
+    members = map_members(site.store, experiment)
+    counts = Counter(one.mode for one in members).most_common()
+    colours = {mode: min(number, COLOURS - 1) for number, (mode, _) in enumerate(counts)}
+    places = [
+        Place(
+            x=x,
+            y=y,
+            title=f"{one.mode}: {one.comment[:IN_TITLE]}",
+            series=colours[one.mode],
+            href=site.links.example(experiment, one.example_id),
+        )
+        for one, (x, y) in zip(members, map_of([one.comment for one in members]) if members else (), strict=True)
+    ]
+    legend = [(min(number, COLOURS - 1), mode, count) for number, (mode, count) in enumerate(counts)]
+    body = render("modes_map.html", site, places=places, legend=legend)
+    return Page(title=f"Map of the failures of {found.name}", section="modes", body=body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from evalflows.analysis.figures import estimate, figure, p_text
-from evalflows.dashboard.charts import domain, histogram, line_sample, share_bar, sparkline, timeline, whisker
+from evalflows.dashboard.charts import domain, histogram, line_sample, scatter, share_bar, sparkline, timeline, whisker
 from evalflows.dashboard.links import Links, query_text
 from evalflows.dashboard.texts import markdown, rendered
 from evalflows.reports.diff import WordDiff, word_diff
@@ -239,7 +239,7 @@ STATIC = FOLDER / "static"
 MISSING = "-"
 """What stands for a value that is missing."""
 
-CHARTS = (domain, histogram, line_sample, share_bar, sparkline, timeline, whisker)
+CHARTS = (domain, histogram, line_sample, scatter, share_bar, sparkline, timeline, whisker)
 """What templates draw with."""
 
 SECTIONS = (

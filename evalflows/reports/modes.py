@@ -7,10 +7,12 @@ from typing import Any
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.failure_modes import PREFIX
 from evalflows.store.records import from_json
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
 MOST_RUNS, MOST_MEMBERS = 30, 3
+MOST_ON_MAP = 500
+"""Answers that a map has at most, the first by their ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,20 @@ def modes_of(store: Store, name: str | None) -> Modes:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapMember:
+    """An answer on a map: one that has a mode, and a comment that says why."""
+
+    example_id: str
+    mode: str  # the first, if it has several
+    comment: str
+
+
+def map_members(store: Store, experiment: str) -> list[MapMember]:
+    """Return the answers of an experiment for a map."""
+    return ask_records(store, MapMember, _MAP, [experiment, MOST_ON_MAP])
+
+
 def _lines(
     rates: Sequence[tuple[Any, ...]],
     identity: str | None,
@@ -113,6 +129,12 @@ group by experiment order by max(started_at) desc
 
 _RATES = """
 select experiment, subject_kind, experiment_id, mode, n_with, n, rate from mode_rates order by started_at, experiment_id
+"""
+
+_MAP = """
+select example_id, min(mode), any_value(comment) from mode_items
+where experiment_id = $1 and subject_kind = 'run' and comment is not null and trim(comment) <> ''
+group by example_id, run_id order by example_id, run_id limit $2
 """
 
 _MEMBERS = """

@@ -66,6 +66,19 @@ def middle(vectors: FloatArray) -> FloatArray:
     return np.asarray(total / (np.linalg.norm(total) or 1.0))
 
 
+def plane(vectors: FloatArray) -> FloatArray:
+    """Return each vector's place in the two directions in which they vary most (Pearson 1901), shape (n, 2); 0 in a
+    direction in which they do not vary. In each, the place farthest from the middle is positive.
+    """
+    rest = vectors - vectors.mean(axis=0) if len(vectors) else vectors
+    left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
+    places = np.zeros((len(vectors), 2))
+    count = min(2, len(sizes))
+    places[:, :count] = left[:, :count] * sizes[:count]
+    farthest = places[np.abs(places).argmax(axis=0), [0, 1]] if len(places) else np.ones(2)
+    return np.where(np.abs(places) < ROUNDING, 0.0, places * np.where(farthest < 0, -1.0, 1.0))
+
+
 def _by_size(found: IntArray) -> IntArray:
     """Return the groups numbered by size, the largest first; of two as large, the one with the first item."""
     names, first, sizes = np.unique(found[found >= 0], return_index=True, return_counts=True)

@@ -4,6 +4,7 @@ from collections import Counter
 from math import comb
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from catalog_rows import one
@@ -11,13 +12,15 @@ from click.testing import CliRunner
 from endpoint import Endpoint, completion, serving
 from failing_service import connection
 from planted_failures import TERMS, planted
+from scipy.spatial.distance import pdist
 
 from evalflows import run
-from evalflows.analysis.modes import find_modes
+from evalflows.analysis.modes import find_modes, map_of
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.failure_modes import adding, edited, load_taxonomy
 from evalflows.specs.reference import refer
+from evalflows.stats.groups import plane
 from evalflows.store import Store
 from evalflows.store.queries.failures import Failure
 
@@ -82,3 +85,15 @@ def test_a_file_gets_new_modes_and_a_second_search_adds_and_pays_nothing() -> No
     assert one("select count(*) from calls where evaluator = 'modes'") == (2,)
     with pytest.raises(InputError, match="got no failures, wanted 1 to"):
         find_modes(Store(), [], None)
+
+
+def test_a_map_keeps_what_is_alike_together() -> None:
+    places = map_of(NOTED)
+    assert places[0] == pytest.approx(places[1]) and len(places) == len(NOTED)
+    insult, paraphrase, refund = places[0], places[4], places[7]
+    assert np.linalg.norm(insult - paraphrase) < np.linalg.norm(insult - refund)
+    flat = np.random.default_rng(3).normal(size=(20, 2))
+    basis, _ = np.linalg.qr(np.random.default_rng(4).normal(size=(5, 2)))
+    assert pdist(plane(flat @ basis.T + 1)) == pytest.approx(pdist(flat)), "nothing is lost of what has two dimensions"
+    assert plane(np.ones((3, 4))).tolist() == [[0, 0]] * 3
+    assert plane(np.ones((1, 1))).tolist() == [[0, 0]]

@@ -114,6 +114,8 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
     page = client.get("/modes?name=edited").text
     for one in ("edited", ">rude<", "It offends somebody.", f"{2 * N // 5} of {N}", "see there", "closed"):
         assert one in page, one
+    drawn = client.get("/modes-map?name=edited&fragment=1").text
+    assert drawn.count("<circle") == 3 * N // 5 + 2 and drawn.count('href="/experiments/exp-') == 3 * N // 5
     Path("failure_modes.yaml").write_text(
         Path("failure_modes.yaml").read_text().replace("status: closed", "status: open")
     )

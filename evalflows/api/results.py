@@ -689,10 +689,10 @@ class DiffResult:
         return "\n".join([*self.report.sentences, *notes_of(self.report)])
 
     def _repr_html_(self) -> str:
-        from evalflows.dashboard.notebook import results_table, shown  # late: only notebooks need templates
+        from evalflows.dashboard.notebook import diff_table, shown  # late: only notebooks need templates
 
         notes = [*self.report.sentences, *notes_of(self.report)]
-        return shown(lambda: results_table(self._store, self._title, self.report.results, notes))
+        return shown(lambda: diff_table(self._store, self._title, self.report, notes))
 
     def plot(self) -> "Plot":
         """Draw the difference of each metric with its interval; notebooks show it, and `str` gives the SVG."""

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Estimate, domain, forest
+from evalflows.dashboard.compare import metric_table, with_baseline
 from evalflows.dashboard.links import NoLinks
 from evalflows.dashboard.rendering import Site, render
 from evalflows.reports.comparison import ComparisonReport
-from evalflows.reports.results import Result
+from evalflows.reports.diff import ExperimentsDiff
+from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import MEASURES, InputError, StorageError, escaped
 from evalflows.store.store import Store
 
@@ -43,16 +46,29 @@ def shown(make: Callable[[], Markup]) -> str:
 
 
 def results_table(store: Store, title: str, results: Sequence[Result], notes: Sequence[str]) -> Markup:
-    """Return a table of metrics, with differences and verdicts if they are compared with a baseline."""
-    worth = [result for result in results if result.has_rows]
+    """Return a table of an experiment's metrics: means, or those of Compare if its run had a baseline."""
+    baselines = sorted({one.baseline_experiment_id for one in results if one.baseline_experiment_id is not None})
+    compared = with_baseline(store, results, results_of(store, baselines)) if baselines else None
+    return _table(store, title, results, notes, compared)
+
+
+def diff_table(store: Store, title: str, diff: ExperimentsDiff, notes: Sequence[str]) -> Markup:
+    """Return the rows of metrics that Compare has: means, the difference on one axis, changed examples, the verdict."""
+    return _table(store, title, diff.results, notes, diff)
+
+
+def _table(
+    store: Store, title: str, results: Sequence[Result], notes: Sequence[str], compared: ExperimentsDiff | None
+) -> Markup:
     return render(
         "notebook_results.html",
         _site(store),
         title=title,
-        results=worth,
+        results=[result for result in results if result.has_rows],
         notes=notes,
-        has_systems=len({result.experiment_id for result in worth}) > 1,
-        is_compared=any(result.baseline for result in worth),
+        compared=compared,
+        table=None if compared is None else metric_table(store, compared),
+        excluded={} if compared is None else excluded_metrics(store, compared.run_groups),
     )
 
 

@@ -38,21 +38,29 @@ def test_an_experiment_shows_its_metrics(filled: Store) -> None:
     for identity in ids(filled, "experiments", "experiment_id"):
         page = table_rows(ExperimentResult(identity)._repr_html_())
         results = [one for one in results_of(filled, [identity]) if one.has_rows]
-        assert [row[0] for row in page[1:]] == [one.metric for one in results] != []
-        for row, one in zip(page[1:], results, strict=True):
-            assert row[1].split(" ")[0] == (one.mean_text.split(" ")[0] if one.scored else "no")
-            assert (row[2], row[3]) == (one.scored_text, str(one.missing))
+        page = [row for row in page if row[0] != "Metric"]
+        assert [row[0].split(" ")[0] for row in page] == [one.metric for one in results] != []
+        for row, one in zip(page, results, strict=True):
             if one.baseline:
-                assert one.verdict_text in row[-1]
+                assert row[1].partition(" → ")[2].startswith(one.mean_text.split(" ")[0])
+                assert row[2].startswith(one.difference_text) and row[-1].startswith(one.verdict_text)
+            else:
+                assert row[1].split(" ")[0] == (one.mean_text.split(" ")[0] if one.scored else "no")
+                assert (row[2], row[3]) == (one.scored_text, str(one.missing))
 
 
 def test_a_difference_and_a_comparison_show_verdicts(filled: Store) -> None:
     old, new = ids(filled, "experiments", "experiment_id")
     compared = diff(old, new)
-    page = table_rows(compared._repr_html_())
-    assert page[0] == ["Metric", "System", "Mean", "Scored", "Missing", "Difference", "p adj.", "Verdict"]
-    verdicts = {result.verdict_text for result in compared.report.results if result.conclusion}
-    assert verdicts <= {row[-1] for row in page}
+    html = compared._repr_html_()
+    page = {row[0].split(" ")[0]: row for row in table_rows(html)}
+    assert page["Metric"][3:] == ["Examples", "Verdict (p adjusted over 3)"]
+    counts = {one.metric: f"{one.regressed} worse · {one.improved} better" for one in compared.report.counts}
+    for one in compared.report.results:
+        if one.conclusion and one.has_rows:
+            assert page[one.metric][3].startswith(counts[one.metric]), "as in Compare"
+            assert page[one.metric][4].startswith(one.verdict_text)
+    assert html.count('class="chart shares"') == html.count('class="chart whisker') == len(page) - 1
     result = ComparativeResult(ids(filled, "comparison_sets", "comparison_id")[0])
     rows = table_rows(result._repr_html_())[1:]
     assert [row[4] for row in rows] == [rate.rate_text for rate in result.report.win_rates] != []

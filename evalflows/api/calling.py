@@ -79,6 +79,10 @@ def _print_unhandled(kind: type[BaseException], error: BaseException, traceback:
 if sys.excepthook is sys.__excepthook__:  # the user's own stays
     sys.excepthook = _print_unhandled
 
+_PROGRAM = sys.modules.get("__main__")
+"""Kept, so that Python clears the program's names at its end: Prefect's threads keep some, and DuckDB would report on
+standard error that a connection among them leaks."""
+
 _LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
 _ENGINES = ("flow_engine", "task_engine")
 

@@ -122,8 +122,8 @@ def test_a_module_that_cannot_be_imported_is_shown_with_its_own_line_only(
 @pytest.mark.slow
 def test_a_program_prints_one_traceback_and_nothing_else(tmp_path: Path, prefect_api: dict[str, str]) -> None:
     (tmp_path / "program.py").write_text(
-        "from evalflows import evaluate\n\ndef answer(question):\n    raise ValueError('no')\n\n"
-        "evaluate(answer, [{'inputs': {'question': 'q'}}])\n"
+        "from evalflows import evaluate\nfrom evalflows.store import connect\ndb = connect()\n"
+        "def answer(question):\n    raise ValueError('no')\nevaluate(answer, [{'inputs': {'question': 'q'}}])\n"
     )
     own = os.environ | prefect_api
     own.pop("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", None)
@@ -137,4 +137,4 @@ def test_a_program_prints_one_traceback_and_nothing_else(tmp_path: Path, prefect
         f'  File "{tmp_path}/program.py", line 6, in <module>',
     )
     assert line.startswith("    evaluate(answer")
-    assert last.endswith("none of 1 answered: ValueError: no (program.py:4 in answer)")
+    assert last.endswith("none of 1 answered: ValueError: no (program.py:5 in answer)")

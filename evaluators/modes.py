@@ -77,9 +77,9 @@ async def failure_modes(
     elsewhere every mode is a no, without a call. None if such a score does not apply or was not sampled; the judgement
     fails if the score is missing. `by` is `model`, which sees the task, the reference, the answer or an agent's steps,
     and what other evaluators noted; or `embedding`: the mode whose definition and examples are nearest in meaning to
-    what was noted about the answer, else to the answer, if their cosine is at least `min_similarity`. `key` names the
-    answer's field; a custom `prompt` uses {inputs}, {reference_outputs}, {outputs}, {notes} and {modes}, and a
-    `topic_prompt` {inputs}, {outputs} and {modes}.
+    what was noted about the answer, else to the answer (of topics: to the task), if their cosine is at least
+    `min_similarity`. `key` names the answer's field; a custom `prompt` uses {inputs}, {reference_outputs}, {outputs},
+    {notes} and {modes}, and a `topic_prompt` {inputs}, {outputs} and {modes}.
 
     It cannot see failures that neither the answer nor a note shows, and is only as good as its model: validate each
     mode against people before you rely on it.
@@ -94,7 +94,9 @@ async def failure_modes(
         if not all(reached):
             return None if chosen.kind == "topic" else _scores(chosen, ())
     if by == "embedding":
-        return await _nearest(chosen, _noted(scores, wanted) or answer_text(outputs, key), embed, min_similarity)
+        text = _noted(scores, wanted) or answer_text(outputs, key)
+        text = task_text(inputs) if chosen.kind == "topic" else text
+        return await _nearest(chosen, text, embed, min_similarity)
     assert complete is not None
     fields: dict[str, Any] = {mode.name: {"type": "boolean"} for mode in chosen.modes} | {OTHER: {"type": "boolean"}}
     if chosen.kind == "topic":
@@ -114,6 +116,11 @@ async def failure_modes(
         spec_texts={"modes": "\n".join(map(_line, chosen.modes))},
     )
     return _judged(chosen, reply)
+
+
+def task_text(inputs: dict[str, Any]) -> str:
+    """Return a task as what topics are compared with, on one line."""
+    return one_line(answer_text(inputs, None)).strip()[:MAX_SENTENCE]
 
 
 def _taxonomy(setting: Any) -> TaxonomySpec:

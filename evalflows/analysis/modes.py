@@ -12,20 +12,20 @@ import numpy as np
 from evalflows.engine.prepare import with_shared
 from evalflows.engine.secret_blocks import key_for
 from evalflows.evaluators.binding import verdict_schema
-from evalflows.evaluators.judging import ask, numbered, shipped
-from evalflows.evaluators.modes import MAX_SENTENCE
+from evalflows.evaluators.judging import ask, numbered, prompt_texts, shipped
+from evalflows.evaluators.modes import MAX_SENTENCE, task_text
 from evalflows.llm import local, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import resolve
 from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs.errors import Complete, Embed, InputError, one_line
-from evalflows.specs.failure_modes import TAKEN, ModeSpec, TaxonomySpec
+from evalflows.specs.failure_modes import TAKEN, Kind, ModeSpec, TaxonomySpec
 from evalflows.stats.clusters import FloatArray
 from evalflows.stats.groups import groups, middle, plane
 from evalflows.stats.unseen import Unseen, unseen
-from evalflows.store.queries.failures import Failure
-from evalflows.store.records import new_id
+from evalflows.store.queries.failures import AnswerTexts, Failure, texts_of
+from evalflows.store.records import from_json, new_id
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 
@@ -67,8 +67,10 @@ class Group:
 class Found:
     """What was found among failures."""
 
-    n_failures: int
+    kind: Kind
+    n_failures: int  # of topics: tasks
     n_without_note: int  # failures about which nothing was noted, which are in no group
+    n_nothing: int  # of these, those in which a model found nothing wrong
     proposed: Sequence[Group]  # the largest first
     covered: Mapping[str, int]  # failures in groups that a mode of the taxonomy covers, by mode
     rare: Sequence[Group]  # groups too small to be proposed
@@ -79,11 +81,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The model that names groups: its connection, and the most calls that may be paid."""
+    """The model that names groups: its connection, and the most calls that may be paid. It `describes` failures without
+    a note, or tasks, if that is asked for."""
 
     connection: str
     name: str | None = None
     max_calls: int = 100
+    describes: bool = False
 
 
 def find_modes(
@@ -94,19 +98,31 @@ def find_modes(
     embeddings: str = "local",
     model: Model | None = None,
     similarity: float = SIMILARITY,
+    kind: Kind = "modes",
 ) -> Found:
-    """Group failures by what was noted about them, and propose a mode for each group that no mode covers.
+    """Group failures by what was noted about them, and propose a mode for each group that no mode covers; or, of kind
+    `topic`, group tasks by their texts.
 
     Without a model, a group is named by the terms that tell it from the others. The same failures give the same result,
     whatever their order; a model is asked about groups that are proposed only, and its answers come from the ledger.
 
-    Raise InputError without failures, for more than MAX_FAILURES, and for a connection that cannot be used. Raise
-    CallError for a call that failed.
+    Raise InputError without failures, for more than MAX_FAILURES, for a taxonomy of another kind, for more to describe
+    than calls may be paid, and for a connection that cannot be used. Raise CallError for a call that failed.
     """
     if not failures or len(failures) > MAX_FAILURES:
-        wanted = f"wanted 1 to {MAX_FAILURES:,} (--failed METRIC says which scores are bad)"
-        raise InputError(f"got {len(failures) or 'no'} failures, {wanted}")
-    noted = sorted((f.id, sentence) for f in failures if (sentence := _sentence(f.notes)))
+        what = "tasks" if kind == "topic" else "failures"
+        hint = "--topics" if kind == "topic" else "--failed METRIC says which scores are bad"
+        raise InputError(f"got {len(failures) or 'no'} {what}, wanted 1 to {MAX_FAILURES:,} ({hint})")
+    if taxonomy is not None and taxonomy.kind != kind:
+        raise InputError(f"the taxonomy: got kind {taxonomy.kind}, wanted {kind}, or another file")
+    describes = model is not None and model.describes
+    told = {f.id: sentence for f in failures if (sentence := _sentence(f.notes))}
+    to_read = to_describe(failures, kind) if describes or kind == "topic" else []
+    if describes and model is not None and len(to_read) > model.max_calls:
+        raise InputError(f"{len(to_read)} to describe, got at most {model.max_calls} calls, wanted as many at least")
+    texts = texts_of(store, to_read)
+    if kind == "topic" and not describes:
+        told = {one.id: sentence for one in texts if (sentence := task_text(_fields(one.inputs)))}
     budget, owner = Budget(calls=model.max_calls if model else None), new_id("trial")
     names = {embeddings, *([model.connection] if model else [])}
     connections = with_shared({}, names)
@@ -129,9 +145,23 @@ def find_modes(
             budget=budget,
         )
         with recording(recorder):
-            found = loop.run(_found(noted, taxonomy, embed, complete, similarity))
+            if describes and complete is not None:
+                said = loop.run(_described(texts, kind, complete))
+                told |= {one: _sentence([sentence]) for one, sentence in said.items() if sentence}
+            found = loop.run(_found(sorted(told.items()), taxonomy, kind, embed, complete, similarity))
     store.seal(owner, ["calls"])
-    return replace(found, n_failures=len(failures), n_without_note=len(failures) - len(noted), calls=budget.spent_calls)
+    return replace(
+        found,
+        n_failures=len(failures),
+        n_without_note=len(failures) - len(told),
+        n_nothing=len(texts) - len(said) if describes else 0,
+        calls=budget.spent_calls,
+    )
+
+
+def to_describe(failures: Sequence[Failure], kind: Kind) -> list[str]:
+    """Return the ids of what a model would describe, in a call each: failures without a note, or all tasks."""
+    return [one.id for one in failures if kind == "topic" or not _sentence(one.notes)]
 
 
 def map_of(sentences: Sequence[str]) -> FloatArray:
@@ -151,6 +181,7 @@ def _sentence(notes: Iterable[str]) -> str:
 async def _found(
     noted: Sequence[tuple[str, str]],
     taxonomy: TaxonomySpec | None,
+    kind: Kind,
     embed: Embed,
     complete: Complete | None,
     similarity: float,
@@ -170,9 +201,10 @@ async def _found(
         places = np.flatnonzero(joined == number)
         near = places[np.argsort(-(vectors[places] @ middle(vectors[places])), kind="stable")].tolist()
         said = [sentences[place] for place in near]
-        name, definition = spoken.name(places), f"The failure is like this one: {said[0]}"
+        what = "task" if kind == "topic" else "failure"
+        name, definition = spoken.name(places), f"The {what} is like this one: {said[0]}"
         if size >= MIN_FAILURES and complete is not None:
-            name, definition = await _named(said, complete)
+            name, definition = await _named(said, kind, complete)
         name = _unique(name, taken)
         taken.add(name)
         group = Group(name=name, definition=definition, sentences=said, failures=[noted[place][0] for place in near])
@@ -182,8 +214,10 @@ async def _found(
         covered[mode] += int(sizes[number])
     alone = int((joined < 0).sum())
     return Found(
+        kind=kind,
         n_failures=0,
         n_without_note=0,
+        n_nothing=0,
         proposed=proposed,
         covered=covered,
         rare=rare,
@@ -261,12 +295,41 @@ def _unique(name: str, taken: set[str]) -> str:
     return clean if clean not in taken else next(one for one in numbers if one not in taken)
 
 
-async def _named(sentences: Sequence[str], complete: Complete) -> tuple[str, str]:
+async def _described(texts: Sequence[AnswerTexts], kind: Kind, complete: Complete) -> dict[str, str]:
+    """Return a model's sentence about each answer or task, by its id; none about one in which it finds nothing."""
+    fields = {"is_found": {"type": "boolean"}, "sentence": {"type": "string"}}
+
+    async def of(one: AnswerTexts) -> tuple[str, str | None]:
+        inputs, reference_outputs, outputs = map(_fields, (one.inputs, one.reference_outputs, one.outputs))
+        reply = await ask(
+            complete,
+            shipped("describe_task" if kind == "topic" else "describe_failure"),
+            prompt_texts(inputs, outputs, reference_outputs),
+            verdict_schema("described", fields),
+            needed=("inputs",),
+            temperature=0.0,
+        )
+        return one.id, reply.verdict["sentence"] if reply.verdict["is_found"] else None
+
+    found = await asyncio.gather(*map(of, texts), return_exceptions=True)  # wait for all: each is paid
+    if failed := next((one for one in found if isinstance(one, BaseException)), None):
+        raise failed
+    told = dict(one for one in found if not isinstance(one, BaseException))
+    return {identity: sentence for identity, sentence in told.items() if sentence is not None}
+
+
+def _fields(content: str | None) -> dict[str, Any]:
+    """Return the fields of JSON; of a trace, another value is the only field."""
+    value = None if content is None else from_json(content)
+    return value if isinstance(value, dict) else {} if value is None else {"text": value}
+
+
+async def _named(sentences: Sequence[str], kind: Kind, complete: Complete) -> tuple[str, str]:
     """Return a model's name and definition of a group."""
     edge = sentences[N_SHOWN:][-N_SHOWN:]
     reply = await ask(
         complete,
-        shipped("name_mode"),
+        shipped("name_topic" if kind == "topic" else "name_mode"),
         {"nearest": numbered("Failure", sentences[:N_SHOWN]), "edge": numbered("Failure", edge)},
         verdict_schema("failure_mode", {"name": {"type": "string"}, "definition": {"type": "string", "minLength": 1}}),
         needed=("nearest",),

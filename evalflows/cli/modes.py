@@ -1,5 +1,6 @@
 """Failure modes: find them for a file that the team owns, show them, and close them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from evalflows.store.sql import existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.modes import Found, Group
+    from evalflows.store.queries.failures import Failure
+    from evalflows.store.store import Store
 
 N_RARE = 5
 """Rare groups that are listed."""
@@ -33,10 +36,22 @@ def modes() -> None:
 )
 @click.option("--against", metavar="BASELINE", help="Search the answers with worse scores than a baseline's.")
 @click.option(
-    "--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy that modes are added to."
+    "--topics",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Search topics instead, in the tasks of this share of all answers or traces, by chance.",
+)
+@click.option(
+    "--file", "path", help="The taxonomy that modes are added to.  [failure_modes.yaml, of topics topics.yaml]"
 )
 @click.option("--embeddings", default="local", show_default=True, help="The connection that compares sentences.")
 @click.option("--connection", help="The connection of a model that names and defines the modes.")
+@click.option(
+    "--describe",
+    is_flag=True,
+    help="Let it also say what went wrong in failures without a note; of topics, what each task is about.",
+)
+@click.option("--plan", is_flag=True, help="Print how many calls that takes, and make none.")
 @click.option("--model", help="Its model. Default: the connection's.")
 @click.option("--max-calls", type=click.IntRange(min=0), default=100, show_default=True, help="Most calls to it.")
 @click.option(
@@ -49,9 +64,12 @@ def find(
     traces: str | None,
     failed: tuple[str, ...],
     against: str | None,
-    path: str,
+    topics: float | None,
+    path: str | None,
     embeddings: str,
     connection: str | None,
+    describe: bool,
+    plan: bool,
     model: str | None,
     max_calls: int,
     similarity: float | None,
@@ -61,38 +79,78 @@ def find(
     """Group what was noted about failed answers, and add a mode for each new group to a file.
 
     Noted are comments of judges and evaluators on bad scores, errors, and people's notes. Modes that the file has stay
-    as they are, and are not proposed again. Review what was added: names, definitions, and modes that are one.
+    as they are, and are not proposed again. Review what was added: names, definitions, and modes that are one. With
+    --topics, tasks are grouped by what they ask for.
     """
     with one_line_errors(verbose):
-        from evalflows.analysis.modes import SIMILARITY, Model, find_modes
-        from evalflows.specs.failure_modes import adding, edit, load_taxonomy
-        from evalflows.store.queries.failures import bad_score, failures_of_experiments, failures_of_traces
-        from evalflows.store.queries.lookup import find_experiments
+        from evalflows.analysis.modes import SIMILARITY, Model, find_modes, to_describe
+        from evalflows.specs.failure_modes import Kind, adding, edit, load_taxonomy
 
         if bool(experiments) == (traces is not None):
             raise InputError("modes find: wanted either experiments or --traces FILTER")
-        store, bad, file = existing_store(), [bad_score(text) for text in failed], Path(path)
-        if traces is not None:
-            failures = failures_of_traces(store, traces, bad)
-        else:
-            found_ids = [one for name in experiments for one in find_experiments(store, name)]
-            baseline = find_experiments(store, against, just_one=True)[0] if against else None
-            failures = failures_of_experiments(store, found_ids, bad, baseline)
+        if topics is not None and (failed or against):
+            raise InputError("modes find: got --topics, which takes all answers, and --failed or --against")
+        if (describe or plan) and not connection:
+            raise InputError("modes find: got no --connection, wanted that of the model for --describe and --plan")
+        if plan and form == "json":
+            raise InputError("modes find: got --plan and --format json, wanted one of them")
+        store = existing_store()
+        kind: Kind = "modes" if topics is None else "topic"
+        file = Path(path or ("failure_modes.yaml" if topics is None else "topics.yaml"))
+        failures = _searched(store, experiments, traces, failed, against, topics)
+        if plan:
+            n = len(to_describe(failures, kind)) if describe else 0
+            what = "failures without a note" if topics is None else "tasks"
+            most = f"at most {max_calls} (--max-calls), without those that were made before"
+            echo(f"calls to {connection}: {n} to describe {what}, and one for the name of each new group; {most}")
+            return
         taxonomy = load_taxonomy(file) if file.exists() else None
         found = find_modes(
             store,
             failures,
             taxonomy,
             embeddings=embeddings,
-            model=Model(connection=connection, name=model, max_calls=max_calls) if connection else None,
+            model=Model(connection=connection, name=model, max_calls=max_calls, describes=describe)
+            if connection
+            else None,
             similarity=SIMILARITY if similarity is None else similarity,
+            kind=kind,
         )
         if found.proposed:
-            edit(file, adding([group.mode for group in found.proposed]))
+            edit(file, adding([group.mode for group in found.proposed], kind))
         if form == "json":
             print_json(found)
         else:
-            _print(found, path)
+            _print(found, str(file))
+
+
+def _searched(
+    store: "Store",
+    experiments: Sequence[str],
+    traces: str | None,
+    failed: Sequence[str],
+    against: str | None,
+    topics: float | None,
+) -> "list[Failure]":
+    """Return the failures to search, or the tasks, of which nothing is noted."""
+    from evalflows.store.queries import failures as of
+    from evalflows.store.queries.lookup import find_experiments
+
+    bad, ids = (
+        [of.bad_score(text) for text in failed],
+        [one for name in experiments for one in find_experiments(store, name)],
+    )
+    if topics is not None:
+        chosen = (
+            of.share_of_traces(store, traces, topics)
+            if traces is not None
+            else of.share_of_experiments(store, ids, topics)
+        )
+        return [of.Failure(id=one, notes=[]) for one in chosen]
+    if traces is not None:
+        return of.failures_of_traces(store, traces, bad)
+    baseline = find_experiments(store, against, just_one=True)[0] if against else None
+    return of.failures_of_experiments(store, ids, bad, baseline)
 
 
 @modes.command()
@@ -187,7 +245,9 @@ def examples(mode: str, dataset: str, experiment: str | None, form: str, verbose
 def _print(found: "Found", path: str) -> None:
     out = console()
     if found.proposed:
-        rows = table("mode", "failures", "such as", headings=1, wrapped=("such as",))
+        is_topic = found.kind == "topic"
+        columns = ("topic", "tasks") if is_topic else ("mode", "failures")
+        rows = table(*columns, "such as", headings=1, wrapped=("such as",))
         for group in found.proposed:
             rows.add_row(group.name, str(len(group.failures)), group.sentences[0])
         out.print(rows)
@@ -196,20 +256,23 @@ def _print(found: "Found", path: str) -> None:
 
 
 def _sentences(found: "Found", path: str) -> list[str]:
-    n_noted = found.n_failures - found.n_without_note
-    lines = [f"{found.n_failures} failures, {n_noted} with a note; {found.n_alone} are like no other"]
+    n_noted, one = found.n_failures - found.n_without_note, "task" if found.kind == "topic" else "failure"
+    noted = "that say something" if found.kind == "topic" else "with a note"
+    lines = [f"{found.n_failures} {one}s, {n_noted} {noted}; {found.n_alone} are like no other"]
+    if found.n_nothing:
+        lines.append(f"in {found.n_nothing} the model found nothing to say")
     if found.covered:
         covered = ", ".join(f"{mode} {count}" for mode, count in found.covered.items())
         lines.append(f"in groups that {path} covers: {covered}")
     if found.rare:
         more = len(found.rare) - N_RARE
         named = "; ".join(map(_rare, found.rare[:N_RARE])) + (f"; and {more} more" if more > 0 else "")
-        lines.append(f"seen in too few failures to be proposed: {named}")
+        lines.append(f"seen in too few {one}s to be proposed: {named}")
     seen = found.unseen
     if seen.chance is not None:
         lines.append(
-            f"chance that the next failure is of no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]; "
-            f"{seen.n_more} more failures would show about {seen.new_kinds:.0f} new groups"
+            f"chance that the next {one} is of no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]; "
+            f"{seen.n_more} more {one}s would show about {seen.new_kinds:.0f} new groups"
         )
     if found.calls:
         lines.append(f"{found.calls} model calls")

@@ -25,6 +25,8 @@ OTHER = "other"
 """The name of what no mode of a taxonomy covers."""
 TAKEN = (OTHER, "reasoning")
 
+Kind = Literal["modes", "topic"]
+
 Name = Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$", max_length=60)]
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -46,7 +48,7 @@ class TaxonomySpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["modes", "topic"] = Field("modes", description="Whether several of these may hold, or exactly one")
+    kind: Kind = Field("modes", description="Whether several of these may hold, or exactly one")
     modes: list[ModeSpec] = Field(min_length=1, description="The modes, or the topics")
 
     @model_validator(mode="after")
@@ -137,10 +139,13 @@ def edit(path: Path, change: Change, seen: str | None = None) -> tuple[str, str]
     return before, after
 
 
-def adding(modes: Sequence[ModeSpec]) -> Change:
-    """Return the change that adds modes at the end."""
+def adding(modes: Sequence[ModeSpec], kind: Kind = "modes") -> Change:
+    """Return the change that adds modes at the end; a new file is of this kind."""
 
     def add(content: Any) -> None:
+        if kind == "topic" and not content["modes"]:
+            content["kind"] = content.pop("kind", kind)
+            content["modes"] = content.pop("modes")
         content["modes"].extend(mode.model_dump(exclude_defaults=True) for mode in modes)
 
     return add

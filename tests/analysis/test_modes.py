@@ -1,8 +1,10 @@
 """Failure modes that are found: planted ones, by meaning alone and with a model that names them."""
 
+import json
 from collections import Counter
 from math import comb
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,3 +99,51 @@ def test_a_map_keeps_what_is_alike_together() -> None:
     assert pdist(plane(flat @ basis.T + 1)) == pytest.approx(pdist(flat)), "nothing is lost of what has two dimensions"
     assert plane(np.ones((3, 4))).tolist() == [[0, 0]] * 3
     assert plane(np.ones((1, 1))).tolist() == [[0, 0]]
+
+
+def silent(outputs: dict[str, str]) -> bool:
+    return "fine" in str(outputs)
+
+
+def says_what_went_wrong(request: dict[str, Any]) -> Any:
+    said = request["messages"][-1]["content"]
+    if said.startswith("Name"):
+        return completion(json.dumps({"name": "a group", "definition": "Alike."}))
+    wrong = "it insults the user" if "fool" in said else "the refund is twice the price" if "refund" in said else None
+    return completion(json.dumps({"is_found": wrong is not None, "sentence": wrong or ""}))
+
+
+@pytest.mark.usefixtures("without_prefect")
+def test_a_model_says_what_went_wrong_and_topics_are_those_of_a_random_share() -> None:
+    """Nothing is a valid answer; a plan and too few calls pay nothing, and a second search neither."""
+    answers = ["fine"] * 4 + ["you fool"] * 4 + ["a refund of 200"] * 3 + ["no idea"]
+    asked = ["How much is the invoice for May?", "Will it rain tomorrow, and how warm is it?"]
+    rows = [{"inputs": {"q": f"{asked[n % 2]} {n}"}, "metadata": {"a": a}} for n, a in enumerate(answers)]
+    target = {"kind": "recorded", "column": "a"}
+    spec = {"name": "silent", "dataset": {"rows": rows}, "targets": [target], "evaluators": [refer(silent)]}
+    run(ExperimentSpec.model_validate(spec))
+    with serving(Endpoint(answer=says_what_went_wrong)) as endpoint:
+        Path("connections.yaml").write_text(yaml.safe_dump({"judge": connection(endpoint)}))
+
+        def find(*options: str) -> str:
+            command = ["modes", "find", "silent", "--connection", "judge", "--describe", *options]
+            return CliRunner(env={"EVALFLOWS_CONNECTIONS": "connections.yaml"}).invoke(cli, command).output
+
+        assert "calls to judge: 8 to describe failures without a note" in find("--plan")
+        assert "8 to describe, got at most 7 calls" in find("--max-calls", "7")
+        assert endpoint.calls == 0
+        first = " ".join(find().split())
+        assert "8 failures, 7 with a note; 0 are like no other in 1 the model found nothing to say" in first, first
+        assert load_taxonomy("failure_modes.yaml").names == ["a_group", "a_group_2"] and endpoint.calls == 8 + 2
+        assert "nothing to add" in find() and endpoint.calls == 10
+    topics = ["modes", "find", "silent", "--topics"]
+    assert "6 tasks, 6 that say something" in CliRunner().invoke(cli, [*topics, "0.5", "--file", "half.yaml"]).output
+    found = CliRunner().invoke(cli, [*topics, "1"]).output
+    taxonomy = load_taxonomy("topics.yaml")
+    assert (taxonomy.kind, len(taxonomy.modes)) == ("topic", 2) and "2 added to topics.yaml" in found, found
+    assert "nothing to add to topics.yaml" in CliRunner().invoke(cli, [*topics, "1"]).output
+    refused = CliRunner().invoke(cli, [*topics, "1", "--file", "failure_modes.yaml"])
+    assert (refused.exit_code, refused.output) == (
+        2,
+        "evalflows: the taxonomy: got kind modes, wanted topic, or another file\n",
+    )

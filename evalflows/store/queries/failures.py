@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
+from math import ceil
 from typing import Any
 
 from evalflows.specs.errors import InputError
@@ -21,6 +23,39 @@ class Failure:
 
     id: str  # of the run or trace
     notes: Sequence[str]  # what was noted about it, without repetitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerTexts:
+    """An answer, or a trace, as JSON."""
+
+    id: str  # of the run or trace
+    inputs: str | None
+    reference_outputs: str | None
+    outputs: str | None
+
+
+def texts_of(store: Store, ids: Sequence[str]) -> list[AnswerTexts]:
+    """Return the texts of runs or traces, in order of their ids."""
+    return ask_records(store, AnswerTexts, _TEXTS, [[*ids]])
+
+
+def share_of_experiments(store: Store, experiments: Sequence[str], share: float) -> list[str]:
+    """Return the ids of the answers to a random share of the examples of experiments, the same each time: one for each
+    example and its inputs."""
+    (rows,) = ask(store, (_ONE_EACH, [[*experiments]]))
+    return _share([identity for (identity,) in rows], share)
+
+
+def share_of_traces(store: Store, filter: str | None, share: float) -> list[str]:  # noqa: A002
+    """Return the ids of a random share of the traces, the same each time. Raise InputError for an invalid filter."""
+    window = Window(moment="started_at", since=None, until=LATEST, newest_first=False)
+    return _share([key.id for key in item_keys(store, "traces", condition(filter, "traces"), window, MOST)], share)
+
+
+def _share(ids: Sequence[str], share: float) -> list[str]:
+    by_chance = sorted(ids, key=lambda identity: sha256(identity.encode()).digest())
+    return sorted(by_chance[: ceil(share * len(ids))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +144,21 @@ def _metrics(store: Store, experiments: Sequence[str]) -> set[str]:
     query = "select distinct metric from staging.scores where list_contains(?, experiment_id)"
     return {metric for (metric,) in ask(store, (query, [[*experiments]]))[0]}
 
+
+_TEXTS = """
+select o.run_id, x.inputs::varchar, x.reference_outputs::varchar, o.outputs::varchar
+from staging.outputs o join staging.experiments e using (experiment_id)
+join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
+where list_contains($1, o.run_id)
+union all select trace_id, input::varchar, null, output::varchar from traces where list_contains($1, trace_id)
+order by 1
+"""
+
+_ONE_EACH = """
+select min(o.run_id) from staging.outputs o join staging.experiments e using (experiment_id)
+join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
+where list_contains($1, o.experiment_id) group by x.example_id, x.inputs
+"""
 
 _OF_EXPERIMENTS = """
 with given as (

@@ -3,6 +3,7 @@
 import os
 import secrets
 import signal
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("COLUMNS", None)  # set by xdist; what is printed would depend on it
+os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])  # as messages say
 if Path("/dev/shm").is_dir():  # on some disks, removing the folders of all tests takes longer than the tests
     _memory = os.statvfs("/dev/shm")
     if _memory.f_bavail * _memory.f_frsize > 8e9 and not _memory.f_flag & os.ST_NOEXEC:

@@ -1,10 +1,14 @@
 """The `evalflows` command. The modules of its commands are imported when they are run."""
 
+import sysconfig
+from pathlib import Path
+
 import click
 
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import Commands, LateCommand
 from evalflows.engine.rare_collection import end_quickly, search_rarely
+from evalflows.specs import hints
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,6 +26,7 @@ for group, commands in COMMANDS.items():
 
 
 def main() -> None:
+    hints.program = hints.found_as(Path(sysconfig.get_path("scripts"), "evalflows"))
     end_quickly()
     search_rarely()
     cli()

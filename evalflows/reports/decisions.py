@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from evalflows.analysis.figures import estimate
-from evalflows.reports.results import names_apart
+from evalflows.reports.results import names_apart_at
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, is_pass_k, metric_of, names_to_choose, sliced_metric
 from evalflows.store.layout import quoted
@@ -216,21 +216,15 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
 
 
 def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
-    """Tell candidates from baselines of the same name."""
+    """Tell candidates from baselines of the same name, as they were when it was decided."""
     alike = [one for one in decisions if one.baseline == one.candidate and one.baseline_experiment_id]
-    names = {one.candidate_experiment_id: one.candidate for one in alike}
-    names |= {str(one.baseline_experiment_id): one.candidate for one in alike}
-    apart = names_apart(store, names) if alike else {}
-    return [
-        replace(
-            one,
-            candidate_apart=apart.get(one.candidate_experiment_id, one.candidate),
-            baseline_apart=apart.get(one.baseline_experiment_id or "", one.baseline),
-        )
-        if one in alike
-        else one
-        for one in decisions
-    ]
+    sides = [(one.candidate_experiment_id, str(one.baseline_experiment_id)) for one in alike]
+    groups = [(dict.fromkeys(both, one.candidate), one.decided_at) for both, one in zip(sides, alike, strict=True)]
+    named = {
+        one.decision_id: replace(one, candidate_apart=apart[candidate], baseline_apart=apart[baseline])
+        for one, (candidate, baseline), apart in zip(alike, sides, names_apart_at(store, groups), strict=True)
+    }
+    return [named.get(one.decision_id, one) for one in decisions]
 
 
 _CONCLUSIONS = """

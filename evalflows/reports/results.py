@@ -29,21 +29,32 @@ def names_apart(store: Store, names: Mapping[str, str]) -> dict[str, str]:
     one, or started: `support (2026-11-26 14:02 UTC)`, `support (approved 2026-11-23 09:00 UTC)`. If that is the same
     too, with the end of the id. Times are absolute, since files that are kept have these names.
     """
+    return names_apart_at(store, [(names, None)])[0]
+
+
+def names_apart_at(store: Store, groups: Sequence[tuple[Mapping[str, str], datetime | None]]) -> list[dict[str, str]]:
+    """Return the same for each group of experiments, as it was at a moment (None: now), whatever was approved later."""
+    several = {identity for names, _ in groups for some in _alike(names) for identity in some}
+    (rows,) = ask(store, (_VERSIONS, [sorted(several)])) if several else ([],)
+    known = {identity: rest for identity, *rest in rows}
+    return [_apart(names, known, moment) for names, moment in groups]
+
+
+def _alike(names: Mapping[str, str]) -> list[list[str]]:
+    """Return the experiments of each name that several have."""
     alike: dict[str, list[str]] = {}
     for identity, name in names.items():
         alike.setdefault(name, []).append(identity)
-    several = [identity for some in alike.values() if len(some) > 1 for identity in some]
-    if not several:
-        return dict(names)
-    (rows,) = ask(store, (_VERSIONS, [several]))
-    known = {identity: rest for identity, *rest in rows}
+    return [some for some in alike.values() if len(some) > 1]
+
+
+def _apart(names: Mapping[str, str], known: Mapping[str, Sequence[Any]], moment: datetime | None) -> dict[str, str]:
     apart = dict(names)
-    for name, some in alike.items():
-        if len(some) > 1:
-            found = [known[identity] for identity in some if identity in known]
-            told = _told_apart(found) if len(found) == len(some) else [_since(*one[2:]) for one in found]
-            for identity, version in zip((one for one in some if one in known), told, strict=True):
-                apart[identity] = f"{name} {version}"
+    for some in _alike(names):
+        found = [known[identity] for identity in some if identity in known]
+        told = _told_apart(found, moment) if len(found) == len(some) else [_since(one, moment) for one in found]
+        for identity, version in zip((one for one in some if one in known), told, strict=True):
+            apart[identity] = f"{names[identity]} {version}"
     counts = Counter(apart.values())
     return {
         identity: f"{names[identity]} (…{identity[-ID_END:]})" if counts[name] > 1 else name
@@ -55,19 +66,27 @@ COMMIT = 7
 """Characters of a git commit that are shown."""
 
 
-def _told_apart(experiments: Sequence[Sequence[Any]]) -> list[str]:
+def _told_apart(experiments: Sequence[Sequence[Any]], moment: datetime | None) -> list[str]:
     """Return what tells experiments of one name apart: versions, else commits, else times.
 
-    Each is a version, a commit (None if the code was changed since), when it started, and when it was approved.
+    Each is a version, a commit (None if the code was changed since), when it started, and its approvals.
     """
     for texts in ([one[0] for one in experiments], [one[1] and one[1][:COMMIT] for one in experiments]):
         if all(texts) and len({*texts}) == len(texts):
             return texts
-    return [_since(*one[2:]) for one in experiments]
+    return [_since(one, moment) for one in experiments]
 
 
-def _since(started: datetime, approved: datetime | None) -> str:
-    return f"({at(started)})" if approved is None else f"(approved {at(approved)})"
+def _since(experiment: Sequence[Any], moment: datetime | None) -> str:
+    """Return when an experiment was approved last, of the approvals that were current at a moment, or started."""
+    _, _, started, approvals = experiment
+    held = [
+        one["given"]
+        for one in approvals
+        if (moment is None or one["given"] <= moment)
+        and (one["replaced"] is None or (moment is not None and moment < one["replaced"]))
+    ]
+    return f"(approved {at(max(held))})" if held else f"({at(started)})"
 
 
 def at(moment: datetime) -> str:
@@ -88,10 +107,15 @@ def _utc(moment: datetime) -> datetime:
 
 
 _VERSIONS = """
+with approved as (
+    select experiment_id, recorded_at as given,
+           lead(recorded_at) over (partition by name order by recorded_at, baseline_id) as replaced
+    from approvals
+)
 select e.experiment_id, e.application_version, case when not e.git_dirty then e.git_commit end, e.started_at,
-       max(a.recorded_at) filter (a.holds)
-from experiments e left join approvals a using (experiment_id)
-where is_one_of(e.experiment_id, $1) group by all
+       coalesce(list({'given': a.given, 'replaced': a.replaced}) filter (a.given is not null), [])
+from experiments e left join approved a using (experiment_id)
+where is_one_of(e.experiment_id, $1) group by e.experiment_id, 2, 3, 4
 """
 
 

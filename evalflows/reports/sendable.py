@@ -68,7 +68,8 @@ def after_experiments(
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     if len({one.candidate_experiment_id for one in decisions}) > 1 and (good := passing(decisions)):
-        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0], since, spec)
+        decided = next(one for one in decisions if one.candidate_experiment_id == good[0])
+        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0], since, spec, decided)
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):
@@ -76,7 +77,7 @@ def after_experiments(
     if undecided := next((one for one in decisions if one.conclusion == "NOT ENOUGH EVIDENCE"), None):
         return _after_open(store, undecided, spec, explained, since)
     if decisions:
-        return _after_pass(store, decisions[0].candidate_experiment_id, since, spec)
+        return _after_pass(store, decisions[0].candidate_experiment_id, since, spec, decisions[0])
     return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since, spec)
 
 
@@ -133,19 +134,35 @@ def _explain(decision: Decision, explained: bool) -> Hint:
     return hints.show_all(decision.candidate_experiment_id) if explained else hints.explain(decision.decision_id)
 
 
-def _after_pass(store: Store, candidate: str, since: "Sequence[PreviousRun]", spec: str | None) -> Hint:
+def _after_pass(
+    store: Store, candidate: str, since: "Sequence[PreviousRun]", spec: str | None, decision: Decision | None = None
+) -> Hint:
     """Approve the experiment, unless it already is the baseline, is a trial, or is worse than what there was before:
-    then look at the difference. Of a dataset with final examples, these are run first."""
-    of_experiment = ("select tags, spec ->> 'name' from experiments where experiment_id = $1", [candidate])
-    (rows,) = ask(store, of_experiment)
+    then look at the difference; as also if its gate compares with a target of the run or with production, whatever is
+    approved. Of a dataset with final examples, these are run first."""
+    (rows,) = ask(store, (_OF_PASSED, [candidate, decision and decision.baseline_experiment_id]))
     held = {approval.name: approval.experiment_id for approval in approvals(store) if approval.holds}
-    if any(TRIAL in tags for tags, _ in rows) or candidate in held.values():
+    if any(TRIAL in tags for tags, _, _ in rows) or candidate in held.values():
         return hints.show_all(candidate)
-    before = [*(held.get(name) for _, name in rows), earlier_runs(store, [candidate]).get(candidate)]
+    before = [*(held.get(name) for _, name, _ in rows), earlier_runs(store, [candidate]).get(candidate)]
     better = next((one for one in dict.fromkeys(before) if one and _is_worse(store, candidate, one, since)), None)
     if better:
         return hints.diff(better, candidate)
-    return hints.gate(spec or "SPEC") if _has_final_to_run(store, candidate) else hints.approve(candidate)
+    if _has_final_to_run(store, candidate):
+        return hints.gate(spec or "SPEC")
+    if decision and decision.baseline and not decision.baseline_experiment_id:  # production
+        return hints.show_all(candidate)
+    if decision and decision.baseline_experiment_id and any(is_beside for _, _, is_beside in rows):
+        return hints.diff(decision.baseline_experiment_id, candidate)
+    return hints.approve(candidate)
+
+
+_OF_PASSED = """
+select e.tags, e.spec ->> 'name', exists (
+    select 1 from experiments b where b.experiment_id = $2 and b.run_group = e.run_group
+)
+from experiments e where e.experiment_id = $1
+"""
 
 
 def _has_final_to_run(store: Store, experiment: str) -> bool:

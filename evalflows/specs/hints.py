@@ -3,12 +3,27 @@
 Words in capitals, such as SPEC or FILE, stand for what the person has to fill in.
 """
 
+import os
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from evalflows.specs.errors import one_line
+
+program = "evalflows"
+"""How commands begin. The command line sets what its shell finds."""
+
+
+def found_as(path: Path) -> str:
+    """Return how a shell in this folder finds a program: by its name if it is on the PATH, else by its path."""
+    found = shutil.which(path.name)
+    if not path.exists() or (found and Path(found).resolve() == path.resolve()):
+        return path.name
+    here = os.path.relpath(path)
+    return str(path) if here.startswith("..") else here if os.sep in here else f"./{here}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +36,7 @@ class Hint:
     @property
     def command(self) -> str:
         """The command as it is typed in a shell, on one line."""
-        return one_line(" ".join(map(quoted, ("evalflows", *self.arguments))))
+        return one_line(" ".join(map(quoted, (program, *self.arguments))))
 
     @property
     def code(self) -> str:

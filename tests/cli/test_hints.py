@@ -176,8 +176,7 @@ def with_a_gate_and_a_comparison(reader: Reader, folder: Path, monkeypatch: pyte
     brief, long = (
         rows(f"select experiment_id from experiments where name = 'kept-{one}'")[0][0] for one in ("brief", "long")
     )
-    assert reader("show", "kept").keys() >= {"approve", "dashboard"}
-    assert "show_all" in reader("show", "kept"), "it is approved now"
+    assert reader("show", "kept").keys() >= {"diff", "dashboard"}, "its gate's baseline is a target"
     reader("show", "cmp-")
     rules = ("failing", {"thresholds": {"quality": 1.01}}), ("worse", {"non_inferiority": {"short": 0.05}})
     for name, rule in (*rules, ("open", {"superiority": {"contains": 0.0}})):
@@ -194,6 +193,11 @@ def with_a_gate_and_a_comparison(reader: Reader, folder: Path, monkeypatch: pyte
     reader.made.append(("resume", hints.resume(long)))
     reader.follow(advice)
     assert reader.run("doctor").exit_code == 0
+
+
+def without_a_baseline(reader: Reader, folder: Path) -> None:
+    gate = {"name": "release", "non_inferiority": {"exact_match": 0.3}}
+    assert "approve" in reader("run", write(folder, ["yes"] * 40, name="new app", gates=[gate]))
 
 
 def of_what_others_do(reader: Reader, store: Store, spool: Path, make: Callable[..., Any]) -> None:
@@ -252,6 +256,7 @@ def test_every_hint_works_where_it_is_printed(
     out_of_budget(reader, tmp_path)
     with monkeypatch.context() as patch:
         with_a_gate_and_a_comparison(reader, tmp_path, patch)
+    without_a_baseline(reader, tmp_path)
     of_what_others_do(reader, Store(), spool_folder(Store()), make)
     of_production(reader, tmp_path, Store(), make)
     of_the_server(reader)
@@ -278,3 +283,22 @@ def test_no_command_resumes_what_only_its_own_process_knows(store: Store, make: 
         store.publish("experiments", identity, [make("experiments", experiment_id=identity, spec=spec)])
     assert continuing(store, "exp-1") is None and ".resume()` continues" in continued_by(store, "exp-1")
     assert continued_by(store, "exp-2") == "`evalflows resume exp-2` continues"
+
+
+def test_commands_begin_as_a_shell_finds_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "my env" / "bin" / "evalflows"
+    program.parent.mkdir(parents=True)
+    program.write_text("")
+    program.chmod(0o755)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    for folder, path, wanted in (
+        (tmp_path, "", "my env/bin/evalflows"),
+        (program.parent, "", "./evalflows"),
+        (elsewhere, "", str(program)),
+        (tmp_path, str(program.parent), "evalflows"),
+    ):
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("PATH", path)
+        assert hints.found_as(program) == wanted
+    monkeypatch.setattr(hints, "program", "my env/bin/evalflows")
+    assert hints.show("x").command == "'my env/bin/evalflows' show x"

@@ -72,4 +72,4 @@ def test_one_page_has_all_candidates_once() -> None:
     (failing, passing) = (decisions[2], decisions[0])
     (alone,) = candidates_of_gates(Store(), [passing])
     assert alone == passing
-    assert str(gate_report(Store(), [passing, failing]).next_command) == "evalflows baseline approve exp-001"
+    assert str(gate_report(Store(), [passing, failing]).next_command) == "evalflows diff exp-000 exp-001", "a target"

@@ -133,14 +133,14 @@ class Lines:
         self._clock, self._lock = clock, threading.Lock()
         self._last = Progress(stage="starting")
         self._printed = counts(self._last)
-        self._done_at_start = 0
+        self._first = self._last  # of the stage
         self._stage_at = self._printed_at = clock()
 
     def __call__(self, state: Progress) -> None:
         with self._lock:
             if state.stage != self._last.stage:
                 self._finish()
-                self._stage_at, self._done_at_start = self._clock(), state.done
+                self._stage_at, self._first = self._clock(), state
                 self._print(state)
             elif state.failed and not self._last.failed and state.again_in_s >= LONG_WAIT_S:
                 self._print(state)
@@ -185,15 +185,24 @@ class Lines:
         print_note(", ".join(parts))
 
     def _pace(self, state: Progress, elapsed: float) -> Iterator[str]:
-        """Yield the rate and the time left; the time taken in a stage without items."""
-        done, left = state.done - self._done_at_start, state.planned - state.done
+        """Yield the rate and the time left; the time taken in a stage without items.
+
+        What is left of answers, and of judgements, goes on at its own pace: rules take no time, and calls do.
+        """
         if elapsed < 1.0:
             return
         if not state.planned:
             yield _duration(elapsed)
-        elif done:
+            return
+        first = self._first
+        kinds = (
+            (state.answers - first.answers, state.planned_answers - state.answers),
+            (state.judgements - first.judgements, state.planned_judgements - state.judgements),
+        )
+        if done := sum(of_kind for of_kind, _ in kinds):
+            left = max(left * elapsed / of_kind for of_kind, left in kinds if of_kind)
             yield f"{done / elapsed:.1f} per s"
-            yield f"about {_duration(left * elapsed / done)} left" if left else f"done in {_duration(elapsed)}"
+            yield f"about {_duration(left)} left" if state.done < state.planned else f"done in {_duration(elapsed)}"
 
 
 def _duration(seconds: float) -> str:

@@ -471,7 +471,8 @@ def remarks(results: Sequence[Result]) -> list[str]:
 
 def _verdict(target: str, results: Sequence[Result]) -> str:
     metrics: dict[str, list[str]] = {}
-    for result in sorted(results, key=lambda one: [*CONCLUSIONS].index(one.conclusion or UNDECIDED)):
+    places = [*CONCLUSIONS]
+    for result in sorted(results, key=lambda one: (places.index(one.conclusion or UNDECIDED), not one.difference)):
         metrics.setdefault(result.verdict_text, []).append(_with_figures(result))
     parts = [f"{verdict} in {', '.join(named)}" for verdict, named in metrics.items()]
     return f"{target} against {results[0].baseline}: {'; '.join(parts)}"

@@ -54,13 +54,15 @@ def test_a_line_at_each_stage_and_every_fifteen_seconds(clock: Clock, printed: C
     assert printed() == []
     clock.now += 1.0
     lines(at_work(30, calls=60, cost=0.0123))
-    rate = "4.0 per s, about 60 s left"
+    slow = replace(at_work(30), judgements=0)
+    assert [*lines._pace(slow, 15.0)] == ["2.0 per s", "about 35 s left"], "rules that follow take no time"
+    rate = "4.0 per s, about 85 s left"
     assert printed() == [f"answering and judging: 30/100 answers, 30/200 judgements, {rate}, 0.0123 USD"]
     clock.now += 5.0
     lines(at_work(100, calls=200))
     lines(Progress(stage="computing differences"))
     assert printed() == [
-        "answering and judging: 100/100 answers, 100/200 judgements, 10.0 per s, about 10 s left, cost unknown",
+        "answering and judging: 100/100 answers, 100/200 judgements, 10.0 per s, about 20 s left, cost unknown",
         "computing differences",
     ]
 

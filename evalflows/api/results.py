@@ -158,8 +158,10 @@ class BatchEvaluationResult:
 
     @property
     def error_summary(self) -> dict[str, int]:
-        """The number of failed judgements of each kind of error."""
-        return dict(Counter(map(self._error_type, (row for row in self._scores if row.status in _FAILED))))
+        """The number of failed judgements of each kind of error, without composites that failed for a failed part."""
+        failed = [[row for row in rows if row.status in _FAILED] for rows in self._by_item.values()]
+        counted = ([row for row in rows if row.evaluator not in self._composites] or rows for rows in failed)
+        return dict(Counter(self._error_type(row) for rows in counted for row in rows))
 
     def _error_type(self, row: JudgementRow) -> str:
         return row.error_kind or "error"

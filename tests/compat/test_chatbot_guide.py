@@ -10,7 +10,7 @@ import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
 from user_programs import has_written, rows_in, run_program
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parent / "programs" / "langsmith_tutorial"
 WORDY = "That is a long story, and one that I should like to tell at length: " * 4
 
 

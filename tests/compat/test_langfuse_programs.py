@@ -1,5 +1,7 @@
 """Programs written for Langfuse, with other import lines."""
 
+import ast
+import json
 import runpy
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 from catalog_rows import rows
+from endpoint import Endpoint, Reply, Request, completion, serving
 from made_traces import BEGAN, observation
 
 from evalflows.compat.langfuse import Evaluation, get_client
@@ -91,6 +94,13 @@ def test_production_is_evaluated_as_in_langfuse(run: Run, store: Store) -> None:
         ("quality", 120, 120, pytest.approx(quality)),
         ("tool_use", 120, 120, 1.0),
     ]
+    assert run("composites") == [
+        "20 {'LookupError': 1}",
+        "answer100 {'accuracy': 1.0, 'length': 0.26, 'strict': 0.26, 'weighed': 0.778}",
+        "1.0",
+        "answer101 {'accuracy': 1.0, 'length': 1.0, 'strict': 1.0, 'weighed': 1.0}",
+        "1.0",
+    ]
     again = run("production")
     assert (again[1], again[2:]) == ("scores: 0, composite: 0", printed[2:]), "nothing is judged again"
 
@@ -167,6 +177,53 @@ def test_mappers_get_langfuse_s_items_and_evaluators_exactly_what_they_return(
     )
     assert seen == [({"input": "q"}, {"output": {"text": "a"}}, "a", None, {"type": "user-query"})]
     assert {one.name: one.value for one in result.item_evaluations["t"]} == {"judge": "good", "same": "good"}
+
+
+def test_only_import_lines_are_ours() -> None:
+    pytest.importorskip("langfuse")
+    for path in [*PROGRAMS.parent.glob("langfuse/*.py"), *PROGRAMS.parent.glob("langsmith*/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("evalflows"):
+                exec(ast.unparse(node).replace("evalflows.compat.", ""), {})  # raises ImportError if they lack it
+
+
+def said(request: Request) -> Reply:
+    """The guide repeats what was found, and the judge reads."""
+    text = request["messages"][0]["content"]
+    return completion(("yes" if "the sea" in text else "no") if request["model"] == "judge-1" else text)
+
+
+@pytest.mark.slow
+def test_observed_functions_and_chains_are_steps_of_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain_core")
+    with serving(Endpoint(answer=said)) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+        assert run("observed") == ["[('A tide is the rise and fall of the sea.', True), ('', False)]"]
+    assert run("chain") == ["Knots v1 [1.0, 0.0]"]
+    query = (
+        "select name, o.tokens_in, steps::varchar from outputs o join experiments using (experiment_id) order by 1, 3"
+    )
+    runs = [(name, tokens, json.loads(steps)) for name, tokens, steps in rows(query)]
+    kinds = {(name, tokens, tuple(one["kind"] for one in steps)) for name, tokens, steps in runs}
+    assert kinds == {("Guide", 10, ("span", "tool", "retriever", "llm")), ("Knots v1", 20, ("chain", "chain", "llm"))}
+    guide, rank, search, _ = max(
+        (steps for name, _, steps in runs if name == "Guide"), key=lambda steps: len(str(steps))
+    )
+    assert (guide["name"], guide["metadata"], rank["metadata"]) == ("harbour-guide", {"model": "guide-1"}, {"found": 1})
+    assert rank["outputs"] == search["outputs"] == {"output": ["A tide is the rise and fall of the sea."]}
+    assert (rank["parent"], search["parent"]) == (guide["id"], rank["id"])
+
+
+@pytest.mark.slow
+def test_datasets_that_change_and_tasks_that_fail(run: Run) -> None:
+    assert run("versions") == ["then 2 1.0", "now 3 0.6666666666666666", "2 ['s0', 's1', 's2']"]
+    assert run("failures") == [
+        "1 {'even': True, 'kind': 'small', 'overall': 2.0}",
+        "2 {'even': True, 'kind': 'small'}",
+        "4 {'even': True, 'kind': 'large', 'overall': 3.0, 'picky': 4.0}",
+        "5 {'even': True, 'kind': 'large', 'overall': 3.0, 'picky': 5.0}",
+    ]
 
 
 @pytest.mark.slow

@@ -18,8 +18,7 @@ from endpoint import Endpoint, Reply, Request, completion, serving
 
 from evalflows.compat.langsmith import Client
 
-PROGRAMS = Path(__file__).parent / "programs"
-GUIDES = PROGRAMS / "guides"
+PROGRAMS = Path(__file__).parent / "programs" / "langsmith"
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[[str, Callable[[Request], Reply]], list[str]]
 
@@ -34,7 +33,7 @@ def run(
         monkeypatch.chdir(tmp_path)
         with asked(answer, monkeypatch):
             capsys.readouterr()
-            runpy.run_path(str(GUIDES / f"{name}.py"), run_name="__main__")
+            runpy.run_path(str(PROGRAMS / f"{name}.py"), run_name="__main__")
         return capsys.readouterr().out.splitlines()
 
     return run
@@ -154,7 +153,7 @@ def test_evals_with_pytest(
             return completion("1" if "SELECT" in text else "0")
         return completion("SELECT * FROM ships WHERE home = 'Bergen';" if "Bergen" in text else "SELECT * FROM ships;")
 
-    (tmp_path / "test_queries.py").write_text((GUIDES / "queries.py").read_text(encoding="utf-8"))
+    (tmp_path / "test_queries.py").write_text((PROGRAMS / "queries.py").read_text(encoding="utf-8"))
     with asked(answer, monkeypatch):
         own = {"EVALFLOWS_STORE": str(tmp_path / "store"), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "pytest", "-q", "test_queries.py"]

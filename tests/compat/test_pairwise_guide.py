@@ -9,7 +9,7 @@ import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
 from user_programs import has_written, rows_in, run_program
 
-PROGRAMS = Path(__file__).parent / "programs" / "pairwise"
+PROGRAMS = Path(__file__).parent / "programs" / "langsmith_pairwise"
 QUESTIONS = re.findall(r'"(Which .*\?)"', (PROGRAMS / "experiments.py").read_text(encoding="utf-8"))
 
 

@@ -10,6 +10,7 @@ from evalflows.compat.langfuse.batch_evaluation import (
 )
 from evalflows.compat.langfuse.client import Langfuse, get_client
 from evalflows.compat.langfuse.evaluations import Evaluation
+from evalflows.compat.langfuse.observations import observe, propagate_attributes
 
 __all__ = [
     "BatchEvaluationResult",
@@ -21,6 +22,8 @@ __all__ = [
     "batch_evaluation",
     "experiment",
     "get_client",
+    "observe",
+    "propagate_attributes",
 ]
 
 

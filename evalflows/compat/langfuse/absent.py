@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from evalflows.compat.refusal import Absent
 
 _TRACES = "keep Langfuse's SDK, or any other of OpenTelemetry, for tracing, and send its spans to `evalflows receive`"
+_BLOCK = "use `with langfuse.start_as_current_observation(name=…, as_type=…)`, or `@observe()`"
 _PROMPTS = "keep prompts in files; their content counts for the version of the code that names them"
 _MEDIA = "put files into a dataset as attachments: docs/reference/specs.md"
 _NO_PAGE = "there is no server; `evalflows show` and `evalflows traces show` print what is stored"
 
 NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("observe", "propagate_attributes"), _TRACES),
     **dict.fromkeys(("LangfuseSpan", "LangfuseGeneration", "LangfuseEvent", "LangfuseAgent", "LangfuseTool"), _TRACES),
     **dict.fromkeys(("LangfuseChain", "LangfuseEmbedding", "LangfuseEvaluator", "LangfuseRetriever"), _TRACES),
     **dict.fromkeys(("LangfuseGuardrail", "LangfuseOtelSpanAttributes", "span_filter"), _TRACES),
@@ -23,9 +23,9 @@ NAMES: Mapping[str, str] = {
 """Names of modules, and what to use instead."""
 
 METHODS: Mapping[str, str] = {
-    **dict.fromkeys(("start_observation", "start_as_current_observation", "start_span", "create_event"), _TRACES),
-    **dict.fromkeys(("start_as_current_span", "start_generation", "start_as_current_generation"), _TRACES),
-    **dict.fromkeys(("update_current_span", "update_current_generation", "update_current_trace"), _TRACES),
+    **dict.fromkeys(("start_observation", "start_span", "start_generation"), _BLOCK),
+    **dict.fromkeys(("start_as_current_span", "start_as_current_generation"), _BLOCK),
+    **dict.fromkeys(("create_event", "update_current_trace"), _TRACES),
     **dict.fromkeys(("get_current_trace_id", "get_current_observation_id", "create_trace_id", "run"), _TRACES),
     **dict.fromkeys(("score_current_span", "score_current_trace", "resolve_media_references"), _TRACES),
     **dict.fromkeys(("create_prompt", "get_prompt", "update_prompt", "clear_prompt_cache"), _PROMPTS),

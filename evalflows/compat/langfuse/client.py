@@ -10,6 +10,7 @@ from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken
 from evalflows.compat.langfuse.evaluations import DatasetItem, Item, as_evaluators, as_mapper, as_row, dataset_item
 from evalflows.compat.langfuse.experiment import ExperimentResult
+from evalflows.compat.langfuse.observations import observation, update_current
 from evalflows.compat.langsmith import datasets
 from evalflows.compat.langsmith.schemas import Dataset as Named
 from evalflows.compat.refusal import refusing, refusing_unknown
@@ -412,6 +413,53 @@ class Langfuse:
         (example,) = to_examples([(1, row)], "create_dataset_item")
         datasets.put(store, found, [row | {"id": example.example_id}])
         return dataset_item(example, dataset_name)
+
+    start_as_current_observation = staticmethod(observation)
+
+    def update_current_span(
+        self,
+        *,
+        name: str | None = None,
+        input: Any = None,  # noqa: A002 Langfuse's name
+        output: Any = None,
+        metadata: Any = None,
+        version: str | None = None,
+        level: str | None = None,
+        status_message: str | None = None,
+    ) -> None:
+        """Add to what is recorded of the innermost observation; its name stays."""
+        given: dict[str, Any] = {"version": version, "level": level, "status_message": status_message}
+        update_current(input=input, output=output, metadata=metadata, **given)
+
+    def update_current_generation(
+        self,
+        *,
+        name: str | None = None,
+        input: Any = None,  # noqa: A002 Langfuse's name
+        output: Any = None,
+        metadata: Any = None,
+        version: str | None = None,
+        level: str | None = None,
+        status_message: str | None = None,
+        completion_start_time: datetime | None = None,
+        model: str | None = None,
+        model_parameters: Mapping[str, Any] | None = None,
+        usage_details: Mapping[str, int] | None = None,
+        cost_details: Mapping[str, float] | None = None,
+        prompt: Any = None,
+    ) -> None:
+        """Add to what is recorded of the innermost observation."""
+        self.update_current_span(
+            input=input,
+            output=output,
+            metadata=metadata,
+            version=version,
+            level=level,
+            status_message=status_message,
+        )
+        update_current(
+            model=model, model_parameters=model_parameters, usage_details=usage_details, cost_details=cost_details
+        )
 
     def flush(self) -> None:
         """Do nothing: everything recorded is already on disk."""

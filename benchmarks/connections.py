@@ -95,7 +95,7 @@ def latency_verdict(target: dict[str, Any], ports: tuple[int, int], n: int) -> V
     else:
         targets = [{**target, "name": name, "connection": name} for name in names]
     connections = [{"kind": "endpoint", "base_url": url, "model": "m"} for url in addresses]
-    spec = check_and_freeze(
+    run = check_and_freeze(
         ExperimentSpec.model_validate(
             {
                 "name": "connections",
@@ -106,10 +106,10 @@ def latency_verdict(target: dict[str, Any], ports: tuple[int, int], n: int) -> V
             }
         )
     )
-    rows = start_experiments.fn(spec)
+    rows, spec = start_experiments.fn(run), run.prepared.spec
     for wave in waves_of(spec, rows):
         for rounds in wave:
-            answer_rounds(rounds, pending_runs(rounds))
+            answer_rounds(run, rounds, pending_runs(run, rounds))
     return next(row for row in verdicts_on(MetricReader(Store()), rows, spec) if row.metric == "latency")
 
 

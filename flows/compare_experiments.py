@@ -15,18 +15,18 @@ from evalflows.tasks.compare import (
     resolve_comparison,
     start_comparison,
 )
-from evalflows.tasks.controls import run_pair_controls
+from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.finish import (
     calls_end_with_the_flow,
-    finish_comparison,
+    finish,
     first_open,
-    lease_of_comparison,
+    lease_of,
     raise_failures,
 )
 from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import pairs_short_of_budget, sent_pairs
+from evalflows.tasks.limits import sent, short_of_budget
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
@@ -42,22 +42,23 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         resume: Id of a comparison to resume instead of starting a new one.
     """
     restrict_deployed_run(spec)
-    spec = resolve_comparison(spec)
-    with lease_of_comparison(spec, resume) as lease:
-        comparison = start_comparison(spec, resume)
+    run = resolve_comparison(spec)
+    spec = run.prepared.spec
+    with lease_of(spec, resume) as lease:
+        comparison = start_comparison(run, resume)
         if spec.votes is not None:
             record_votes(comparison)
         judging = chunk_task(judge, spec)
         chunks = list(pair_chunks(comparison))
-        with calls_end_with_the_flow():
-            steps: list[PrefectFuture[Any]] = [run_pair_controls.submit(comparison)]
+        with calls_end_with_the_flow(run):
+            steps: list[PrefectFuture[Any]] = [run_controls.submit(run, [comparison])]
             with chunks_on(spec.task_runner, after=steps):
-                steps += [judging.submit(chunk) for chunk in sent_pairs(spec, comparison, chunks)]
-                wait_with_progress(steps, planned_pairs(comparison))
-                for chunk in pairs_short_of_budget(spec, comparison, chunks):
-                    judging(chunk)  # type: ignore[unused-coroutine]  # it returns Any
+                steps += [judging.submit(run, chunk) for chunk in sent(run, [comparison], chunks)]
+                wait_with_progress(run, steps, planned_pairs(comparison))
+                for chunk in short_of_budget(run, [comparison], chunks):
+                    judging(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
         lease.check()
-        lacking = finish_comparison(comparison)
+        lacking = finish(run, [comparison])
         compute_win_rates(comparison)
         publish_comparison(comparison)
         raise_failures(steps, lacking, first_open("comparison_sets", [comparison.comparison_id]))

@@ -53,13 +53,13 @@ def evaluate_traces(
     with lease_of_evaluation(spec) as lease:
         batch = start_batch(spec, backfill if backfill != Backfill() else None)
         judging = judge.with_options(**retries_of(spec))
-        with calls_end_with_the_flow():
+        with calls_end_with_the_flow(batch.run):
             while chunks := next_chunks(batch):
-                steps = [judging.submit(quote(chunk), return_state=False) for chunk in chunks]
-                wait_with_progress(steps, planned_traces(batch, chunks))
+                steps = [judging.submit(batch.run, quote(chunk), return_state=False) for chunk in chunks]
+                wait_with_progress(batch.run, steps, planned_traces(batch, chunks))
                 note_progress(batch, steps)
         lease.check()
         problem = finish_batch(batch)
-        watch_windows(batch.spec)
+        watch_windows(batch.run)
         raise_problem(batch, problem)
         return batch.row.batch_id

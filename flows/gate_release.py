@@ -25,12 +25,14 @@ def gate_release(spec: ExperimentSpec, resume: str | None = None) -> list[str]:
         resume: Id of a run group to resume instead of starting a new one.
     """
     restrict_deployed_run(spec)
-    spec = check_gates(spec)
-    for recalibrate in recalibrations(spec):
+    run = check_gates(spec)
+    spec = run.prepared.spec
+    for recalibrate in recalibrations(run):
         run_experiment(recalibrate, final=True)
     lacking = None
     try:
-        experiments = run_experiment(spec, resume, final=True)
+        with run.handed_on():
+            experiments = run_experiment(spec, resume, final=True)
     except IncompleteError as error:
         experiments, lacking = list(error.experiments), error
     decisions = latest_decisions(spec, experiments)  # made by run_experiment

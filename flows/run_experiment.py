@@ -1,5 +1,6 @@
 """Run an experiment: freeze the dataset, answer it with every target, evaluate every answer, test differences."""
 
+from itertools import chain
 from typing import Any
 
 from prefect.futures import PrefectFuture
@@ -11,10 +12,10 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.execute import execute_rounds, start_experiments
-from evalflows.tasks.finish import calls_end_with_the_flow, finish_experiments, first_open, lease_of_run, raise_failures
+from evalflows.tasks.finish import calls_end_with_the_flow, finish, first_open, lease_of, raise_failures
 from evalflows.tasks.flow_runs import announce, completed, fails_with_gate, raise_if_failed, run_name
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import items_of, sent_rounds, short_of_budget
+from evalflows.tasks.limits import items_of, sent, short_of_budget
 from evalflows.tasks.score import combine_scores
 from evalflows.tasks.snapshot import freeze_dataset, validate_snapshot
 from evalflows.tasks.test_and_decide import check_results, compute_differences, decide, publish_results, why_gates_stop
@@ -36,35 +37,36 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         final: Whether the examples of the split `final` may be run, as a release gate does. Each run is counted.
     """
     restrict_deployed_run(spec)
-    spec = freeze_dataset(spec, final)
-    validate_snapshot(spec)
-    with lease_of_run(spec, resume) as lease:
-        experiments = start_experiments(spec, resume)
+    run = freeze_dataset(spec, final)
+    spec = run.prepared.spec
+    validate_snapshot(run)
+    with lease_of(spec, resume) as lease:
+        experiments = start_experiments(run, resume)
         execute = chunk_task(execute_rounds, spec)
         evaluate = chunk_task(judge, spec)
-        with calls_end_with_the_flow():
-            steps: list[PrefectFuture[Any]] = [run_controls.submit(experiments)]
+        with calls_end_with_the_flow(run):
+            steps: list[PrefectFuture[Any]] = [run_controls.submit(run, experiments)]
             waves, stopped = list(waves_of(spec, experiments)), None
             with chunks_on(spec.task_runner, after=steps):
                 for number, wave in enumerate(waves):
-                    for rounds in sent_rounds(spec, experiments, wave, items_of(waves[number:])):
-                        answered = execute.submit(rounds)
+                    for rounds in sent(run, experiments, wave, items_of(chain(*waves[number:]))):
+                        answered = execute.submit(run, rounds)
                         steps.append(answered)
                         for chunk in rounds.chunks:
-                            steps.append(evaluate.submit(chunk, return_state=False, wait_for=[answered]))
-                    wait_with_progress(steps, planned_of(experiments))
-                    for rounds in short_of_budget(spec, experiments, wave):
-                        for chunk in execute(rounds).chunks:
-                            evaluate(chunk)  # type: ignore[unused-coroutine]  # it returns Any
-                    if spec.batch is not None and resume is None and (stopped := why_gates_stop(spec, experiments)):
+                            steps.append(evaluate.submit(run, chunk, return_state=False, wait_for=[answered]))
+                    wait_with_progress(run, steps, planned_of(experiments))
+                    for rounds in short_of_budget(run, experiments, wave):
+                        for chunk in execute(run, rounds).chunks:
+                            evaluate(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
+                    if spec.batch is not None and resume is None and (stopped := why_gates_stop(run, experiments)):
                         break
-            combine_scores(experiments)
+            combine_scores(run, experiments)
         lease.check()
-        lacking = finish_experiments(experiments, stopped)
+        lacking = finish(run, experiments, stopped)
         if spec.check_results:
             check_results(experiments)
         compute_differences(experiments)
-        decisions = decide(spec, experiments) if spec.gates and not spec.is_trial else []
+        decisions = decide(run, experiments) if spec.gates and not spec.is_trial else []
         publish_results(experiments)
         if decisions:
             announce(decisions)

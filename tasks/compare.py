@@ -16,19 +16,17 @@ from evalflows.engine.chunks import (
     pair_chunk_size,
     pairs_of,
 )
-from evalflows.engine.job import drop
-from evalflows.engine.pairs import experiments_of
+from evalflows.engine.pairs import Context, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
 from evalflows.engine.prepare import (
-    NO_TIME,
     PreparedComparison,
     judgements_of,
     prepare_comparison,
-    prepared_comparisons,
     read_votes,
     voted_examples,
     without_live_references,
 )
+from evalflows.engine.run_context import RunContext
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.formats import escaped
 from evalflows.reports.sendable import comparison_page
@@ -45,7 +43,6 @@ from evalflows.store.records import (
     ComparisonSetRow,
     ExampleRow,
     ExperimentRow,
-    dependent_id,
     to_json,
 )
 from evalflows.store.row_specs import comparison_spec
@@ -55,7 +52,7 @@ from evalflows.tasks.flow_runs import links_to_dashboard
 from evalflows.tasks.limits import (
     check_limits,
 )
-from evalflows.tasks.start import id_of_start, opened, start_columns
+from evalflows.tasks.start import opened, start_columns, start_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -79,15 +76,15 @@ def record_votes(row: ComparisonSetRow) -> int:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def resolve_comparison(spec: ComparisonSpec) -> ComparisonSpec:
-    """Check and resolve the spec, unless this process has just done so before starting the flow."""
-    return spec if prepared_comparisons.has(spec) else check_and_resolve(spec)
+def resolve_comparison(spec: ComparisonSpec) -> Context:
+    """Check and resolve the spec, unless that was done before the flow was called."""
+    return RunContext.handed(spec) or check_and_resolve(spec)
 
 
-def check_and_resolve(spec: ComparisonSpec) -> ComparisonSpec:
+def check_and_resolve(spec: ComparisonSpec) -> Context:
     """Check a comparison's spec and resolve its references. Raise InputError, with nothing written.
 
-    In the returned spec experiments are ids, prompts are texts, and shared connections are included.
+    In the spec of the returned run experiments are ids, prompts are texts, and shared connections are included.
     """
     if spec.votes is not None:
         return _resolve_votes(spec, spec.votes)
@@ -100,11 +97,10 @@ def check_and_resolve(spec: ComparisonSpec) -> ComparisonSpec:
     }
     prepared = prepare_comparison(spec.model_copy(update=resolved))
     _check(store, prepared, rows)
-    prepared_comparisons.keep(prepared)
-    return prepared.spec
+    return RunContext(prepared)
 
 
-def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> ComparisonSpec:
+def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> Context:
     systems = read_votes(given).systems
     named = [
         *(("experiments", name) for name in spec.experiments),
@@ -117,9 +113,7 @@ def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> ComparisonSpec:
     if spec.experiments and set(spec.experiments) != set(systems):
         raise InputError(f"experiments: got {len(spec.experiments)} beside votes, which name {len(systems)} themselves")
     changes = {"name": spec.title, "experiments": systems, "baseline": spec.baseline or systems[0]}
-    prepared = prepare_comparison(spec.model_copy(update=changes))
-    prepared_comparisons.keep(prepared)
-    return prepared.spec
+    return RunContext(prepare_comparison(spec.model_copy(update=changes)))
 
 
 _SHARED_FIELDS = (
@@ -194,7 +188,7 @@ FIXED_COLUMNS = (
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def start_comparison(spec: ComparisonSpec, resume: str | None = None) -> ComparisonSetRow:
+def start_comparison(run: Context, resume: str | None = None) -> ComparisonSetRow:
     """Start or resume a comparison; a finished one is returned unchanged.
 
     A comparison is resumed if its id is `resume`, it has the same run key, or this flow run is re-run. It may have more
@@ -203,35 +197,30 @@ def start_comparison(spec: ComparisonSpec, resume: str | None = None) -> Compari
     Raise InputError if it was started from another spec, if there is no comparison `resume`, and for a limit that
     Prefect does not have.
     """
+    spec, store = run.prepared.spec, run.store
     check_limits(spec.connections)
-    store, identity = Store(), resume or comparison_id(spec)
+    identity = resume or start_id(spec)
     stored = store.read("comparison_sets", identity)
     before: ComparisonSetRow | None = stored[0] if stored else None
     if resume and before is None:
         raise InputError(f"resume: got {resume!r}, wanted the id of a comparison in {store.layout.root}")
-    row = _comparison_row(store, spec, identity, before)
+    row = _comparison_row(run, identity, before)
     if before:
         _check_unchanged(before, row)
-    drop(identity)
+    run.reset()
     # With another spec, there may be more pairs, or other slices.
     return opened(store, row, is_same=before is not None and before.spec == row.spec)
 
 
-def comparison_id(spec: ComparisonSpec) -> str:
-    """Return the id of a comparison: the same for a run key, and for a re-run flow run."""
-    return id_of_start("cmp") if spec.run_key is None else dependent_id("cmp", NO_TIME, "run_key", spec.run_key)
-
-
-def _comparison_row(
-    store: Store, spec: ComparisonSpec, identity: str, before: ComparisonSetRow | None
-) -> ComparisonSetRow:
+def _comparison_row(run: Context, identity: str, before: ComparisonSetRow | None) -> ComparisonSetRow:
     """Return the row of a running comparison. A resumed one keeps its chunk size and start time."""
+    store, spec = run.store, run.prepared.spec
     return ComparisonSetRow(
         comparison_id=identity,
         name=spec.name,
         experiments=spec.experiments,
         baseline_experiment_id=spec.baseline,
-        evaluators=to_json(prepared_comparisons.of(spec).described),
+        evaluators=to_json(run.prepared.described),
         randomize_order=spec.randomize_order,
         both_orders=spec.both_orders,
         order_rule=spec.order_rule,

@@ -12,8 +12,9 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.pairing import ControlScores, validation_check
 from evalflows.engine.experiments import Experiment, experiment_of
 from evalflows.engine.judge import control_pairs, judge_with, outputs_from, with_forged_verdict
-from evalflows.engine.pairs import Comparison, comparison_of
+from evalflows.engine.pairs import Comparison
 from evalflows.engine.results import EvaluationResult
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.views import example_view
 from evalflows.evaluators.binding import offer_pair, offer_run
@@ -29,26 +30,24 @@ from evalflows.store.records import (
     derived_id,
     to_json,
 )
-from evalflows.store.row_specs import comparison_spec
 from evalflows.store.spool import Spool
 from evalflows.tasks.limits import within_provider_limits
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def run_controls(rows: list[ExperimentRow]) -> str | None:
+def run_controls(run: RunContext[Any], rows: Sequence[ExperimentRow | ComparisonSetRow]) -> str | None:
     """Test every judge that has `controls`, publish the results as checks, and return their batch, if any.
 
-    The first running experiment pays for the calls. If none is running, the judges were tested before.
+    The first running experiment, or comparison, pays for the calls. If none is running, the judges were tested before.
     """
     row = next((row for row in rows if row.state == "running"), None)
-    return None if row is None else _tested(experiment_of(row.experiment_id), row.run_group)
+    if row is None or not any(judge.controls for judge in run.spec.evaluators):
+        return None
+    if isinstance(row, ComparisonSetRow):
+        from evalflows.engine.pairs import comparison_of  # late: few runs compare
 
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def run_pair_controls(row: ComparisonSetRow) -> str | None:
-    """Do the same for the judges of pairs of a comparison. Those of one that has ended were tested before."""
-    has_controls = row.state == "running" and any(judge.controls for judge in comparison_spec(row).evaluators)
-    return _tested(comparison_of(row.comparison_id), row.comparison_id) if has_controls else None
+        return _tested(comparison_of(run, row.comparison_id), row.comparison_id)
+    return _tested(experiment_of(run, row.experiment_id), row.run_group)
 
 
 def _tested(job: Experiment | Comparison, group: str) -> str | None:

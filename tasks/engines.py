@@ -19,7 +19,7 @@ from functools import wraps
 from importlib import import_module
 from inspect import Signature, signature
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from prefect import Flow, Task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
@@ -28,10 +28,10 @@ from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from rich.console import Console
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, Rounds, budget_of_part, tally
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, Rounds, Tally, budget_of_part
 from evalflows.engine.interrupts import raise_if_pressed
-from evalflows.engine.job import Job, drop_outdated
 from evalflows.engine.jobs import job_of
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.workers import cores
 from evalflows.llm import loop
 from evalflows.llm.attempts import calls_waiting
@@ -86,6 +86,7 @@ def restrict_process() -> bool:
     return True
 
 
+Given = ParamSpec("Given")
 Work = TypeVar("Work")
 
 
@@ -108,7 +109,7 @@ class _Named:
         return self.function(*arguments, **named)
 
 
-def chunk_task(task: Task[[Work], Work], spec: ExperimentSpec | ComparisonSpec) -> Task[[Work], Work]:
+def chunk_task(task: Task[Given, Work], spec: ExperimentSpec | ComparisonSpec) -> Task[Given, Work]:
     """Return the task for the chunks of a run, with its retries, and so that the run's engine can send it."""
     task = task.with_options(**retries_of(spec))
     if not spec.task_runner.is_elsewhere:
@@ -294,21 +295,21 @@ def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
     return Planned(owners=owners, answers=runs, judgements=runs * judges)
 
 
-def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+def wait_with_progress(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
     """Wait for all steps, and report progress meanwhile."""
     if not planned.owners:
         return
     note_owners(planned.owners)
     for watch in _watching:
-        watch(_progress(planned))
+        watch(_progress(run.tally, planned))
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
         pending = not_done(steps, INTERVAL_S)
         raise_if_pressed()
         raise_if_lost()
-        _count_ended(steps, planned)
-        progress = _progress(planned)
+        _count_ended(run.tally, steps, planned)
+        progress = _progress(run.tally, planned)
         for watch in _watching:
             watch(progress)
         percent = round(progress.percent if pending else 100.0, 1)
@@ -320,7 +321,7 @@ def wait_with_progress(steps: Sequence[PrefectFuture[Any]], planned: Planned) ->
             return
 
 
-def _count_ended(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+def _count_ended(tally: Tally, steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
     """Count the chunks that have ended in other processes, whose items this one cannot count one by one."""
     for work in ended_work(steps):
         for chunk in getattr(work, "chunks", ()):
@@ -335,7 +336,7 @@ def _count_ended(steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
                 tally.begin(chunk, "judgements", planned.judgements // len(steps))
 
 
-def _progress(planned: Planned) -> Progress:
+def _progress(tally: Tally, planned: Planned) -> Progress:
     made, (failed, again_in_s) = calls_made(), tally.waiting(planned.owners) or calls_waiting()
     return Progress(
         stage=planned.stage,
@@ -361,20 +362,24 @@ Part = Chunk | PairChunk
 TakenUp = TypeVar("TakenUp", bound=Any)
 
 
-def in_any_process(work: Callable[[TakenUp], TakenUp]) -> Callable[[TakenUp], TakenUp]:
+OnChunks = Callable[[RunContext[Any], TakenUp], TakenUp]
+
+
+def in_any_process(work: OnChunks[TakenUp]) -> OnChunks[TakenUp]:
     """Let a task's function also work on chunks that were sent to this process by a run in another one.
 
     They come back with the costs of the calls that were made for them.
     """
 
     @wraps(work)
-    def in_this_process(given: TakenUp) -> TakenUp:
+    def in_this_process(run: RunContext[Any], given: TakenUp) -> TakenUp:
         sent = [chunk for chunk in given.chunks if chunk.dispatch is not None]
         if not sent:
-            return work(given)
-        with _taken_up(sent) as store:
+            return work(run, given)
+        store = run.store
+        with _taken_up(run, sent):
             before = {chunk: costs_of_part(store, chunk.owner, chunk.part) for chunk in sent}
-            work(given)
+            work(run, given)
             back: dict[Part, Any] = {chunk: _with_costs(store, chunk, before[chunk]) for chunk in sent}
         if isinstance(given, Rounds):
             return replace(given, chunks=tuple(back[chunk] for chunk in given.chunks))
@@ -391,24 +396,24 @@ def _with_costs(store: Store, chunk: Part, before: Mapping[str, float | None]) -
 
 
 @contextmanager
-def _taken_up(chunks: Sequence[Part]) -> Iterator[Store]:
+def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
     """Take up chunks, with what dead processes have left of them, their budgets, and the calls that others have paid.
 
     Raise InputError if this process has another store or other code than the run.
     """
     loop.allow()
     restrict_process()
-    store = Store()
+    store = run.store
     for chunk in chunks:
         if chunk.dispatch is not None:
             _check_attempt(store, chunk, chunk.dispatch.attempt)
         recover(store, chunk.owner, RECOVERY_S, chunk.part)
     with divided({chunk.owner: budget_of_part(store, chunk) for chunk in chunks}):
-        running = [_checked(chunk) for chunk in chunks]
+        running = [job_of(run, chunk) for chunk in chunks]
         for ledger in {id(one.ledger): one.ledger for one in running}.values():
             ledger.refresh()
         try:
-            yield store
+            yield
         finally:
             for chunk, one in zip(chunks, running, strict=True):
                 process = f"limits-{socket.gethostname()}-{os.getpid()}".replace(".", "-")
@@ -416,7 +421,7 @@ def _taken_up(chunks: Sequence[Part]) -> Iterator[Store]:
 
 
 def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
-    """Forget what this process made for earlier starts. Raise InputError if the store is not that of the run."""
+    """Raise InputError if the store is not that of the run."""
     table = "experiments" if isinstance(chunk, Chunk) else "comparison_sets"
     rows = store.read(table, chunk.owner)
     if not rows or rows[0].recorded_at < attempt:
@@ -424,11 +429,3 @@ def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
             f"store {store.layout.root} on {socket.gethostname()}: has no start of {chunk.owner} at "
             f"{attempt:%Y-%m-%d %H:%M:%S} UTC, wanted EVALFLOWS_STORE of that process to name the store of the run"
         )
-    drop_outdated(chunk.owner, attempt)
-
-
-def _checked(chunk: Part) -> Job[Any]:
-    """Return the job of a chunk. Raise InputError if this process has other code than the run."""
-    job = job_of(chunk)
-    job.check_code()
-    return job

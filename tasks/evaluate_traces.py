@@ -15,13 +15,13 @@ from prefect.events import emit_event
 from prefect.futures import PrefectFuture
 
 from evalflows.analysis.monitoring import watch
-from evalflows.engine.chunks import Planned, tally
-from evalflows.engine.job import drop
+from evalflows.engine.chunks import Planned
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.traces import (
     KEYS_AT_ONCE,
+    Context,
     Counts,
     TraceChunk,
-    described,
     prepare_traces,
     trace_chunks,
     trace_evaluation_of,
@@ -71,14 +71,18 @@ class Backfill:
 class Batch:
     """A batch in progress: what is left to judge, and what became of the rest."""
 
+    run: Context
     row: WatermarkRow
-    spec: TraceEvaluationSpec
     condition: str | None
     window: Window
     again: list[ItemKey]  # items of earlier batches whose judges could not be reached
     counts: Counts = field(default_factory=Counts)
     n_chunks: int = 0
     is_done: bool = False  # all items of the window were judged
+
+    @property
+    def spec(self) -> TraceEvaluationSpec:
+        return self.run.prepared.spec
 
     @property
     def left(self) -> int | None:
@@ -98,9 +102,10 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
 
     Raise InputError for a spec that cannot work, and for a limit that Prefect does not have.
     """
-    spec = prepare_traces(spec)
+    run: Context = RunContext.handed(spec) or RunContext(prepare_traces(spec))
+    run.reset()
+    store, spec = run.store, run.prepared.spec
     check_limits(spec.connections)
-    store = Store()
     seal_past_days(store, now().date().isoformat())
     identity = evaluation_id(spec.name)
     for folder in spool_folder(store).glob(f"{identity}-*"):
@@ -116,7 +121,7 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
         kind="schedule" if backfill is None else "backfill",
         scope=spec.scope,
         filter=None if spec.filter is None else to_json(spec.filter),
-        evaluators=to_json(described(spec)),
+        evaluators=to_json(run.prepared.described),
         spec=spec.model_dump_json(),
         since=window.since,
         resumed_from=backfill.resume if backfill else None,
@@ -127,8 +132,9 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
         recorded_at=started_at,
     )
     _write(store, row)
-    again = _again(store, row, spec) if backfill is None else []
-    return Batch(row=row, spec=spec, condition=only, window=window, again=again)
+    batch = Batch(run=run, row=row, condition=only, window=window, again=[])
+    batch.again = _again(batch) if backfill is None else []
+    return batch
 
 
 def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
@@ -165,17 +171,16 @@ def _newest_start(store: Store, identity: str) -> datetime | None:
     return newest[0][0]  # type: ignore[no-any-return]
 
 
-def _again(store: Store, row: WatermarkRow, spec: TraceEvaluationSpec) -> list[ItemKey]:
+def _again(batch: Batch) -> list[ItemKey]:
     """Return items of earlier batches whose judges could not be reached."""
-    since = row.started_at - AGAIN_FOR
+    store, row, since = batch.run.store, batch.row, batch.row.started_at - AGAIN_FOR
     query = """select count(*) from source.watermarks where evaluation_id = ? and batch_id <> ? and started_at >= ?
                and state <> 'completed'"""
     if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
         return []
-    ids = unreached(
-        store, row.evaluation_id, trace_evaluation_of(row).judged_by.versions, UNREACHABLE, since, KEYS_AT_ONCE
-    )
-    return keys_of_items(store, spec.scope, ids, since)
+    versions = trace_evaluation_of(batch.run, row).judged_by.versions
+    ids = unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
+    return keys_of_items(store, batch.spec.scope, ids, since)
 
 
 def next_chunks(batch: Batch) -> list[TraceChunk]:
@@ -184,7 +189,7 @@ def next_chunks(batch: Batch) -> list[TraceChunk]:
     batch.again = []
     if batch.left is not None:
         keys = keys[: batch.left]
-    evaluation = trace_evaluation_of(batch.row)
+    evaluation = trace_evaluation_of(batch.run, batch.row)
     scored = scored_items(evaluation.store, keys, evaluation.judged_by) if keys else frozenset()
     chunks = trace_chunks(batch.row, keys, scored, batch.spec.fetch_batch_size, batch.n_chunks)
     batch.n_chunks += len(chunks)
@@ -196,7 +201,8 @@ def _next_keys(batch: Batch) -> list[ItemKey]:
     limit = KEYS_AT_ONCE if batch.left is None else min(KEYS_AT_ONCE, batch.left)
     if batch.is_done or limit == 0 or batch.counts.over_budget:
         return []
-    keys = item_keys(Store(), batch.spec.scope, batch.condition, batch.window, limit + 1)  # one more: is it the end?
+    one_more = limit + 1  # to know whether it is the end
+    keys = item_keys(batch.run.store, batch.spec.scope, batch.condition, batch.window, one_more)
     batch.is_done = len(keys) <= limit
     keys = keys[:limit]
     if keys:
@@ -215,19 +221,16 @@ def note_progress(batch: Batch, steps: Sequence[PrefectFuture[Counts]]) -> None:
     """Count what became of judged chunks, and move the watermark behind them. Raise what a chunk raised."""
     for step in steps:
         batch.counts += step.result()
-    _write(Store(), _counted(batch, "running"))
+    _write(batch.run.store, _counted(batch, "running"))
 
 
 def finish_batch(batch: Batch) -> str | None:
     """Write a batch's last row, and seal the scores of past days. Return what is wrong with it, in words."""
-    store, reason = Store(), _problem(batch)
-    drop(batch.row.batch_id)
+    store, reason = batch.run.store, _problem(batch)
     row = replace(_counted(batch, "incomplete" if reason else "completed"), reason=reason, ended_at=now())
     _write(store, row)
     today = now().date().isoformat()
-    owners = open_owners(store, "judgements", f"{row.evaluation_id}-")
-    tally.forget(frozenset(owners))
-    for owner in owners:
+    for owner in open_owners(store, "judgements", f"{row.evaluation_id}-"):
         if owner[-10:] < today:
             store.seal(owner, TRACE_SCORE_TABLES)
     store.seal(row.evaluation_id, ["watermarks"])
@@ -279,16 +282,16 @@ ALERT_EVENT = "evalflows.alert"
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def watch_windows(spec: TraceEvaluationSpec) -> list[str]:
+def watch_windows(run: Context) -> list[str]:
     """Look at the closed windows of an evaluation, write its alerts, send them, and return the texts of those sent.
 
     The lease of the evaluation is held. The looks are written last: if this ends before, the next start looks again,
     comes to the same incidents, and sends their events once more, with the same ids.
     """
+    spec, store = run.prepared.spec, run.store
     if not spec.watch:
         return []
-    store, identity = Store(), evaluation_id(spec.name)
-    versions = [evaluator["version"] for evaluator in described(spec)]
+    identity, versions = evaluation_id(spec.name), [evaluator["version"] for evaluator in run.prepared.described]
     watched = watch(store, identity, spec, versions, flow_run_id())
     for event in watched.events:
         write_event(store, event)

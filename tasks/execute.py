@@ -9,15 +9,14 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.final_looks import take_look
 from evalflows.analysis.pairing import changed_parts, parts_in
 from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
-from evalflows.engine.chunks import Rounds, chunk_size, n_chunks, tally
-from evalflows.engine.experiments import Experiment, drop_experiment, experiments_in
+from evalflows.engine.chunks import Rounds, chunk_size, n_chunks
+from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
 from evalflows.engine.prepare import (
+    PreparedExperiment,
     code_of_evaluators,
     evaluator_labels,
     experiment_id,
-    group_of_run_key,
-    prepared_experiments,
     said_version,
     target_code,
     target_version,
@@ -44,7 +43,7 @@ from evalflows.tasks.limits import (
     retry_later,
     within_provider_limits,
 )
-from evalflows.tasks.start import id_of_start, opened, start_columns
+from evalflows.tasks.start import opened, start_columns, start_id
 
 Experiments = Sequence[Experiment]
 """The experiments of a run, in the order of the chunks."""
@@ -60,45 +59,44 @@ Pending = Sequence[Sequence[int]]
     task_run_name="execute-{rounds.part}",
 )
 @in_any_process
-def execute_rounds(rounds: Rounds) -> Rounds:
+def execute_rounds(run: Context, rounds: Rounds) -> Rounds:
     """Make the runs of the chunks that have no answer yet: in each round, every target answers one example.
 
     Raise TransientFailuresError if transient failures remain and Prefect will retry.
     """
-    experiments = experiments_in(rounds)
-    pending = pending_runs(rounds)
+    experiments, pending = experiments_in(run, rounds), pending_runs(run, rounds)
     if experiments[0].is_quick:
-        _look_up_and_judge(experiments, rounds, pending)
+        _look_up_and_judge(run, experiments, rounds, pending)
     elif all(experiment.target.is_recorded for experiment in experiments):
         with in_turn(is_quick=True):
-            look_up_rounds(rounds, pending, judge=False)
+            look_up_rounds(run, rounds, pending, judge=False)
     else:
-        _answer(experiments, rounds, pending, last=is_last_attempt())
+        _answer(run, experiments, rounds, pending, last=is_last_attempt())
     return rounds
 
 
-def _answer(experiments: Experiments, rounds: Rounds, pending: Pending, *, last: bool) -> None:
+def _answer(run: Context, experiments: Experiments, rounds: Rounds, pending: Pending, *, last: bool) -> None:
     n_pending = sum(map(len, pending))
     endpoints = {endpoint.name: endpoint for experiment in experiments for endpoint in experiment.answering_on}
     limits = within_provider_limits(endpoints.values(), n_pending, n_chunks(experiments[0].row))
     breakers = [experiment.target_breaker for experiment in experiments]
-    with admitted(rounds.chunks, "answers", breakers), limits:
-        failed = answer_rounds(rounds, pending)
+    with admitted(run.tally, rounds.chunks, "answers", breakers), limits:
+        failed = answer_rounds(run, rounds, pending)
     if failed and not last:
-        retry_later(failed, "answers", f"of {n_pending} answers")
+        retry_later(run.tally, failed, "answers", f"of {n_pending} answers")
 
 
-def _look_up_and_judge(experiments: Experiments, rounds: Rounds, pending: Pending) -> None:
+def _look_up_and_judge(run: Context, experiments: Experiments, rounds: Rounds, pending: Pending) -> None:
     """Look up the answers and judge them, in a process if there are some. Each experiment notes what was judged."""
     work = partial(look_up_rounds, judge=True)
-    if (processes := experiments[0].processes) is not None:
-        outcomes = processes.work(work, rounds, pending)
+    if (processes := run.processes) is not None:
+        outcomes = processes.work(work, run, rounds, pending)
     else:
         breakers = [breaker for experiment in experiments for breaker in awaited(experiment.evaluators)]
-        with admitted(rounds.chunks, "judgements", breakers), in_turn(is_quick=True):
-            outcomes = work(rounds, pending)
+        with admitted(run.tally, rounds.chunks, "judgements", breakers), in_turn(is_quick=True):
+            outcomes = work(run, rounds, pending)
     for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True):
-        tally.begin(chunk, "answers", chunk.stop - chunk.start)
+        run.tally.begin(chunk, "answers", chunk.stop - chunk.start)
         if len(numbers) == chunk.stop - chunk.start:
             experiment.judged[chunk.part] = outcomes[chunk]
 
@@ -111,7 +109,7 @@ ORDER_SEED = 0
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[ExperimentRow]:
+def start_experiments(run: Context, resume: str | None = None) -> list[ExperimentRow]:
     """Start or resume one experiment per target; finished ones are returned unchanged.
 
     An experiment is resumed if it belongs to the run group `resume`, has the same run key, or if this flow run is
@@ -120,26 +118,25 @@ def start_experiments(spec: ExperimentSpec, resume: str | None = None) -> list[E
     Raise InputError if a resumed experiment was started from another spec, for a limit that Prefect does not have, and
     if the final examples have been run too often.
     """
+    spec, store = run.prepared.spec, run.store
     check_limits(spec.connections)
-    store, group = Store(), resume or run_group(spec)
+    group = resume or start_id(spec)
     if resume and not store.query("select 1 from source.experiments where run_group = ? limit 1", [resume]):
         raise InputError(f"resume: got {resume!r}, wanted the run group of experiments in {store.layout.root}")
-    _say_what_no_budget_limits(spec)
-    rows = [_row(store, spec, target, group) for target in spec.targets]
+    _say_what_no_budget_limits(run.prepared)
+    rows = [_row(run, target, group) for target in spec.targets]
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
     take_look(store, spec, group, rows[0].git_commit)
-    for row in rows:
-        drop_experiment(row.experiment_id, row.run_group)
+    run.reset()
     return [opened(store, row) for row in rows]
 
 
-def _say_what_no_budget_limits(spec: ExperimentSpec) -> None:
-    owners: dict[str, list[str]] = {}
+def _say_what_no_budget_limits(prepared: PreparedExperiment) -> None:
+    spec, owners = prepared.spec, dict[str, list[str]]()
     for limit in ("budget_usd", "max_calls"):
         if getattr(spec, limit) is not None:
-            evaluators = prepared_experiments.of(spec).of_runs
-            for owner in unlimited(spec.targets, evaluators, of_calls=limit == "max_calls"):
+            for owner in unlimited(spec.targets, prepared.of_runs, of_calls=limit == "max_calls"):
                 owners.setdefault(owner, []).append(limit)
     for owner, limits in owners.items():
         print_note(f"{' and '.join(limits)} cannot limit the calls of {owner}, which are not recorded: {HOW_TO_RECORD}")
@@ -153,23 +150,15 @@ def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow
         print_note(f"reusing {answers} answers of {since:%Y-%m-%d %H:%M} UTC (run_key {run_key!r}); --fresh asks again")
 
 
-def run_group(spec: ExperimentSpec) -> str:
-    """Return the id shared by the experiments of one start: the same for a run key, and for a re-run flow run."""
-    return id_of_start("group") if spec.run_key is None else group_of_run_key(spec.run_key)
-
-
-def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> ExperimentRow:
+def _row(run: Context, target: TargetSpec, group: str) -> ExperimentRow:
     """Return the row of a running experiment. A resumed one keeps its chunk size, order and start time."""
+    store, prepared, spec = run.store, run.prepared, run.prepared.spec
     identity = experiment_id(group, target.name)
     stored = store.read("experiments", identity)
     before: ExperimentRow | None = stored[0] if stored else None
     n_examples = _n_examples(store, spec)
     code = target_code(target)
-    size = (
-        spec.batch
-        or spec.chunk_size
-        or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared_experiments.of(spec)))
-    )
+    size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared))
     row = ExperimentRow(
         experiment_id=identity,
         run_group=group,
@@ -185,7 +174,7 @@ def _row(store: Store, spec: ExperimentSpec, target: TargetSpec, group: str) -> 
         target_version=target_version(target, spec.connections),
         target_code=None if code is None else to_json(code),
         application_version=said_version(target),
-        evaluators=to_json([*prepared_experiments.of(spec).described.values()]),
+        evaluators=to_json([*prepared.described.values()]),
         **start_columns(spec, before, newest_start(store, spec.experiment_name(target.name), spec.name)),
     )
     if before:

@@ -14,13 +14,9 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
-from evalflows.engine import workers
-from evalflows.engine.chunks import tally
-from evalflows.engine.experiments import drop_experiment
 from evalflows.engine.interrupts import interrupts_noted
-from evalflows.engine.job import Job, drop
-from evalflows.engine.prepare import prepared_comparisons, prepared_experiments
 from evalflows.engine.rare_collection import collect_rarely
+from evalflows.engine.run_context import RunContext
 from evalflows.llm import loop
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
@@ -43,33 +39,23 @@ from evalflows.store.queries.progress import (
 from evalflows.store.queries.values import are_many
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, after
 from evalflows.store.retention import retain
-from evalflows.store.row_specs import comparison_spec, experiment_spec
 from evalflows.store.store import Store
-from evalflows.tasks.execute import run_group
-from evalflows.tasks.start import Row, Work, work_of
+from evalflows.tasks.start import Row, Work, start_id, work_of
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def finish_experiments(rows: list[ExperimentRow], stopped: str | None = None) -> list[str]:
-    """Seal the complete experiments, and return what the others lack, in words.
+def finish(run: RunContext[Any], rows: Sequence[Row], stopped: str | None = None) -> list[str]:
+    """Seal the complete experiments or comparisons, and return what is wrong with the others, in words.
 
     Experiments `stopped` on purpose, for the reason given, stay open but are not reported.
     """
-    store = Store()
-    tally.forget(frozenset(row.experiment_id for row in rows))
-    return [reason for row in rows if (reason := finish(store, row, stopped))]
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def finish_comparison(row: ComparisonSetRow) -> list[str]:
-    """Seal a comparison if it is complete, and return what is wrong with it, in words."""
-    tally.forget(frozenset({row.comparison_id}))
-    problem = finish(Store(), row)
-    return [problem] if problem else []
+    lacking = [reason for row in rows if (reason := _finish(run, row, stopped))]
+    run.reset()
+    return lacking
 
 
 @contextmanager
-def calls_end_with_the_flow() -> Iterator[None]:
+def calls_end_with_the_flow(run: RunContext[Any]) -> Iterator[None]:
     """If the flow is stopped in this block, cancel the calls in flight and start no more; finished calls are kept."""
     loop.allow()
     collect_rarely()
@@ -80,7 +66,7 @@ def calls_end_with_the_flow() -> Iterator[None]:
         loop.stop()
         raise
     finally:
-        workers.end()
+        run.end_processes()
 
 
 def raise_failures(
@@ -109,14 +95,15 @@ def first_open(table: str, owners: Sequence[str]) -> str | None:
     return next((owner for owner in owners if not store.is_sealed(table, owner)), None)
 
 
-def finish(store: Store, row: ExperimentRow | ComparisonSetRow, stopped: str | None = None) -> str | None:
+def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str | None:
     """Write the last row of an experiment or a comparison, seal it if it is complete, and return what is wrong with it,
     in words.
 
     One that was `stopped` on purpose, for the reason given, stays open, and nothing is wrong with it. Raise
     StorageError if the store was removed meanwhile.
     """
-    work, ended_job = work_of(row), _dropped(row)
+    store, work = run.store, work_of(row)
+    ended_job = run.known_job(work.owner)
     if store.is_sealed(work.table, work.owner):
         return _problem(store, work, row)
     if not store.read(work.table, work.owner):
@@ -136,15 +123,6 @@ def finish(store: Store, row: ExperimentRow | ComparisonSetRow, stopped: str | N
         complete_judgements(store, work.owner)
         store.seal(work.owner, work.tables)
     return None if is_stopped else _problem(store, work, ended)
-
-
-def _dropped(row: ExperimentRow | ComparisonSetRow) -> Job[Any] | None:
-    """Drop what this process holds of an experiment or a comparison. Return its job, if it has one here."""
-    if isinstance(row, ComparisonSetRow):
-        prepared_comparisons.forget(comparison_spec(row))
-        return drop(row.comparison_id)
-    prepared_experiments.forget(experiment_spec(row))
-    return drop_experiment(row.experiment_id, row.run_group)
 
 
 def _ended(store: Store, work: Work, row: Row) -> Row:
@@ -183,37 +161,23 @@ def _problem(store: Store, work: Work, row: ExperimentRow | ComparisonSetRow) ->
     return f"{work.called}: {'; '.join(f'{what}: {error}' for what, error in made.items()) or row.reason}"
 
 
-def lease_of_run(spec: ExperimentSpec, resume: str | None) -> AbstractContextManager[Lease]:
-    """Hold the lease of a spec's run group during a block, so that nobody else pays for the same answers.
+def lease_of(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> AbstractContextManager[Lease]:
+    """Hold the lease of what a spec starts during a block, so that nobody else pays for the same answers.
 
-    If another process has it, `resume` raises InputError: somebody resumes what is running. A run waits, since it has
+    If another process has it, `resume` raises InputError: somebody resumes what is running. A start waits, since it has
     the same run key or is the same flow run: when the other one has ended, it only does what is left.
     """
-    group = resume or run_group(spec)
-    return leased(Store(), group, _experiment(spec), wait=resume is None, on_loss=loop.stop)
-
-
-def lease_of_comparison(spec: ComparisonSpec, resume: str | None) -> AbstractContextManager[Lease]:
-    """Hold the lease of a comparison during a block; the same as for the run group of an experiment."""
-    from evalflows.tasks.compare import comparison_id  # late: pandas is slow to import
-
-    identity = resume or comparison_id(spec)
-    return leased(Store(), identity, _comparison(spec), wait=resume is None, on_loss=loop.stop)
+    return leased(Store(), resume or start_id(spec), _called(spec), wait=resume is None, on_loss=loop.stop)
 
 
 def refuse_if_running(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> None:
     """Raise InputError if what shall be resumed is running, before Prefect starts."""
     if resume is not None:
-        work = _experiment(spec) if isinstance(spec, ExperimentSpec) else _comparison(spec)
-        refuse_if_in_use(Store(), resume, work)
+        refuse_if_in_use(Store(), resume, _called(spec))
 
 
-def _experiment(spec: ExperimentSpec) -> str:
-    return f"experiment {spec.name!r}"
-
-
-def _comparison(spec: ComparisonSpec) -> str:
-    return f"comparison {spec.title!r}"
+def _called(spec: ExperimentSpec | ComparisonSpec) -> str:
+    return f"comparison {spec.title!r}" if isinstance(spec, ComparisonSpec) else f"experiment {spec.name!r}"
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -5,10 +5,10 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.engine.chunks import tally
 from evalflows.engine.job import Job
 from evalflows.engine.jobs import job_of, judge_in_process
 from evalflows.engine.judge import Outcome, judge_chunk
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.workers import in_turn
 from evalflows.tasks.engines import in_any_process
 from evalflows.tasks.limits import (
@@ -28,20 +28,22 @@ from evalflows.tasks.limits import (
     task_run_name="judge-{chunk.part}",
 )
 @in_any_process
-def judge(chunk: Any) -> Any:
+def judge(run: RunContext[Any], chunk: Any) -> Any:
     """Judge the subjects of a chunk that have no judgement yet. Evaluators that ask for scores run last.
 
     Return the chunk, or what became of its items of production. Raise TransientFailuresError if transient failures
     remain and Prefect will retry.
     """
-    job, last = job_of(chunk), is_last_attempt()
+    job, processes, last = job_of(run, chunk), run.processes, is_last_attempt()
     outcome: Outcome | None = job.judged.pop(chunk.part, None)
     if outcome is None:
-        outcome = job.processes.work(judge_in_process, chunk) if job.processes is not None else _judge_here(job, chunk)
-    if job.processes is not None:  # they have counted elsewhere
-        tally.begin(chunk, "judgements", outcome.n_subjects * len(job.evaluators))
+        outcome = _judge_here(job, chunk) if processes is None else processes.work(judge_in_process, run, chunk)
+    if processes is not None:  # they have counted elsewhere
+        run.tally.begin(chunk, "judgements", outcome.n_subjects * len(job.evaluators))
     if outcome.transient and not last:
-        retry_later({chunk: outcome.transient}, "judgements", f"judgements of {outcome.n_subjects} {job.called}")
+        retry_later(
+            run.tally, {chunk: outcome.transient}, "judgements", f"judgements of {outcome.n_subjects} {job.called}"
+        )
     return chunk if outcome.made is None else outcome.made
 
 
@@ -49,7 +51,7 @@ def _judge_here(job: Job[Any], chunk: Any) -> Outcome:
     loaded = job.load(chunk)
     is_quick = all(evaluator.is_rule for evaluator in job.evaluators)
     with (
-        admitted([chunk], "judgements", awaited(job.evaluators)),
+        admitted(job.run.tally, [chunk], "judgements", awaited(job.evaluators)),
         in_turn(is_quick=is_quick),
         within_provider_limits(job.judging_on, loaded.n_subjects * len(job.evaluators), job.n_chunks),
     ):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import chain, islice
-from typing import Any, NoReturn
+from itertools import islice
+from typing import Any, NoReturn, TypeVar
 
 from prefect import Task
 from prefect.client.orchestration import get_client
@@ -18,9 +18,8 @@ from prefect.concurrency.sync import concurrency
 from prefect.context import TaskRunContext
 from prefect.exceptions import ObjectNotFound
 
-from evalflows.engine.chunks import Left, PairChunk, Part, Rounds, Stage, dispatched, left_of, tally
-from evalflows.engine.experiments import drop_experiment
-from evalflows.engine.job import drop
+from evalflows.engine.chunks import Left, PairChunk, Part, Rounds, Stage, Tally, dispatched, left_of
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.llm import loop
 from evalflows.llm.calls import Endpoint
@@ -32,75 +31,54 @@ from evalflows.specs.running import ConnectionSpec, EndpointConnection
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.progress import paid, spent_by_group, was_over_budget
 from evalflows.store.records import ComparisonSetRow, ExperimentRow
-from evalflows.store.store import Store
+from evalflows.tasks.start import work_of
+
+Rows = Sequence[ExperimentRow] | Sequence[ComparisonSetRow]
+"""The experiments of a run, or its comparison."""
+OfRun = TypeVar("OfRun", Rounds, PairChunk)
 
 
-def sent_rounds(
-    spec: ExperimentSpec, experiments: Sequence[ExperimentRow], wave: Sequence[Rounds], ahead: int
-) -> Sequence[Rounds]:
-    """Return the chunks of a wave as they are sent to the processes of an engine; unchanged if it is threads.
+def sent(run: RunContext[Any], rows: Rows, work: Sequence[OfRun], ahead: int | None = None) -> Sequence[OfRun]:
+    """Return the chunks of a run as they are sent to the processes of an engine; unchanged if it is threads.
 
-    `ahead` is the number of items in this and later waves: their share of the budget is kept for them.
+    `ahead` is the number of items in these and later chunks, if there are later ones: they have their share of the
+    budget.
     """
-    if not spec.task_runner.is_elsewhere:
-        return wave
-    attempts = {row.experiment_id: row.recorded_at for row in experiments}
-    chunks = [chunk for rounds in wave for chunk in rounds.chunks]
-    sent = iter(dispatched(Store(), chunks, attempts, _left(spec, experiments), ahead))
-    return [replace(rounds, chunks=tuple(islice(sent, len(rounds.chunks)))) for rounds in wave]
-
-
-def items_of(waves: Sequence[Sequence[Rounds]]) -> int:
-    """Return the number of runs in some waves."""
-    return sum(chunk.stop - chunk.start for rounds in chain(*waves) for chunk in rounds.chunks)
-
-
-def short_of_budget(
-    spec: ExperimentSpec, experiments: Sequence[ExperimentRow], wave: Sequence[Rounds]
-) -> Sequence[Rounds]:
-    """Return the chunks of a wave, given as they are, whose part of the budget was too small although some is left.
-
-    What this process knew of the budget and of paid calls is dropped, since other processes have spent meanwhile.
-    """
-    if not spec.task_runner.is_elsewhere:
-        return []
-    for row in experiments:
-        drop_experiment(row.experiment_id, row.run_group)
-    left, store = _left(spec, experiments), Store()
-    if not left.is_limited or left.is_spent:
-        return []
+    if not run.spec.task_runner.is_elsewhere:
+        return work
+    attempts = {work_of(row).owner: row.recorded_at for row in rows}
+    chunks = [chunk for one in work for chunk in one.chunks]
+    made = iter(dispatched(run.store, chunks, attempts, _left(run, rows), ahead or items_of(work)))
     return [
-        rounds for rounds in wave if any(was_over_budget(store, chunk.owner, chunk.part) for chunk in rounds.chunks)
+        replace(one, chunks=tuple(islice(made, len(one.chunks)))) if isinstance(one, Rounds) else next(made)
+        for one in work
     ]
 
 
-def sent_pairs(spec: ComparisonSpec, row: ComparisonSetRow, chunks: Sequence[PairChunk]) -> Sequence[PairChunk]:
-    """Return the chunks of a comparison as they are sent to the processes of an engine; unchanged if it is threads."""
-    if not spec.task_runner.is_elsewhere:
-        return chunks
-    items = sum(chunk.stop - chunk.start for chunk in chunks)
-    return dispatched(Store(), chunks, {row.comparison_id: row.recorded_at}, _left_of_pairs(spec, row), items)
+def items_of(work: Iterable[Rounds] | Iterable[PairChunk]) -> int:
+    """Return the number of runs, or of examples of pairs, in some chunks."""
+    return sum(chunk.stop - chunk.start for one in work for chunk in one.chunks)
 
 
-def pairs_short_of_budget(
-    spec: ComparisonSpec, row: ComparisonSetRow, chunks: Sequence[PairChunk]
-) -> Sequence[PairChunk]:
-    """Return the chunks whose part of the budget was too small although some is left, as for an experiment."""
-    if not spec.task_runner.is_elsewhere:
+def short_of_budget(run: RunContext[Any], rows: Rows, work: Sequence[OfRun]) -> Sequence[OfRun]:
+    """Return the chunks, given as they are, whose part of the budget was too small although some is left.
+
+    What this process knew of the budget and of paid calls is dropped, since other processes have spent meanwhile.
+    """
+    if not run.spec.task_runner.is_elsewhere:
         return []
-    drop(row.comparison_id)
-    left, store = _left_of_pairs(spec, row), Store()
+    run.reset()
+    left = _left(run, rows)
     if not left.is_limited or left.is_spent:
         return []
-    return [chunk for chunk in chunks if was_over_budget(store, chunk.owner, chunk.part)]
+    return [one for one in work if any(was_over_budget(run.store, chunk.owner, chunk.part) for chunk in one.chunks)]
 
 
-def _left(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Left:
-    return left_of(spec, spent_by_group(Store(), experiments[0].run_group))
-
-
-def _left_of_pairs(spec: ComparisonSpec, row: ComparisonSetRow) -> Left:
-    return left_of(spec, paid(Store(), row.comparison_id))
+def _left(run: RunContext[Any], rows: Rows) -> Left:
+    row = rows[0]
+    if isinstance(row, ComparisonSetRow):
+        return left_of(run.spec, paid(run.store, row.comparison_id))
+    return left_of(run.spec, spent_by_group(run.store, row.run_group))
 
 
 SHARES = 4
@@ -210,7 +188,7 @@ def is_retry() -> bool:
     return context is not None and context.task_run.run_count > 1
 
 
-def retry_later(failed: Mapping[Any, Counter[str]], stage: Stage, items: str) -> NoReturn:
+def retry_later(tally: Tally, failed: Mapping[Any, Counter[str]], stage: Stage, items: str) -> NoReturn:
     """Let Prefect retry a task after its delay, and show in the progress how many items of each chunk failed.
 
     Prefect logs why: `3 of 40 answers failed: 2 rate limited, 1 timeout`. Texts of providers may quote data, so only
@@ -227,7 +205,7 @@ def retry_later(failed: Mapping[Any, Counter[str]], stage: Stage, items: str) ->
 
 
 @contextmanager
-def admitted(chunks: Sequence[Part], stage: Stage, breakers: Sequence[Breaker]) -> Iterator[None]:
+def admitted(tally: Tally, chunks: Sequence[Part], stage: Stage, breakers: Sequence[Breaker]) -> Iterator[None]:
     """Let one chunk at a time make the trial that an open breaker admits, in this block.
 
     The others wait for its result: their items would be stopped, and would use up a retry. A retry waits for the

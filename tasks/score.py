@@ -10,7 +10,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, robustness_batch, weights_check
-from evalflows.engine.experiments import Experiment, experiment_of
+from evalflows.engine.experiments import Context, Experiment, experiment_of
 from evalflows.engine.judge import ScoresByRun, composite_results, judge_with
 from evalflows.engine.prepare import composite_version
 from evalflows.engine.results import judgement_columns, one_row, run_scores
@@ -33,14 +33,14 @@ from evalflows.tasks.limits import within_provider_limits
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def combine_scores(rows: list[ExperimentRow], *, whole: bool = True) -> None:
+def combine_scores(run: Context, rows: list[ExperimentRow], *, whole: bool = True) -> None:
     """Add composites to the experiments that are not finished, and with `whole` the scores of run-level evaluators.
 
     Both are recomputed from the stored rows on every call, so a resumed experiment gets newer ones.
     """
     for row in rows:
         if row.state == "running":
-            experiment = experiment_of(row.experiment_id)
+            experiment = experiment_of(run, row.experiment_id)
             _combine(experiment, experiment.summary_evaluators if whole else ())
 
 

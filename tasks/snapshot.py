@@ -20,9 +20,11 @@ from evalflows.analysis.gates import baseline_row, no_baseline
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.data_checks.checks import check_dataset, without_values
 from evalflows.data_checks.suites import load_expectations
-from evalflows.engine import workers
+from evalflows.engine.experiments import Context
 from evalflows.engine.preflight import check_spec
-from evalflows.engine.prepare import prepare_experiment, prepared_experiments
+from evalflows.engine.prepare import PreparedExperiment, prepare_experiment
+from evalflows.engine.run_context import RunContext
+from evalflows.engine.workers import QuickProcesses, pays
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import TRIAL, InputError, metric_of, print_note
@@ -37,17 +39,17 @@ from evalflows.tasks.start import flow_run_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def freeze_dataset(spec: ExperimentSpec, final: bool = False) -> ExperimentSpec:
-    """Check the spec and freeze its dataset, unless this process has just done so before starting the flow."""
-    return spec if prepared_experiments.has(spec) else check_and_freeze(spec, final=final)
+def freeze_dataset(spec: ExperimentSpec, final: bool = False) -> Context:
+    """Check the spec and freeze its dataset, unless that was done before the flow was called."""
+    return RunContext.handed(spec) or check_and_freeze(spec, final=final)
 
 
-def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> ExperimentSpec:
+def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
     """Check the whole spec, resolve its references, and freeze its dataset. Raise InputError, with nothing written.
 
-    `final` says that its final examples may be selected. In the returned spec the dataset is a snapshot, windows of
-    production have ends, expectations are a list, prompts are texts, other experiments are ids, and shared connections
-    are included.
+    `final` says that its final examples may be selected. In the spec of the returned run the dataset is a snapshot,
+    windows of production have ends, expectations are a list, prompts are texts, other experiments are ids, and shared
+    connections are included.
     """
     store = Store()
     loaded = loaded_dataset(store, spec.dataset, final=final)
@@ -56,14 +58,17 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Experiment
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
-    if workers.pays(prepared, len(loaded.selected)):  # they import what they need meanwhile
-        workers.begin(prepared.spec.task_runner.processes)
-    with workers.ended_by_errors():
+    processes = None
+    if pays(prepared, len(loaded.selected)):
+        processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
+    try:
         check_spec(prepared, loaded.selected, store)
-    dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
-    prepared = replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset}))
-    prepared_experiments.keep(prepared)
-    return prepared.spec
+        dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
+    except BaseException:
+        if processes is not None:
+            processes.end()
+        raise
+    return RunContext(replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset})), processes)
 
 
 def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:
@@ -85,32 +90,44 @@ def _resolved(target: TargetSpec, store: Store) -> TargetSpec:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def check_gates(spec: ExperimentSpec) -> ExperimentSpec:
-    """Check the spec and its gates, freeze its dataset, and return the frozen spec.
+def check_gates(spec: ExperimentSpec) -> Context:
+    """Check the spec and its gates, and freeze its dataset, unless that was done before the flow was called.
 
     Raise InputError, before anything is paid, for a spec without gates, a baseline that is not approved, a rule that
     compares latency with an approved baseline, or a baseline judged by other evaluators than the candidate will be if
     the gate has no `recalibrate`; and for a window of production without enough scores by the same evaluators.
     """
+    if run := RunContext.handed(spec):
+        return run
     if not spec.gates:
         raise InputError(
             f"spec {spec.name!r}: got no gates, wanted at least one: {{name: release, non_inferiority: …}}"
         )
     if spec.is_trial:
         raise InputError(f"spec {spec.name!r}: got the tag {TRIAL!r}, wanted a run that a gate may decide on")
-    spec, store = freeze_dataset.fn(spec, final=True), Store()
+    run = check_and_freeze(spec, final=True)
+    try:
+        _check_gates(run)
+    except BaseException:
+        run.end_processes()
+        raise
+    return run
+
+
+def _check_gates(run: Context) -> None:
+    store, prepared, spec = run.store, run.prepared, run.prepared.spec
     is_look = check_looks(store, spec)
     for gate in spec.gates:
         if gate.compares and gate.production is not None:
-            check_production(store, spec, gate, gate.production)
+            check_production(store, prepared, gate, gate.production)
         elif gate.compares and spec.baseline_target(gate) is None:
             baseline = baseline_row(store, spec, gate, [])
             if baseline is not None or not is_look:  # how else would a baseline get answers to the final examples?
-                _check_baseline(spec, gate, baseline)
-    return spec
+                _check_baseline(prepared, gate, baseline)
 
 
-def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow | None) -> None:
+def _check_baseline(prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow | None) -> None:
+    spec = prepared.spec
     if baseline is None:
         raise InputError(f"gate {gate.name!r}: {no_baseline(spec, gate)}")
     compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
@@ -120,7 +137,7 @@ def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRo
             "time; wanted the baseline as a target of this spec too, so that both answer side by side"
         )
     if gate.recalibrate is None:
-        for reason in metrics_to_recalibrate(spec, gate, baseline).values():
+        for reason in metrics_to_recalibrate(prepared, gate, baseline).values():
             raise InputError(
                 f"gate {gate.name!r}: {reason}; wanted the same evaluator, or `recalibrate: {{sample: 100}}`, "
                 f"so that the new judge also scores some of the baseline's answers"
@@ -128,18 +145,19 @@ def _check_baseline(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRo
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def recalibrations(spec: ExperimentSpec) -> list[ExperimentSpec]:
+def recalibrations(run: Context) -> list[ExperimentSpec]:
     """Return the specs to run first, so that gates can compare with baselines scored by other judges."""
-    return recalibrations_of(Store(), spec)
+    return recalibrations_of(run.store, run.prepared)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def validate_snapshot(spec: ExperimentSpec) -> str:
+def validate_snapshot(run: Context) -> str:
     """Check the snapshot, publish the checks and an artifact of them, and return the batch of the checks.
 
     A snapshot never changes, so each suite runs on it once. Raise InputError if a critical check failed.
     """
-    store, snapshot = Store(), spec.dataset.snapshot or ""
+    spec, store = run.prepared.spec, run.store
+    snapshot = spec.dataset.snapshot or ""
     batch = check_dataset(store, spec.dataset, flow_run_id())
     rows: list[CheckRow] = sorted(store.read("checks", batch), key=lambda row: (row.passed is True, row.name))
     markdown = checks_page("Snapshot", snapshot, rows, without_values)

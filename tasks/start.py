@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from prefect.context import FlowRunContext
 
 from evalflows.engine.chunks import n_trials
-from evalflows.engine.prepare import revision
+from evalflows.engine.prepare import id_of_run_key, revision
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.experiment import ExperimentSpec
@@ -103,6 +103,14 @@ def id_of_start(kind: str) -> str:
     if context is None or context.flow_run is None or context.flow_run.created is None:
         return new_id(kind)
     return dependent_id(kind, context.flow_run.created, "flow_run", str(context.flow_run.id))
+
+
+def start_id(spec: ExperimentSpec | ComparisonSpec) -> str:
+    """Return the id of the run group, or of the comparison, that a spec starts: the same for a run key, and for a
+    re-run flow run.
+    """
+    kind: Literal["group", "cmp"] = "group" if isinstance(spec, ExperimentSpec) else "cmp"
+    return id_of_start(kind) if spec.run_key is None else id_of_run_key(kind, spec.run_key)
 
 
 def start_columns(

@@ -14,6 +14,7 @@ from evalflows.analysis.gates import baseline_row
 from evalflows.dashboard.links import Links
 from evalflows.data_checks.checks import check_results as checks_of_results
 from evalflows.data_checks.checks import without_values
+from evalflows.engine.experiments import Context
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.formats import code, escaped
@@ -55,13 +56,13 @@ def check_results(rows: list[ExperimentRow]) -> None:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def decide(spec: ExperimentSpec, rows: list[ExperimentRow]) -> list[str]:
+def decide(run: Context, rows: list[ExperimentRow]) -> list[str]:
     """Publish the decision of every gate on every candidate of a run group, and return the decision ids.
 
     The same evidence gives the same decision id, stored once. Decisions on other evidence are kept.
     """
-    store = Store()
-    evaluations = _evaluations(store, spec, rows)
+    store = run.store
+    evaluations = _evaluations(store, run.prepared.spec, rows)
     return [keep_decision(store, evaluation, flow_run_id()).decision_id for evaluation in evaluations]
 
 
@@ -91,11 +92,10 @@ def _candidates(spec: ExperimentSpec, rows: list[ExperimentRow]) -> Iterator[tup
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def why_gates_stop(spec: ExperimentSpec, rows: list[ExperimentRow]) -> str | None:
+def why_gates_stop(run: Context, rows: list[ExperimentRow]) -> str | None:
     """Return why the run can stop early, once every gate has decided by interim analyses; otherwise None."""
-    store = Store()
-    combine_scores.fn(rows, whole=False)
-    evaluations = list(_evaluations(store, spec, rows))
+    combine_scores.fn(run, rows, whole=False)
+    evaluations = list(_evaluations(run.store, run.prepared.spec, rows))
     if any(gate.interim_analyses is None or gate.conclusion == "NOT ENOUGH EVIDENCE" for gate in evaluations):
         return None
     after = max(gate.interim_analyses.after[-1] for gate in evaluations if gate.interim_analyses is not None)

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import groupby
 
 from evalflows.analysis.gates import baseline_name
-from evalflows.engine.prepare import group_of_run_key
+from evalflows.engine.prepare import id_of_run_key
 from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget
@@ -41,7 +41,7 @@ def check_looks(store: Store, spec: ExperimentSpec) -> bool:
     """
     if not _is_look(store, spec):
         return False
-    _refuse_too_many(spec, _others(store, spec, group_of_run_key(spec.run_key) if spec.run_key else ""))
+    _refuse_too_many(spec, _others(store, spec, id_of_run_key("group", spec.run_key) if spec.run_key else ""))
     return True
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +56,7 @@ from evalflows.analysis.pairing import (
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.chunks import in_running_order
-from evalflows.engine.prepare import experiment_id, group_of_run_key, prepared_experiments, revision
+from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key, revision
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec
@@ -331,29 +332,33 @@ RECALIBRATION = "recalibrate"
 """Name of the target that replays the baseline's answers."""
 
 
-def recalibrations_of(store: Store, spec: ExperimentSpec) -> list[ExperimentSpec]:
+def recalibrations_of(store: Store, prepared: PreparedExperiment) -> list[ExperimentSpec]:
     """Specs to run so that gates with `recalibrate` can compare with baselines scored by other evaluator versions."""
-    specs = {}
+    spec, specs = prepared.spec, {}
     for gate in spec.gates:
         baseline = baseline_row(store, spec, gate, []) if spec.baseline_target(gate) is None else None
-        if gate.recalibrate is not None and baseline is not None and metrics_to_recalibrate(spec, gate, baseline):
-            recalibration = recalibration_spec(spec, gate.recalibrate, baseline)
+        if gate.recalibrate is not None and baseline is not None and metrics_to_recalibrate(prepared, gate, baseline):
+            recalibration = recalibration_spec(spec, prepared.described, gate.recalibrate, baseline)
             specs[recalibration.run_key] = recalibration
     return list(specs.values())
 
 
-def metrics_to_recalibrate(spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow) -> Mapping[str, Reason]:
+def metrics_to_recalibrate(
+    prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow
+) -> Mapping[str, Reason]:
     """The metrics that a gate compares across two versions of an evaluator, each with the reason."""
-    changed = incomparable_metrics(
-        version_differences(prepared_experiments.of(spec).described, evaluators_of(baseline), spec)
-    )
+    changed = incomparable_metrics(version_differences(prepared.described, evaluators_of(baseline), prepared.spec))
     compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
     return {metric: why for metric, why in changed.items() if metric in compared}
 
 
-def recalibration_spec(spec: ExperimentSpec, recalibrate: RecalibrationSpec, baseline: ExperimentRow) -> ExperimentSpec:
+def recalibration_spec(
+    spec: ExperimentSpec,
+    evaluators: Mapping[str, Mapping[str, Any]],
+    recalibrate: RecalibrationSpec,
+    baseline: ExperimentRow,
+) -> ExperimentSpec:
     """The spec that replays the baseline's answers to a sample of its examples, for the newer evaluators to score."""
-    evaluators = prepared_experiments.of(spec).described
     versions = sorted(evaluator["version"] for evaluator in evaluators.values())
     key = derived_id(RECALIBRATION, baseline.experiment_id, recalibrate.sample, recalibrate.seed, *versions)
     return spec.model_copy(
@@ -377,13 +382,15 @@ def recalibration_spec(spec: ExperimentSpec, recalibrate: RecalibrationSpec, bas
 
 
 def recalibration_row(
-    store: Store, spec: ExperimentSpec, gate: GateSpec, baseline: ExperimentRow
+    store: Store, spec: ExperimentSpec, gate: GateSpec, candidate: ExperimentRow, baseline: ExperimentRow
 ) -> ExperimentRow | None:
-    """The experiment in which a baseline's answers were scored again; None if there is none."""
+    """The experiment in which a baseline's answers were scored again, by the candidate's evaluators; None if there is
+    none.
+    """
     if gate.recalibrate is None:
         return None
-    run_key = recalibration_spec(spec, gate.recalibrate, baseline).run_key or ""
-    rows = store.read("experiments", experiment_id(group_of_run_key(run_key), RECALIBRATION))
+    run_key = recalibration_spec(spec, evaluators_of(candidate), gate.recalibrate, baseline).run_key or ""
+    rows = store.read("experiments", experiment_id(id_of_run_key("group", run_key), RECALIBRATION))
     return rows[0] if rows else None
 
 
@@ -507,17 +514,17 @@ def with_fixed_windows(spec: ExperimentSpec) -> ExperimentSpec:
     return spec if fixed == spec.gates else spec.model_copy(update={"gates": fixed})
 
 
-def check_production(store: Store, spec: ExperimentSpec, gate: GateSpec, window: ProductionBaseline) -> None:
+def check_production(store: Store, prepared: PreparedExperiment, gate: GateSpec, window: ProductionBaseline) -> None:
     """Raise InputError, before anything is paid, if a window cannot be the baseline of a gate."""
-    where = f"gate {gate.name!r}: baseline {window.text!r}"
+    spec, where = prepared.spec, f"gate {gate.name!r}: baseline {window.text!r}"
     if window.evaluation not in (known := known_evaluations(store)):
         names = ", ".join(known) or "none yet (`evaluate-traces`)"
         raise InputError(f"{where}: no trace evaluation is called {window.evaluation!r}, wanted one of {names}")
-    described = prepared_experiments.of(spec).described
+    versions = {name: one["version"] for name, one in prepared.described.items()}
     for metric in gate.compared:
         if metric in (timed := timed_metrics(spec)):
             raise InputError(f"{where}: {metric} cannot be compared with production: {timed[metric]}")
-        found = _in_window(store, spec, window, metric, {name: one["version"] for name, one in described.items()})
+        found = _in_window(store, spec, window, metric, versions)
         if isinstance(found, Reason):
             raise InputError(f"{where}: {found}")
         n = found.n_clusters if found.n_clusters < found.values.values.size else found.n_scored
@@ -808,7 +815,9 @@ class GateEvaluation:
     def _rejudged(self) -> ExperimentRow | None:
         """The experiment in which the baseline's answers were scored again; None if there is none."""
         pair = self.pair
-        return recalibration_row(pair.reader.store, pair.spec, self.gate, pair.baseline) if pair.baseline else None
+        if pair.baseline is None:
+            return None
+        return recalibration_row(pair.reader.store, pair.spec, self.gate, pair.candidate, pair.baseline)
 
     @property
     def _identity(self) -> str:

@@ -39,8 +39,8 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
     with RaisedToCaller():
         refuse_if_running(spec, resume)
         checked = check_and_resolve(spec)
-        with watched(watch), flow_settings():
-            return compare_experiments(checked, resume)
+        with checked.handed_on(), watched(watch), flow_settings():
+            return compare_experiments(checked.prepared.spec, resume)
 
 
 def evaluate_comparative(

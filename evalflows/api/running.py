@@ -25,11 +25,11 @@ def run(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = N
         refuse_if_running(spec, resume)
         begin_early()
         final = resume is not None and look_of(Store(), resume) is not None
-        frozen = check_and_freeze(spec, final=final)
+        checked = check_and_freeze(spec, final=final)
         from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time, as do the checks
 
-        with watched(watch), flow_settings():
-            return run_experiment(frozen, resume, final)
+        with checked.handed_on(), watched(watch), flow_settings():
+            return run_experiment(checked.prepared.spec, resume, final)
 
 
 def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = None) -> list[str]:
@@ -43,5 +43,5 @@ def gate(spec: ExperimentSpec, resume: str | None = None, watch: Watch | None = 
         checked = check_gates.fn(spec)
         from evalflows.flows.gate_release import gate_release
 
-        with watched(watch), flow_settings():
-            return gate_release(checked, resume)
+        with checked.handed_on(), watched(watch), flow_settings():
+            return gate_release(checked.prepared.spec, resume)

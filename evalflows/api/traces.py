@@ -13,6 +13,7 @@ from evalflows.analysis.trace_datasets import TraceDataset, add_traces
 from evalflows.api.calling import RaisedToCaller, flow_settings
 from evalflows.api.experiments import evaluator_fields
 from evalflows.api.results import BatchEvaluationResult, BatchEvaluationResumeToken
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.traces import prepare_traces
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.prefect_server import begin_early
@@ -108,11 +109,11 @@ def evaluate_traces(
     """
     with RaisedToCaller():
         begin_early()
-        checked = prepare_traces(spec)
+        run = RunContext(prepare_traces(spec))
         from evalflows.flows.evaluate_traces import evaluate_traces as flow  # late: making a flow takes time
 
-        with watched(watch), flow_settings():
-            return flow(checked, backfill_from, backfill_to, newest_first, resume)
+        with run.handed_on(), watched(watch), flow_settings():
+            return flow(run.prepared.spec, backfill_from, backfill_to, newest_first, resume)
 
 
 def run_batched_evaluation(

@@ -15,8 +15,8 @@ from inspect import isawaitable
 from itertools import chain
 from typing import Any
 
-from evalflows.engine.chunks import Chunk, Rounds, in_drawn_order, tally
-from evalflows.engine.experiments import Experiment, Run, experiment_of, experiments_in, size_of_answer
+from evalflows.engine.chunks import Chunk, Rounds, in_drawn_order
+from evalflows.engine.experiments import Context, Experiment, Run, experiment_of, experiments_in, size_of_answer
 from evalflows.engine.judge import Judging, Outcome
 from evalflows.engine.results import Columns
 from evalflows.engine.views import example_view, failed, is_final, raised, returned, run_id
@@ -35,13 +35,13 @@ from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.targets import awaited, seed_of
 
 
-def answer_rounds(rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chunk, Counter[str]]:
+def answer_rounds(run: Context, rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chunk, Counter[str]]:
     """Make the pending runs of each chunk: in each round, every target answers one example.
 
     Return the number of transient failures by chunk and kind of error, without chunks of a target whose breaker gave
     up.
     """
-    experiments = experiments_in(rounds)
+    experiments = experiments_in(run, rounds)
     with ExitStack() as open_until_answered:
         answering = [
             _Answering(experiment, chunk, numbers, open_until_answered)
@@ -59,9 +59,9 @@ async def _open_connections(experiments: Sequence[Experiment]) -> None:
     await asyncio.gather(*(experiment.open_connections() for experiment in experiments))
 
 
-def pending_runs(rounds: Rounds) -> list[list[int]]:
+def pending_runs(run: Context, rounds: Rounds) -> list[list[int]]:
     """Return for each chunk the numbers of the examples that have no final answer."""
-    return [_pending(experiment_of(chunk.experiment_id), chunk) for chunk in rounds.chunks]
+    return [_pending(experiment_of(run, chunk.experiment_id), chunk) for chunk in rounds.chunks]
 
 
 def _pending(experiment: Experiment, chunk: Chunk) -> list[int]:
@@ -103,7 +103,8 @@ class _Answering:
         self._unrecorded: dict[str, Any] = dict.fromkeys(
             ("calls", "calls_cached"), None if experiment.target_may_call else 0
         )
-        tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
+        self._tally = experiment.run.tally
+        self._tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
 
     @property
     def breaker(self) -> Breaker:
@@ -141,9 +142,9 @@ class _Answering:
         if row.error_kind in RETRIED_LATER:
             self.transient[row.error_kind] += 1
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
-        tally.add(self.chunk, "answers")
+        self._tally.add(self.chunk, "answers")
         if row.status != "ok":
-            tally.lose(self.chunk, "answers")
+            self._tally.lose(self.chunk, "answers")
 
     def _row(
         self, example: ExampleRow, started_at: datetime, round_at: datetime | None, result: Mapping[str, Any]
@@ -273,11 +274,13 @@ Found = tuple[ExampleRow, dict[str, Any]]
 """An example, and the columns of its recorded answer."""
 
 
-def look_up_rounds(rounds: Rounds, pending: Sequence[Sequence[int]], *, judge: bool) -> dict[Chunk, Outcome]:
+def look_up_rounds(
+    run: Context, rounds: Rounds, pending: Sequence[Sequence[int]], *, judge: bool
+) -> dict[Chunk, Outcome]:
     """Look up the recorded answers to the pending examples of each chunk, and with `judge` judge them."""
     count = Counter(chain.from_iterable(pending))
     in_rounds = {number for number, targets in count.items() if targets > 1}
-    experiments = experiments_in(rounds)
+    experiments = experiments_in(run, rounds)
     with ExitStack() as open_until_done:
         lookups = [
             _LookUp(experiment, chunk, numbers, in_rounds, judge, open_until_done)
@@ -306,16 +309,18 @@ class _LookUp:
         self.chunk, self._experiment = chunk, experiment
         self._pending = {ids[number - chunk.start]: number in in_rounds for number in pending}
         self._spool = open_until_done.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
-        self._count = tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
+        self._tally = experiment.run.tally
+        self._count = self._tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
         self._judging = self._begun() if judge else None
         self._unrecorded = None if experiment.target_may_call else 0
 
     def _begun(self) -> Judging[Run]:
         before = self._experiment.load(self.chunk).before
-        return Judging(self._experiment, self._spool, before, tally.begin(self.chunk, "judgements", 0), self._lose)
+        count = self._tally.begin(self.chunk, "judgements", 0)
+        return Judging(self._experiment, self._spool, before, count, self._lose)
 
     def _lose(self, count: int) -> None:
-        tally.lose(self.chunk, "judgements", count)
+        self._tally.lose(self.chunk, "judgements", count)
 
     @property
     def outcome(self) -> Outcome:
@@ -347,7 +352,7 @@ class _LookUp:
         self._spool.add_columns("outputs", columns)
         self._count(len(found))
         if lost := sum(result["status"] != "ok" for result in results):
-            tally.lose(self.chunk, "answers", lost)
+            self._tally.lose(self.chunk, "answers", lost)
         return [*zip(examples, records_of("outputs", columns, len(found)), strict=True)] if self._judging else []
 
     def _columns(

@@ -243,7 +243,7 @@ class Planned:
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
     """Items done per chunk and stage, and how many of these were lost: failed, or not attempted. A retried chunk
     counts from its start.
 
@@ -295,14 +295,6 @@ class _Tally:
     @staticmethod
     def _sum(kept: dict[tuple[str, str, Stage], list[int]], owners: frozenset[str], stage: Stage) -> int:
         return sum(sum(counts) for (owner, _, at), counts in kept.copy().items() if owner in owners and at == stage)
-
-    def forget(self, owners: frozenset[str]) -> None:
-        for kept in (self.done, self.lost, self.postponed):
-            for key in [key for key in kept.copy() if key[0] in owners]:
-                del kept[key]
-
-
-tally = _Tally()
 
 
 MAX_PAIR_CHUNKS = 200

@@ -6,16 +6,16 @@ The experiments of one run share a budget, a ledger, and the workers that answer
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
-from evalflows.engine import workers
 from evalflows.engine.chunks import Chunk, Rounds, in_running_order, n_chunks
-from evalflows.engine.job import Drawn, Job, Loaded, drop, running
+from evalflows.engine.job import Drawn, Job, Loaded
 from evalflows.engine.may_call_models import target_may_call_unrecorded
-from evalflows.engine.prepare import connections_of, make_target, prepared_experiments, target_version
+from evalflows.engine.prepare import PreparedExperiment, bind_experiment, connections_of, make_target, target_version
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
+from evalflows.engine.run_context import RunContext, Shared
 from evalflows.engine.running import (
     MIN_WORKERS,
     EvaluatorFactory,
@@ -27,8 +27,8 @@ from evalflows.engine.running import (
     width_of,
 )
 from evalflows.engine.views import evaluator_inputs
-from evalflows.engine.workers import Workers
-from evalflows.llm.budget import Budget, DividedBudget, is_divided
+from evalflows.engine.workers import Workers, is_quick
+from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.rate_limits import Breaker
@@ -41,7 +41,6 @@ from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, Out
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
-from evalflows.store.store import Store
 from evalflows.targets import Target
 
 Run = tuple[ExampleRow, OutputRow]
@@ -104,14 +103,6 @@ class Experiment(JudgesRuns[Run]):
     is_quick: bool  # whether its answers are looked up and judged by rules, in one pass and on this machine
 
     @property
-    def attempt(self) -> datetime:
-        return self.row.recorded_at
-
-    @property
-    def has_ended(self) -> bool:
-        return self.store.is_sealed("experiments", self.row.experiment_id)
-
-    @property
     def n_chunks(self) -> int:
         return n_chunks(self.row)
 
@@ -135,7 +126,7 @@ class Experiment(JudgesRuns[Run]):
         target = next(target for target in spec.targets if target.name == row.target)
         here = target_version(target, spec.connections)
         check_code(row.experiment_id, f"target {target.name!r}", row.target_version, here, in_cluster=in_cluster)
-        described = to_json([*prepared_experiments.of(spec).described.values()])
+        described = to_json([*self.run.prepared.described.values()])
         check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: Chunk) -> Loaded[Run]:
@@ -183,55 +174,34 @@ def check_code(owner: str, what: str, of_run: str, here: str, *, in_cluster: boo
         raise InputError(f"{place}: {what} of {owner}: got other code than that of the run, wanted {remedy}")
 
 
-@dataclass(slots=True)
-class _Group:
-    """What the experiments of one run group share, each made when it is needed."""
-
-    budget: Budget | None = None
-    ledger: Ledger | None = None
-    answering: Workers | None = None
-    noted: set[str] = field(default_factory=set)
+Context = RunContext[PreparedExperiment]
 
 
-_groups: dict[str, _Group] = {}  # by run group
-
-
-def experiment_of(experiment_id: str) -> Experiment:
+def experiment_of(run: Context, experiment_id: str) -> Experiment:
     """Return a running experiment, made on first use in this process."""
-    made = running(experiment_id, lambda: _made(experiment_id))
-    assert isinstance(made, Experiment)
-    return made
+    return run.job(experiment_id, partial(_made, run, experiment_id))
 
 
-def experiments_in(rounds: Rounds) -> list[Experiment]:
+def experiments_in(run: Context, rounds: Rounds) -> list[Experiment]:
     """Return the experiments of some rounds, in the order of their chunks."""
-    return [experiment_of(chunk.experiment_id) for chunk in rounds.chunks]
+    return [experiment_of(run, chunk.experiment_id) for chunk in rounds.chunks]
 
 
-def drop_experiment(experiment_id: str, run_group: str) -> Experiment | None:
-    """Drop an experiment with what it shares with those of its run group. Return it, if this process has used it."""
-    _groups.pop(run_group, None)
-    ended = drop(experiment_id)
-    assert ended is None or isinstance(ended, Experiment)
-    return ended
-
-
-def _made(experiment_id: str) -> Experiment:
-    store = Store()
+def _made(run: Context, experiment_id: str) -> Experiment:
+    store = run.store
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
-    prepared = prepared_experiments.of(experiment_spec(row))
-    spec, group = prepared.spec, _groups.setdefault(row.run_group, _Group())
-    is_quick = workers.is_quick(prepared)
-    ledger = _ledger(group, store, row, spec, are_made=not is_quick or bool(prepared.summary_evaluators))
-    factory = EvaluatorFactory(spec, ledger, _budget(group, store, row, spec))
+    prepared = run.bound(lambda: bind_experiment(experiment_spec(row)))
+    spec, looks_up = prepared.spec, is_quick(prepared)
+    ledger = _ledger(run, row, spec, are_made=not looks_up or bool(prepared.summary_evaluators))
+    factory = EvaluatorFactory(spec, ledger, _budget(run, row, spec))
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
     complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
     evaluators = [factory.evaluator(evaluator, examples) for evaluator in prepared.evaluators]
     summaries = [factory.evaluator(evaluator, examples) for evaluator in prepared.summary_evaluators]
     return Experiment(
+        run=run,
         row=row,
-        store=store,
         examples=examples,
         target=make_target(target, complete, examples, store),
         target_complete=complete,
@@ -241,48 +211,46 @@ def _made(experiment_id: str) -> Experiment:
         spec=spec,
         evaluators=evaluators,
         summary_evaluators=summaries,
-        answering=_answering(group, spec),
+        answering=_answering(run.shared, spec),
         judging=judging_workers(spec, connections_of(prepared.evaluators)),
         answering_on=endpoints_of_calls([complete]),
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=factory.budget,
         ledger=factory.ledger,
         made_at=now(),
-        noted=group.noted,
-        is_quick=is_quick and not spec.task_runner.is_elsewhere,
-        processes=workers.current() if workers.pays(prepared, row.n_examples) else None,
+        is_quick=looks_up and not spec.task_runner.is_elsewhere,
     )
 
 
-def _ledger(group: _Group, store: Store, row: ExperimentRow, spec: ExperimentSpec, *, are_made: bool) -> Ledger:
-    """Return the ledger of the run group, so that a call of two experiments is paid once; without cache one each.
+def _ledger(run: Context, row: ExperimentRow, spec: ExperimentSpec, *, are_made: bool) -> Ledger:
+    """Return the ledger of the run, so that a call of two experiments is paid once; without cache one each.
 
     If no calls are expected, its index is read when the first is made: that takes longer than most rules.
     """
     if not spec.use_cache:
-        return Ledger(store, row.experiment_id, fresh=True, are_made=are_made)
-    group.ledger = group.ledger or Ledger(store, row.experiment_id, are_made=are_made)
-    return group.ledger
+        return Ledger(run.store, row.experiment_id, fresh=True, are_made=are_made)
+    run.shared.ledger = run.shared.ledger or Ledger(run.store, row.experiment_id, are_made=are_made)
+    return run.shared.ledger
 
 
-def _budget(group: _Group, store: Store, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
-    """Return the budget of the run group; one with limits knows what its experiments have already spent.
+def _budget(run: Context, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
+    """Return the budget of the run; one with limits knows what its experiments have already spent.
 
-    In a process that chunks are sent to, it is divided: each chunk has its part.
+    In a process of a cluster, it is divided: each chunk has its part.
     """
-    if is_divided():
+    if run.is_in_cluster:
         return DividedBudget(row.experiment_id)
-    if group.budget is None:
+    if run.shared.budget is None:
         is_limited = spec.budget_usd is not None or spec.max_calls is not None
-        group.budget = budget_after(spent_by_group(store, row.run_group), spec) if is_limited else Budget()
-    return group.budget
+        run.shared.budget = budget_after(spent_by_group(run.store, row.run_group), spec) if is_limited else Budget()
+    return run.shared.budget
 
 
-def _answering(group: _Group, spec: ExperimentSpec) -> Workers:
-    """Return the workers of the run group: as many as keep each connection full, and some per other target."""
-    if group.answering is None:
+def _answering(shared: Shared, spec: ExperimentSpec) -> Workers:
+    """Return the workers of the run: as many as keep each connection full, and some per other target."""
+    if shared.answering is None:
         chats = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}
         others = sum(not isinstance(target, ChatTarget) for target in spec.targets)
         width = sum(width_of(name, spec) for name in chats) + others * MIN_WORKERS
-        group.answering = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
-    return group.answering
+        shared.answering = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
+    return shared.answering

@@ -1,11 +1,10 @@
 """A job: subjects of one kind that evaluators judge in chunks, within a budget.
 
 An experiment judges answers, a comparison pairs of answers, a trace evaluation items of production. What differs
-between them are the methods of `Job`; `judge.py` judges them all. A job is made once per process, from what is stored,
-and shared by the chunks that this process works on.
+between them are the methods of `Job`; `judge.py` judges them all. A job is made once per run and process, from what is
+stored, and shared by the chunks that this process works on.
 """
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,9 @@ from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from evalflows.engine.results import Columns, EvaluationResult, one_row
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator, close, limit_rows
-from evalflows.engine.workers import QuickProcesses, Workers
+from evalflows.engine.workers import Workers
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Ledger
@@ -49,30 +49,21 @@ class Job(ABC, Generic[Subject]):
     shares_metrics: ClassVar[bool] = False
     """Whether two evaluators may give one metric: its end says so."""
 
-    store: Store
+    run: RunContext[Any]
     evaluators: Sequence[RunnableEvaluator]
     judging: Workers
     judging_on: Sequence[Endpoint]  # endpoints of the evaluators
     ledger: Ledger
     budget: Budget
     made_at: datetime
-    processes: QuickProcesses | None = None  # if its chunks are worked on in processes of their own
     judged: dict[str, Any] = field(default_factory=dict)
     """By part, what became of chunks that were judged before their turn, as their answers were looked up."""
     given: dict[str, str] = field(default_factory=dict)
     """By metric, the evaluator that gives it."""
-    noted: set[str] = field(default_factory=set)
-    """Notes on what judges are shown that were printed."""
 
     @property
-    @abstractmethod
-    def attempt(self) -> datetime:
-        """When it was started or resumed, as recorded: another time for each start."""
-
-    @property
-    @abstractmethod
-    def has_ended(self) -> bool:
-        """Whether its rows are sealed."""
+    def store(self) -> Store:
+        return self.run.store
 
     @property
     @abstractmethod
@@ -148,6 +139,10 @@ class Job(ABC, Generic[Subject]):
         """
         return None
 
+    def close(self) -> None:
+        """End the processes of its isolated evaluators."""
+        close(self.evaluators)
+
     def limit_rows(self, owner: str) -> list[LimitRow]:
         """Return the history of its endpoints' limiters in this process."""
         return limit_rows(owner, [*self.endpoints], self.made_at)
@@ -158,42 +153,3 @@ def is_final(row: JudgementRow) -> bool:
     if row.status == "failed":
         return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
     return row.status != "not_attempted"
-
-
-_jobs: dict[str, Job[Any]] = {}
-_lock = threading.RLock()
-
-
-def running(identity: str, make: Callable[[], Job[Any]]) -> Job[Any]:
-    """Return a job of this process, made on first use."""
-    with _lock:
-        if identity not in _jobs:
-            _jobs[identity] = make()
-        return _jobs[identity]
-
-
-def known(identity: str) -> Job[Any] | None:
-    """Return a job if this process has worked on it."""
-    return _jobs.get(identity)
-
-
-def drop(identity: str) -> Job[Any] | None:
-    """Drop a job, after it has ended and before it starts: its spec may name other code then. Return it, if known."""
-    with _lock:
-        ended = _jobs.pop(identity, None)
-    close(ended.evaluators if ended else ())
-    return ended
-
-
-def drop_outdated(identity: str, attempt: datetime) -> None:
-    """Drop a job made for an earlier start, since its spec or what it has spent may have changed, and ended ones.
-
-    A process of a cluster outlives the runs that send it chunks.
-    """
-    earlier = known(identity)
-    if earlier is None:
-        for other, job in _jobs.copy().items():
-            if job.has_ended:
-                drop(other)
-    elif earlier.attempt != attempt:
-        drop(identity)

@@ -6,25 +6,26 @@ from evalflows.engine.chunks import Chunk, PairChunk
 from evalflows.engine.experiments import experiment_of
 from evalflows.engine.job import Job
 from evalflows.engine.judge import Outcome, judge_chunk
+from evalflows.engine.run_context import RunContext
 
 if TYPE_CHECKING:
     from evalflows.engine.traces import TraceChunk
 
 
-def job_of(chunk: "Chunk | PairChunk | TraceChunk") -> Job[Any]:
+def job_of(run: RunContext[Any], chunk: "Chunk | PairChunk | TraceChunk") -> Job[Any]:
     """Return the job that a chunk belongs to, made on first use in this process."""
     if isinstance(chunk, Chunk):
-        return experiment_of(chunk.experiment_id)
+        return experiment_of(run, chunk.experiment_id)
     if isinstance(chunk, PairChunk):
         from evalflows.engine.pairs import comparison_of  # late: few runs compare
 
-        return comparison_of(chunk.comparison_id)
+        return comparison_of(run, chunk.comparison_id)
     from evalflows.engine.traces import trace_evaluation_of  # late: it loads OpenAI's SDK
 
-    return trace_evaluation_of(chunk.batch)
+    return trace_evaluation_of(run, chunk.batch)
 
 
-def judge_in_process(chunk: Chunk) -> Outcome:
+def judge_in_process(run: RunContext[Any], chunk: Chunk) -> Outcome:
     """Judge a chunk in one of the processes for quick chunks."""
-    job = job_of(chunk)
+    job = job_of(run, chunk)
     return judge_chunk(job, chunk, job.load(chunk))

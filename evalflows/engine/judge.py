@@ -18,7 +18,6 @@ from inspect import isawaitable
 from itertools import chain
 from typing import Any, Generic, NamedTuple
 
-from evalflows.engine.chunks import tally
 from evalflows.engine.job import Job, Loaded, Subject
 from evalflows.engine.results import (
     EvaluationResult,
@@ -523,8 +522,8 @@ class Judging(Generic[Subject]):
         first = next((subject for subject in subjects if not job.settled(judges[0], subject)), None) if judges else None
         if first is not None:
             for note in notes_on(judges, job.arguments(SHOWN, first, ())):
-                if note not in job.noted:
-                    job.noted.add(note)
+                if note not in job.run.shared.noted:
+                    job.run.shared.noted.add(note)
                     print_note(note)
 
     @property
@@ -714,6 +713,7 @@ class Outcome(NamedTuple):
 def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outcome:
     """Judge the subjects of a chunk that have no judgement yet."""
     with Spool(job.store, chunk.owner, chunk.part) as spool:
+        tally = job.run.tally
         count, lose = tally.begin(chunk, "judgements", loaded.n_done), partial(tally.lose, chunk, "judgements")
         judging = Judging(job, spool, loaded.before, count, lose)
         for subjects in in_blocks(loaded.subjects, job.size_of):

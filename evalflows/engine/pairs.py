@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from evalflows.engine.chunks import (
@@ -16,15 +16,16 @@ from evalflows.engine.chunks import (
     winning_side,
 )
 from evalflows.engine.experiments import check_code, size_of_answer
-from evalflows.engine.job import Job, Loaded, is_final, running
-from evalflows.engine.prepare import prepared_comparisons
+from evalflows.engine.job import Job, Loaded, is_final
+from evalflows.engine.prepare import PreparedComparison, bind_comparison
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, judgement_columns
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, budget_after, endpoints_of
 from evalflows.engine.views import example_view, run_view
 from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import offer_pair
 from evalflows.evaluators.score import Place, RunView
-from evalflows.llm.budget import Budget, DividedBudget, is_divided
+from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgement_id, paid, pair_id
@@ -67,19 +68,11 @@ class Comparison(Job[Pair]):
     item_metrics: frozenset[str]  # names that no preference may have
 
     @property
-    def attempt(self) -> datetime:
-        return self.row.recorded_at
-
-    @property
-    def has_ended(self) -> bool:
-        return self.store.is_sealed("comparison_sets", self.row.comparison_id)
-
-    @property
     def n_chunks(self) -> int:
         return len(list(pair_chunks(self.row)))
 
     def check_code(self, *, in_cluster: bool = True) -> None:
-        described = to_json(prepared_comparisons.of(self.spec).described)
+        described = to_json(self.run.prepared.described)
         check_code(self.row.comparison_id, "evaluators", self.row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: PairChunk) -> Loaded[Pair]:
@@ -198,11 +191,12 @@ def _key(judged: Mapping[str, Any]) -> tuple[str, str, str]:
     return judged["left_run_id"], judged["right_run_id"], judged["shown_first"]
 
 
-def comparison_of(comparison_id: str) -> Comparison:
+Context = RunContext[PreparedComparison]
+
+
+def comparison_of(run: Context, comparison_id: str) -> Comparison:
     """Return a running comparison, made on first use in this process."""
-    made = running(comparison_id, lambda: _made(comparison_id))
-    assert isinstance(made, Comparison)
-    return made
+    return run.job(comparison_id, partial(_made, run, comparison_id))
 
 
 def experiments_of(store: Store, identities: Sequence[str]) -> list[ExperimentRow]:
@@ -210,18 +204,18 @@ def experiments_of(store: Store, identities: Sequence[str]) -> list[ExperimentRo
     return [store.read("experiments", identity)[0] for identity in identities]
 
 
-def _made(comparison_id: str) -> Comparison:
-    store = Store()
+def _made(run: Context, comparison_id: str) -> Comparison:
+    store = run.store
     row: ComparisonSetRow = store.read("comparison_sets", comparison_id)[0]
-    prepared = prepared_comparisons.of(comparison_spec(row))
+    prepared = run.bound(lambda: bind_comparison(comparison_spec(row)))
     spec = prepared.spec
     experiments = experiments_of(store, row.experiments)
-    budget = _budget(store, row, spec)
+    budget = _budget(run, row, spec)
     factory = EvaluatorFactory(spec, Ledger(store, comparison_id, fresh=not spec.use_cache), budget)
     evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     return Comparison(
+        run=run,
         row=row,
-        store=store,
         spec=spec,
         experiments={experiment.experiment_id: experiment for experiment in experiments},
         examples=shared_examples(store, experiments).examples,
@@ -244,11 +238,11 @@ def _outputs(store: Store, experiments: Sequence[str]) -> SpilledRows[str, Outpu
     return outputs
 
 
-def _budget(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:
-    """Return the budget, with what the comparison has already spent; in a process that chunks are sent to, divided."""
-    if is_divided():
+def _budget(run: Context, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:
+    """Return the budget, with what the comparison has already spent; in a process of a cluster, divided."""
+    if run.is_in_cluster:
         return DividedBudget(row.comparison_id)
-    return budget_after(paid(store, row.comparison_id), spec)
+    return budget_after(paid(run.store, row.comparison_id), spec)
 
 
 def _other_order_only(result: EvaluationResult, evaluator: str) -> EvaluationResult:

@@ -9,8 +9,7 @@ run. To be called, an evaluator also needs what a run provides: see `RunnableEva
 import hashlib
 import json
 import subprocess
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -55,7 +54,6 @@ from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.file_formats import Numbered, read_rows
-from evalflows.store.layout import Layout
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.progress import judgement_id, pair_id
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Json, JudgementRow, dependent_id, derived_id, to_json
@@ -95,9 +93,9 @@ def _git(*arguments: str) -> str | None:
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def group_of_run_key(run_key: str) -> str:
-    """Return the run group of all starts with this run key."""
-    return dependent_id("group", NO_TIME, "run_key", run_key)
+def id_of_run_key(kind: Literal["group", "cmp"], run_key: str) -> str:
+    """Return the id of the run group, or of the comparison, of all starts with this run key."""
+    return dependent_id(kind, NO_TIME, "run_key", run_key)
 
 
 def experiment_id(group: str, target: str) -> str:
@@ -781,9 +779,6 @@ def with_prompt(judge: Judge) -> Judge:
 SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
 """Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
 
-MAX_KEPT = 16
-"""Most prepared specs that a process remembers until they have run; the oldest are dropped."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedExperiment:
@@ -900,40 +895,3 @@ def connections_of(evaluators: Iterable[PreparedEvaluator[FallbackSpec]]) -> set
 
 def _pairwise(evaluators: Iterable[JudgeSpec]) -> list[PreparedEvaluator[JudgeSpec]]:
     return [prepare_evaluator(evaluator, "pair") for evaluator in evaluators]
-
-
-Prepared = TypeVar("Prepared", PreparedExperiment, PreparedComparison)
-
-
-class Preparations(Generic[Prepared]):
-    """The specs that this process has prepared and checked but not yet run, by store and text of the spec."""
-
-    def __init__(self, bind: Callable[[Any], Prepared]) -> None:
-        self._bind: Callable[[Any], Prepared] = bind
-        self._kept: OrderedDict[tuple[str, str], Prepared] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def keep(self, prepared: Prepared) -> None:
-        with self._lock:
-            self._kept[_key(prepared.spec)] = prepared
-            while len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
-
-    def has(self, spec: ExperimentSpec | ComparisonSpec) -> bool:
-        return _key(spec) in self._kept
-
-    def of(self, spec: ExperimentSpec | ComparisonSpec) -> Prepared:
-        """Return the prepared spec; if unknown, as on a worker, bind it but do not keep it: its code may change."""
-        return self._kept.get(_key(spec)) or self._bind(spec)
-
-    def forget(self, spec: ExperimentSpec | ComparisonSpec) -> None:
-        with self._lock:
-            self._kept.pop(_key(spec), None)
-
-
-def _key(spec: ExperimentSpec | ComparisonSpec) -> tuple[str, str]:
-    return Layout.at(None).root, spec.model_dump_json()
-
-
-prepared_experiments: Preparations[PreparedExperiment] = Preparations(bind_experiment)
-prepared_comparisons: Preparations[PreparedComparison] = Preparations(bind_comparison)

@@ -1,7 +1,6 @@
 """The worker side of `workers.py`: a process that works on chunks until its pipe is closed."""
 
 from contextlib import suppress
-from functools import cache
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -10,8 +9,6 @@ import numpy as np
 # What the first chunk needs, while the run's process still prepares.
 from evalflows.engine import answer  # noqa: F401
 from evalflows.engine.child import receive, send
-from evalflows.engine.chunks import Chunk, Rounds
-from evalflows.engine.experiments import experiment_of
 from evalflows.specs.errors import describe
 
 
@@ -25,16 +22,9 @@ def work(pipe: Connection) -> None:
 
 def _reply_to(function: Any, given: tuple[object, ...]) -> tuple[Any, BaseException | None]:
     try:
-        for chunk in given[0].chunks if given and isinstance(given[0], Chunk | Rounds) else ():
-            _check_code(chunk.experiment_id)
         return function(*given), None
     except BaseException as error:
         return None, error
-
-
-@cache
-def _check_code(experiment_id: str) -> None:
-    experiment_of(experiment_id).check_code(in_cluster=False)
 
 
 def _send(pipe: Connection, reply: tuple[Any, BaseException | None]) -> None:

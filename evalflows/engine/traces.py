@@ -9,12 +9,12 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from functools import cached_property, partial
 from inspect import isawaitable, signature
 from typing import Any, Literal
 
 from evalflows.engine.experiments import JudgesRuns, Run
-from evalflows.engine.job import Drawn, Loaded, is_final, running
+from evalflows.engine.job import Drawn, Loaded, is_final
 from evalflows.engine.judge import ScoresByRun, composite_results
 from evalflows.engine.preflight import check_judge, check_needs
 from evalflows.engine.prepare import (
@@ -30,6 +30,7 @@ from evalflows.engine.prepare import (
     with_shared,
 )
 from evalflows.engine.results import Columns, EvaluationResult, run_scores
+from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of, judging_workers
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
@@ -352,14 +353,6 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         )
 
     @property
-    def attempt(self) -> datetime:
-        return self.batch.recorded_at
-
-    @property
-    def has_ended(self) -> bool:
-        return False
-
-    @property
     def n_chunks(self) -> int:
         return CHUNKS_AT_ONCE
 
@@ -500,54 +493,39 @@ def _usage(row: JudgementRow) -> Usage:
     )
 
 
-def prepare_traces(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
-    """Check a spec as a user wrote it, and write prompts, shared connections and declared metrics into it.
+@dataclass(frozen=True, kw_only=True)
+class PreparedTraces:
+    """A trace evaluation's spec, with its evaluators bound."""
 
-    Raise InputError for a filter, a mapper, an evaluator or a connection that cannot be used.
-    """
-    spec = with_closed_modes_watched(spec)
-    spec = spec.model_copy(update={"evaluators": [with_all_prompts(judge) for judge in spec.evaluators]})
-    prepared = _prepared(spec)
-    spec = spec.model_copy(update={"connections": with_shared(spec.connections, connections_of(prepared))})
-    spec = with_metrics(spec, prepared)
-    for evaluator in prepared:
-        for judge in evaluator.all:
-            check_judge(judge, spec)
-    check_needs(prepared)
-    _check_composites(spec, prepared)
-    _check_watch(spec, prepared)
-    condition(spec.filter, spec.scope)
-    load_mapper(spec.mapper)
-    if isinstance(spec.mapper, str):
-        check_loaded("mapper", load(spec.mapper))
-    return spec
+    spec: TraceEvaluationSpec
+    evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]
 
-
-def described(spec: TraceEvaluationSpec) -> list[dict[str, Any]]:
-    """Return the evaluators, composites and the mapper as stored with each batch."""
-    prepared = _prepared(spec)
-    found = [
-        {**described_evaluator(evaluator, spec), "sample": evaluator.spec.model_dump(mode="json", include=SAMPLE)}
-        for evaluator in prepared
-    ]
-    versions = {one["name"]: one["version"] for one in found}
-    for one, evaluator in zip(found, prepared, strict=True):
-        if any(judge.bound.asks_for("evaluations", "scores") for judge in evaluator.all):
-            one["version"] = _version_with(versions, one["version"], but=one["name"])
-    versions = {one["name"]: one["version"] for one in found}
-    found += [
-        {
-            "name": composite.name,
-            "version": _version_with(versions, own := composite_version(composite, spec)),
-            "definition": own,  # its version without its evaluators
-            "scope": "composite",
-        }
-        for composite in spec.composites
-    ]
-    if spec.mapper is not None:
-        code = parts_of(load(spec.mapper)) if isinstance(spec.mapper, str) else spec.mapper
-        found.append({"name": "mapper", "version": mapper_version(spec.mapper), "scope": "mapper", "code": code})
-    return found
+    @cached_property
+    def described(self) -> list[dict[str, Any]]:
+        """The evaluators, composites and the mapper as stored with each batch."""
+        spec, mapper = self.spec, self.spec.mapper
+        found = [
+            {**described_evaluator(evaluator, spec), "sample": evaluator.spec.model_dump(mode="json", include=SAMPLE)}
+            for evaluator in self.evaluators
+        ]
+        versions = {one["name"]: one["version"] for one in found}
+        for one, evaluator in zip(found, self.evaluators, strict=True):
+            if any(judge.bound.asks_for("evaluations", "scores") for judge in evaluator.all):
+                one["version"] = _version_with(versions, one["version"], but=one["name"])
+        versions = {one["name"]: one["version"] for one in found}
+        found += [
+            {
+                "name": composite.name,
+                "version": _version_with(versions, own := composite_version(composite, spec)),
+                "definition": own,  # its version without its evaluators
+                "scope": "composite",
+            }
+            for composite in spec.composites
+        ]
+        if mapper is not None:
+            code = parts_of(load(mapper)) if isinstance(mapper, str) else mapper
+            found.append({"name": "mapper", "version": mapper_version(mapper), "scope": "mapper", "code": code})
+        return found
 
 
 def _version_with(versions: Mapping[str, str], own: str, *, but: str | None = None) -> str:
@@ -559,40 +537,59 @@ def _version_with(versions: Mapping[str, str], own: str, *, but: str | None = No
     return hashlib.sha256(repr([own, others]).encode()).hexdigest()[:16]
 
 
-def trace_evaluation_of(batch: WatermarkRow) -> TraceEvaluation:
-    """Return the running evaluation of a batch, made on first use in this process."""
-    made = running(batch.batch_id, lambda: _made(batch))
-    assert isinstance(made, TraceEvaluation)
-    return made
+def prepare_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
+    """Check a spec as a user wrote it, and write prompts, shared connections and declared metrics into it.
+
+    Raise InputError for a filter, a mapper, an evaluator or a connection that cannot be used.
+    """
+    spec = with_closed_modes_watched(spec)
+    spec = spec.model_copy(update={"evaluators": [with_all_prompts(judge) for judge in spec.evaluators]})
+    evaluators = [prepare_evaluator(evaluator) for evaluator in spec.evaluators]
+    spec = spec.model_copy(update={"connections": with_shared(spec.connections, connections_of(evaluators))})
+    spec = with_metrics(spec, evaluators)
+    for evaluator in evaluators:
+        for judge in evaluator.all:
+            check_judge(judge, spec)
+    check_needs(evaluators)
+    _check_composites(spec, evaluators)
+    _check_watch(spec, evaluators)
+    condition(spec.filter, spec.scope)
+    load_mapper(spec.mapper)
+    if isinstance(spec.mapper, str):
+        check_loaded("mapper", load(spec.mapper))
+    return PreparedTraces(spec=spec, evaluators=evaluators)
 
 
-def _made(batch: WatermarkRow) -> TraceEvaluation:
-    store, spec = Store(), TraceEvaluationSpec.model_validate(json.loads(batch.spec))
+Context = RunContext[PreparedTraces]
+
+
+def trace_evaluation_of(run: Context, batch: WatermarkRow) -> TraceEvaluation:
+    """Return the running evaluation of a batch, made on first use."""
+    return run.job(batch.batch_id, partial(_made, run, batch))
+
+
+def _made(run: Context, batch: WatermarkRow) -> TraceEvaluation:
+    prepared = run.prepared
+    spec = prepared.spec
     budget = Budget(usd=spec.budget_usd, calls=spec.max_calls, counts_unknown=spec.budget_counts_unknown)
-    factory = EvaluatorFactory(spec, Ledger(store, batch.evaluation_id, fresh=not spec.use_cache), budget)
-    prepared = _prepared(spec)
-    parts = json.loads(batch.evaluators)
-    versions = {one["name"]: one["version"] for one in parts if one.get("scope") != "mapper"}
-    made = [factory.evaluator(evaluator, None) for evaluator in prepared]
+    factory = EvaluatorFactory(spec, Ledger(run.store, batch.evaluation_id, fresh=not spec.use_cache), budget)
+    versions = {one["name"]: one["version"] for one in prepared.described if one.get("scope") != "mapper"}
+    made = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     evaluators = [replace(one, version=versions[one.bound.name]) if one.asks_for_scores else one for one in made]
     return TraceEvaluation(
+        run=run,
         batch=batch,
-        store=store,
         spec=spec,
         evaluators=evaluators,
         composite_versions={composite.name: versions[composite.name] for composite in spec.composites},
         mapper=load_mapper(spec.mapper),
         mapper_version=mapper_version(spec.mapper),
-        judging=judging_workers(spec, connections_of(prepared)),
+        judging=judging_workers(spec, connections_of(prepared.evaluators)),
         judging_on=endpoints_of(evaluators),
         ledger=factory.ledger,
         budget=budget,
         made_at=now(),
     )
-
-
-def _prepared(spec: TraceEvaluationSpec) -> list[PreparedEvaluator[EvaluatorSpec]]:
-    return [prepare_evaluator(evaluator) for evaluator in spec.evaluators]
 
 
 def _check_composites(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:

@@ -7,13 +7,13 @@ before.
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
@@ -133,41 +133,6 @@ def _end(started: subprocess.Popen[bytes]) -> None:
         with suppress(subprocess.TimeoutExpired):
             started.wait(ENDED_WITHIN_S)
             return
-
-
-_current: QuickProcesses | None = None
-_lock = threading.Lock()
-
-
-def begin(count: int | None = None) -> None:
-    """Start the processes without waiting, if this process has none."""
-    global _current
-    with _lock:
-        _current = _current or QuickProcesses(count)
-
-
-def current() -> QuickProcesses | None:
-    """Return the processes that were begun and have not ended."""
-    return _current
-
-
-def end() -> None:
-    """End the processes, if there are any."""
-    global _current
-    with _lock:
-        ended, _current = _current, None
-    if ended is not None:
-        ended.end()
-
-
-@contextmanager
-def ended_by_errors() -> Iterator[None]:
-    """End the processes if the block raises: what they were begun for does not come."""
-    try:
-        yield
-    except BaseException:
-        end()
-        raise
 
 
 class _Threads(Executor):
@@ -449,6 +414,7 @@ class IsolatedEvaluator:
         self._bound, self._timeout_s = bound, timeout_s
         self._idle: SimpleQueue[_IsolatedProcess] = SimpleQueue()
         self._places = threading.BoundedSemaphore(MAX_PROCESSES)
+        weakref.finalize(self, _end_all, self._idle)
 
     def judge(self, available: Mapping[str, Any], calls: ModelCalls) -> list[Judgement | Preference]:
         """Judge in another process, and return its scores or preferences.
@@ -470,7 +436,7 @@ class IsolatedEvaluator:
         return result
 
     def _take(self) -> "_IsolatedProcess":
-        with contextlib.suppress(Empty):
+        with suppress(Empty):
             while True:
                 process = self._idle.get_nowait()
                 if process.is_alive:
@@ -480,9 +446,13 @@ class IsolatedEvaluator:
 
     def close(self) -> None:
         """End the idle processes."""
-        with contextlib.suppress(Empty):
-            while True:
-                self._idle.get_nowait().end()
+        _end_all(self._idle)
+
+
+def _end_all(idle: "SimpleQueue[_IsolatedProcess]") -> None:
+    with suppress(Empty):
+        while True:
+            idle.get_nowait().end()
 
 
 class _IsolatedProcess:
@@ -536,7 +506,7 @@ class _IsolatedProcess:
 
     def end(self) -> None:
         if self._popen.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
             self._popen.wait()
         self._pipe.close()

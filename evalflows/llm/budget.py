@@ -180,11 +180,6 @@ def divided(parts: Mapping[str, Budget]) -> Iterator[None]:
         _parts.reset(token)
 
 
-def is_divided() -> bool:
-    """Whether the current chunk was sent to this process, with a part of the budget."""
-    return _parts.get() is not None
-
-
 class DividedBudget(Budget):
     """The budget of an experiment or a comparison, whose chunks each have a part: the current one's is charged."""
 

@@ -8,20 +8,15 @@ import pytest
 
 from evalflows import run
 from evalflows.engine.prepare import (
-    MAX_KEPT,
-    Preparations,
-    PreparedExperiment,
-    bind_experiment,
     evaluator_version,
     prepare_comparison,
     prepare_evaluator,
-    prepared_experiments,
 )
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import refer
-from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.snapshot import check_and_freeze, freeze_dataset
 
 
 class Counting:
@@ -63,23 +58,14 @@ def test_a_run_that_has_ended_is_forgotten_so_that_another_one_binds_what_the_co
     assert Counting.made == 2
 
 
-def test_what_was_checked_is_not_bound_again_until_it_is_forgotten() -> None:
-    frozen = check_and_freeze(spec(counting()))
-    prepared = prepared_experiments.of(frozen)
-    again = ExperimentSpec.model_validate_json(frozen.model_dump_json())
-    assert prepared_experiments.of(again) is prepared and Counting.made == 1
-    prepared_experiments.forget(again)
-    assert not prepared_experiments.has(frozen)
-    assert prepared_experiments.of(frozen).described == prepared.described, "as another process has it"
-    assert Counting.made == 2 and not prepared_experiments.has(frozen)
-
-
-def test_the_newest_are_remembered() -> None:
-    known: Preparations[PreparedExperiment] = Preparations(bind_experiment)
-    specs = [spec("exact_match", description=f"number {number}") for number in range(MAX_KEPT + 1)]
-    for one in specs:
-        known.keep(bind_experiment(one))
-    assert [known.has(one) for one in (specs[0], specs[1], specs[-1])] == [False, True, True]
+def test_what_was_checked_is_not_bound_again_for_the_flow_that_it_is_handed_to() -> None:
+    run = check_and_freeze(spec(counting()))
+    again = ExperimentSpec.model_validate_json(run.prepared.spec.model_dump_json())
+    with run.handed_on():
+        assert freeze_dataset.fn(again) is run and Counting.made == 1
+    taken_up = freeze_dataset.fn(again)
+    assert taken_up.prepared.described == run.prepared.described, "as another process has it"
+    assert Counting.made == 2
 
 
 def test_a_tier_is_bound_once_and_bears_its_own_name() -> None:

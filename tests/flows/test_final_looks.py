@@ -78,7 +78,7 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
 def test_of_several_at_once_only_one_gets_the_last_look_and_one_without_answers_counts_for_nothing(
     fields: dict[str, Any],
 ) -> None:
-    store, spec = Store(), check_and_freeze(spec_of(fields), final=True)
+    store, spec = Store(), check_and_freeze(spec_of(fields), final=True).prepared.spec
 
     def take(group: str) -> bool:
         try:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evalflows.llm.budget import Budget, DividedBudget, divided, is_divided
+from evalflows.llm.budget import Budget, DividedBudget, divided
 from evalflows.specs.errors import CallError
 
 
@@ -28,12 +28,10 @@ def test_each_chunk_spends_its_own_part() -> None:
 
     assert asyncio.run(spend_all()) == [1, 2]
     assert [(part.spent_calls, part.spent_usd) for part in parts] == [(1, 0.5), (2, 1.0)]
-    assert not is_divided()
 
 
 def test_experiments_of_one_round_have_their_own_parts() -> None:
     with divided({"e1": Budget(calls=0), "e2": Budget(calls=1)}):
-        assert is_divided()
         DividedBudget("e2").reserve_now(is_priced=True)
         with pytest.raises(CallError, match="0 of 0 calls"):
             DividedBudget("e1").reserve_now(is_priced=True)

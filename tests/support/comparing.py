@@ -16,7 +16,7 @@ from evalflows.evaluators.score import RunView
 from evalflows.specs.errors import InputError
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
-from evalflows.tasks.finish import finish_comparison
+from evalflows.tasks.finish import finish
 
 Outputs = list[dict[str, Any]]
 N = 12
@@ -38,8 +38,8 @@ def longer(outputs: Outputs) -> list[int]:
 
 def judged(experiments: tuple[str, ...], *evaluators: Any, **changes: Any) -> list[JudgementRow]:
     """The rows of a comparison that has ended, without its verdicts."""
-    row = begun(spec_of(experiments, *evaluators, **changes))
-    finish_comparison.fn(row)
+    run, row = begun(spec_of(experiments, *evaluators, **changes))
+    finish.fn(run, [row])
     return judgements(row.comparison_id)
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalflows.engine.chunks import pair_chunks
+from evalflows.engine.pairs import Context
 from evalflows.engine.prepare import reference_to
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, OutputRow, derived_id, to_json
@@ -16,7 +17,7 @@ from evalflows.tasks.compare import (
     compute_win_rates,
     start_comparison,
 )
-from evalflows.tasks.finish import finish_comparison
+from evalflows.tasks.finish import finish
 from evalflows.tasks.judge import judge
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,19 +100,20 @@ def compared(
     experiments: Sequence[str], *evaluators: Any, resume: str | None = None, **changes: Any
 ) -> ComparisonSetRow:
     """Compare them from the check of the spec to the verdicts, as the flow does; the comparison's last row."""
-    row = begun(spec_of(experiments, *evaluators, **changes), resume)
-    finish_comparison.fn(row)
+    run, row = begun(spec_of(experiments, *evaluators, **changes), resume)
+    finish.fn(run, [row])
     compute_win_rates.fn(row)
     (ended,) = Store().read("comparison_sets", row.comparison_id)
     return ended  # type: ignore[no-any-return]
 
 
-def begun(spec: ComparisonSpec, resume: str | None = None) -> ComparisonSetRow:
-    """The same up to the judgements."""
-    row = start_comparison.fn(check_and_resolve(spec), resume)
+def begun(spec: ComparisonSpec, resume: str | None = None) -> tuple[Context, ComparisonSetRow]:
+    """The same up to the judgements; the run and its row."""
+    run = check_and_resolve(spec)
+    row = start_comparison.fn(run, resume)
     for chunk in pair_chunks(row):
-        judge.fn(chunk)
-    return row
+        judge.fn(run, chunk)
+    return run, row
 
 
 def judgements(comparison_id: str) -> list[JudgementRow]:

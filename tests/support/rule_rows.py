@@ -43,10 +43,14 @@ def stored(experiment: ExperimentRow) -> dict[str, list[Any]]:
 
 def run_without_flow(spec: ExperimentSpec) -> ExperimentRow:
     """Answer and judge the examples, and return the first experiment."""
-    experiments = start_experiments.fn(check_and_freeze(spec))
-    for wave in waves_of(spec, experiments):
-        for rounds in wave:
-            execute_rounds.fn(rounds)
-            for chunk in rounds.chunks:
-                judge.fn(chunk)
-    return experiments[0]
+    run = check_and_freeze(spec)
+    try:
+        experiments = start_experiments.fn(run)
+        for wave in waves_of(spec, experiments):
+            for rounds in wave:
+                execute_rounds.fn(run, rounds)
+                for chunk in rounds.chunks:
+                    judge.fn(run, chunk)
+        return experiments[0]
+    finally:
+        run.end_processes()

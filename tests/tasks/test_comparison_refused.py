@@ -67,5 +67,5 @@ def test_the_same_id_with_other_inputs_is_no_shared_example() -> None:
 
 def test_experiments_are_found_by_name_id_and_run_group() -> None:
     a, b, c = three()
-    spec = check_and_resolve(spec_of(["group of b", "a", c, "b"], longer, baseline="c"))
+    spec = check_and_resolve(spec_of(["group of b", "a", c, "b"], longer, baseline="c")).prepared.spec
     assert (spec.experiments, spec.baseline, spec.name) == ([b, a, c], c, "b vs a vs c")

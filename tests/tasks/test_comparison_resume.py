@@ -19,7 +19,7 @@ from matched import (
 from evalflows.engine.chunks import pair_chunks
 from evalflows.specs.errors import InputError
 from evalflows.tasks.compare import check_and_resolve, start_comparison
-from evalflows.tasks.finish import finish_comparison
+from evalflows.tasks.finish import finish
 from evalflows.tasks.judge import judge
 
 # Going on
@@ -84,13 +84,16 @@ def test_experiments_may_follow_but_not_change_their_places() -> None:
 def test_only_what_is_not_judged_yet_is_judged() -> None:
     """As where a process has ended between two chunks."""
     spec = spec_of(two(), counted, run_key="k", chunk_size=5)
-    row = start_comparison.fn(check_and_resolve(spec))
+    run = check_and_resolve(spec)
+    row = start_comparison.fn(run)
     first, *others = pair_chunks(row)
-    judge.fn(first)
+    judge.fn(run, first)
     assert (len(CALLS), len(others)) == (5, 2)
-    assert finish_comparison.fn(row) == [f"comparison {row.name!r} ({row.comparison_id}): not done: 7 of 12 by counted"]
+    lacking = finish.fn(run, [row])
+    assert lacking == [f"comparison {row.name!r} ({row.comparison_id}): not done: 7 of 12 by counted"]
     assert asked("select state, missing from comparison_overview") == [("incomplete", 7)]
-    finish_comparison.fn(begun(spec))
+    again, begun_again = begun(spec)
+    finish.fn(again, [begun_again])
     assert len(CALLS) == N and len(judgements(row.comparison_id)) == N
     assert asked("select state, reason from comparison_sets") == [("completed", None)]
 

@@ -23,7 +23,7 @@ def test_a_task_is_sent_by_its_name() -> None:
     sent = cloudpickle.loads(cloudpickle.dumps(chunk_task(execute_rounds, spec("dask"))))
     assert (sent.name, sent.retries, sent.fn.function) == ("execute_rounds", 5, execute_rounds.fn)
     rounds = Rounds((Chunk("e1", 0, 0, 10),))
-    assert get_call_parameters(sent.fn, (rounds,), {}) == {"rounds": rounds}
+    assert get_call_parameters(sent.fn, (None, rounds), {}) == {"run": None, "rounds": rounds}
     assert len(cloudpickle.dumps(chunk_task(execute_rounds, spec("dask")))) < 10_000
 
 

@@ -10,8 +10,8 @@ from pairwise_runs import NAMES, ROWS, judged_by, shown, verdict
 
 from evalflows.specs import InputError
 from evalflows.tasks.compare import check_and_resolve, compute_win_rates
-from evalflows.tasks.controls import run_pair_controls
-from evalflows.tasks.finish import finish_comparison
+from evalflows.tasks.controls import run_controls
+from evalflows.tasks.finish import finish
 
 JUDGE = {"use": "pairwise_preference", "name": "judge", "connection": "mock", "controls": 10}
 
@@ -45,10 +45,10 @@ def test_a_judge_of_pairs_is_tried_and_one_that_fails_decides_nothing(
     judge: Callable[[Request], Reply], passed: bool, said: str
 ) -> None:
     with serving(Endpoint(answer=judge)) as endpoint:
-        row = begun(judged_by(endpoint, two(), evaluators=[JUDGE]))
-        assert run_pair_controls.fn(row) is not None
+        run, row = begun(judged_by(endpoint, two(), evaluators=[JUDGE]))
+        assert run_controls.fn(run, [row]) is not None
         assert endpoint.calls == len(NAMES) + 30
-        finish_comparison.fn(row)
+        finish.fn(run, [row])
         compute_win_rates.fn(row)
     ((found, message, calls),) = asked(
         """select c.passed, c.message, s.calls from checks c, comparison_sets s

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ from isolated import is_running
 from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.engine import workers
-from evalflows.engine.chunks import Chunk, waves_of
+from evalflows.engine.chunks import waves_of
 from evalflows.engine.jobs import judge_in_process
 from evalflows.engine.workers import QuickProcesses
 from evalflows.llm import loop
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
-from evalflows.store.records import ExperimentRow
 from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.snapshot import check_and_freeze
 
@@ -29,16 +27,6 @@ ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
     for number in range(40)
 ]
-
-
-@pytest.fixture(autouse=True)
-def none_left() -> Iterator[None]:
-    yield
-    workers.end()
-
-
-def judge(name: str, *more: str) -> ExperimentRow:
-    return run_without_flow(spec_of(name, *more))
 
 
 def spec_of(name: str, *more: str, **changes: Any) -> ExperimentSpec:
@@ -60,12 +48,13 @@ def spec_of(name: str, *more: str, **changes: Any) -> ExperimentSpec:
 
 @pytest.mark.slow
 def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = stored(judge("here"))
-    assert workers.current() is None
+    here, worked = stored(run_without_flow(spec_of("here"))), list[object]()
     monkeypatch.setattr(workers, "MANY_JUDGEMENTS", 1)
     monkeypatch.setattr(workers, "cores", lambda: 2)
-    there = stored(judge("there"))
-    assert workers.current() is not None
+    work = QuickProcesses.work
+    monkeypatch.setattr(QuickProcesses, "work", lambda *given: worked.append(given) or work(*given))
+    there = stored(run_without_flow(spec_of("there")))
+    assert len(worked) == 6
     assert len(here["judgements"]) == 160
     for table in ("outputs", "judgements"):
         assert comparable(there[table]) == comparable(here[table])
@@ -76,12 +65,13 @@ def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypa
     rule.write_text("def is_short(outputs):\n    return len(outputs) < 5\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     spec = spec_of("changed", "changed_meanwhile:is_short", task_runner={"kind": "processes", "processes": 1})
-    experiments = start_experiments.fn(check_and_freeze(spec))
+    run = check_and_freeze(spec)
+    experiments = start_experiments.fn(run)
     rule.write_text("def is_short(outputs):\n    return len(outputs) < 9\n")
     (rounds, *_), *_ = waves_of(spec, experiments)
     wanted = r"process \d+ of this machine: evaluators of exp-\w+: got other code than that of the run, wanted the same"
-    with pytest.raises(InputError, match=wanted) as caught:
-        execute_rounds.fn(rounds)
+    with pytest.raises(InputError, match=wanted) as caught, run.handed_on():
+        execute_rounds.fn(run, rounds)
     assert "cluster" not in str(caught.value)
 
 
@@ -113,12 +103,14 @@ def _draw() -> tuple[int, float, float]:
 
 
 def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment = judge("interrupted")
+    run = check_and_freeze(spec_of("interrupted"))
+    (rounds, *_), *_ = waves_of(run.prepared.spec, start_experiments.fn(run))
+    execute_rounds.fn(run, rounds)
     processes = QuickProcesses(1)
     loop.stop()
     processes.end()
     try:
         with pytest.raises(CancelledError):
-            processes.work(judge_in_process, Chunk(experiment.experiment_id, 0, 0, 15))
+            processes.work(judge_in_process, run, rounds.chunks[0])
     finally:
         loop.allow()

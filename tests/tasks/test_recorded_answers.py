@@ -11,7 +11,7 @@ from rule_rows import comparable, run_without_flow, stored
 from evalflows.engine import workers
 from evalflows.engine.answer import look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, waves_of
-from evalflows.engine.experiments import Run
+from evalflows.engine.experiments import Context, Run
 from evalflows.engine.judge import Judging
 from evalflows.specs import ExperimentSpec
 from evalflows.store import snapshots
@@ -51,11 +51,12 @@ def spec_of(name: str, **changes: Any) -> ExperimentSpec:
     )
 
 
-def first_rounds(spec: ExperimentSpec) -> tuple[str, Rounds]:
-    """Start an experiment; return its id and its first chunks."""
-    experiments = start_experiments.fn(check_and_freeze(spec))
+def first_rounds(spec: ExperimentSpec) -> tuple[Context, list[str], Rounds]:
+    """Start experiments; return the run, their ids and the first chunks."""
+    run = check_and_freeze(spec)
+    experiments = start_experiments.fn(run)
     (rounds, *_), *_ = waves_of(spec, experiments)
-    return experiments[0].experiment_id, rounds
+    return run, [row.experiment_id for row in experiments], rounds
 
 
 @pytest.mark.parametrize("column", ["said", "reference_outputs"])
@@ -70,24 +71,24 @@ def test_the_rows_are_those_of_two_passes(column: str, monkeypatch: pytest.Monke
 
 
 def test_each_answer_is_judged_once_and_before_its_chunk_is_evaluated() -> None:
-    experiment_id, rounds = first_rounds(spec_of("once"))
-    execute_rounds.fn(rounds)
+    run, (experiment_id,), rounds = first_rounds(spec_of("once"))
+    execute_rounds.fn(run, rounds)
     answered = {row.example_id for row in Store().read("outputs", experiment_id) if row.status == "ok"}
     assert judged == dict.fromkeys(answered, 1)
     before = Store().read("judgements", experiment_id)
-    judge.fn(rounds.chunks[0])
+    judge.fn(run, rounds.chunks[0])
     assert judged == dict.fromkeys(answered, 1)
     assert Store().read("judgements", experiment_id) == before
     assert len(before) == 20
 
 
 def test_what_was_answered_but_not_judged_is_judged_when_the_chunk_is_evaluated() -> None:
-    experiment_id, rounds = first_rounds(spec_of("half"))
-    look_up_rounds(rounds, [pending_runs(rounds)[0][:5]], judge=False)
+    run, (experiment_id,), rounds = first_rounds(spec_of("half"))
+    look_up_rounds(run, rounds, [pending_runs(run, rounds)[0][:5]], judge=False)
     assert not judged
-    execute_rounds.fn(rounds)
+    execute_rounds.fn(run, rounds)
     assert 0 < judged.total() < 7
-    judge.fn(rounds.chunks[0])
+    judge.fn(run, rounds.chunks[0])
     answered = {row.example_id for row in Store().read("outputs", experiment_id) if row.status == "ok"}
     assert len(answered) > 5
     assert judged == dict.fromkeys(answered, 1)
@@ -103,10 +104,10 @@ def test_no_more_answers_are_in_memory_than_a_block(tmp_path: Path, monkeypatch:
     answers = tmp_path / "answers.json"
     answers.write_text(json.dumps([{"inputs": row["inputs"], "outputs": "x" * 3_000} for row in ROWS]))
     spec = spec_of("long", targets=[{"kind": "recorded", "path": str(answers)}], chunk_size=30)
-    experiment_id, rounds = first_rounds(spec)
+    run, (experiment_id,), rounds = first_rounds(spec)
     monkeypatch.setattr(Judging, "judge", judge)
     monkeypatch.setattr(snapshots, "BLOCK_BYTES", 20_000)
-    execute_rounds.fn(rounds)
+    execute_rounds.fn(run, rounds)
     assert at_once == [4, 4, 4, 4, 4, 4, 4, 2]
     assert len(Store().read("outputs", experiment_id)) == 30
 
@@ -114,10 +115,9 @@ def test_no_more_answers_are_in_memory_than_a_block(tmp_path: Path, monkeypatch:
 def test_a_round_begins_at_one_time_for_all_targets() -> None:
     targets = [{"kind": "recorded", "column": column, "name": column} for column in ("said", "reference_outputs")]
     spec = spec_of("rounds", targets=targets)
-    experiments = start_experiments.fn(check_and_freeze(spec))
-    (rounds, *_), *_ = waves_of(spec, experiments)
-    execute_rounds.fn(rounds)
-    times = [{row.round_at for row in Store().read("outputs", each.experiment_id)} for each in experiments]
+    run, experiments, rounds = first_rounds(spec)
+    execute_rounds.fn(run, rounds)
+    times = [{row.round_at for row in Store().read("outputs", each)} for each in experiments]
     assert times[0] == times[1]
     assert None not in times[0]
     assert {row.round_at for row in stored(run_without_flow(spec_of("alone")))["outputs"]} == {None}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from evalflows.engine.chunks import Chunk
+from evalflows.engine.chunks import Chunk, Tally
 from evalflows.llm import loop
 from evalflows.llm.rate_limits import Breaker
 from evalflows.tasks.limits import admitted
@@ -30,7 +30,7 @@ def test_the_others_wait_for_the_trial_and_go_on_after_it(breaker: Breaker) -> N
     came, went = list[int](), threading.Event()
 
     def work(number: int) -> None:
-        with admitted([chunk(number)], "answers", [breaker]):
+        with admitted(Tally(), [chunk(number)], "answers", [breaker]):
             is_trial = breaker.enter()
             came.append(number)
             if is_trial:
@@ -51,9 +51,9 @@ def test_the_others_wait_for_the_trial_and_go_on_after_it(breaker: Breaker) -> N
 def test_a_trial_that_does_not_take_place_is_left_to_the_next(breaker: Breaker) -> None:
     loop.allow()
     for number in range(2):
-        with admitted([chunk(number)], "answers", [breaker]):
+        with admitted(Tally(), [chunk(number)], "answers", [breaker]):
             pass
-    with pytest.raises(ZeroDivisionError), admitted([chunk(2)], "answers", [breaker]):
+    with pytest.raises(ZeroDivisionError), admitted(Tally(), [chunk(2)], "answers", [breaker]):
         raise ZeroDivisionError
-    with admitted([chunk(3)], "answers", [breaker]):
+    with admitted(Tally(), [chunk(3)], "answers", [breaker]):
         assert breaker.enter()

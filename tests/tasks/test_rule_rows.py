@@ -8,7 +8,6 @@ import pytest
 from mixed_rules import CONFIGS, EVALUATORS, EXAMPLES, METRICS
 from rule_rows import comparable, run_without_flow, stored
 
-from evalflows.engine import workers
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import refer
@@ -62,12 +61,8 @@ def test_rows_of_rules_that_take_long_are_the_same(monkeypatch: pytest.MonkeyPat
 def test_processes_make_the_same_rows() -> None:
     asynchronous = "mixed_rules:awaited"
     evaluators = [evaluator for evaluator in EVALUATORS if evaluator != asynchronous]
-    try:
-        found = {
-            table: comparable(rows) for table, rows in stored(judge(evaluators=evaluators, task_runner=TWO)).items()
-        }
-    finally:
-        workers.end()
+    rows_by_table = stored(judge(evaluators=evaluators, task_runner=TWO))
+    found = {table: comparable(rows) for table, rows in rows_by_table.items()}
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     kept["judgements"] = [row for row in kept["judgements"] if row["evaluator"] != "awaited"]
     check(found, kept)

@@ -20,7 +20,7 @@ from evalflows.tasks.compare import (
     record_votes,
     start_comparison,
 )
-from evalflows.tasks.finish import finish_comparison
+from evalflows.tasks.finish import finish
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +36,10 @@ def wins(winner: str, loser: str, n: int, **fields: Any) -> list[dict[str, Any]]
 
 def compared(rows: list[dict[str, Any]], **changes: Any) -> ComparisonSetRow:
     Path("votes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    spec = check_and_resolve(ComparisonSpec.model_validate({"votes": "votes.jsonl", "name": "arena", **changes}))
-    row = start_comparison.fn(spec)
+    run = check_and_resolve(ComparisonSpec.model_validate({"votes": "votes.jsonl", "name": "arena", **changes}))
+    row = start_comparison.fn(run)
     record_votes.fn(row)
-    finish_comparison.fn(row)
+    finish.fn(run, [row])
     (ended,) = Store().read("comparison_sets", row.comparison_id)
     compute_win_rates.fn(ended)
     return ended

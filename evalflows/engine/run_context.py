@@ -1,0 +1,163 @@
+"""What a flow run hands to its tasks: the store, its prepared spec, what its chunks share, and how far they are.
+
+Whoever checks a spec makes the context: a program before it calls the flow, which takes it up, or else the flow. A
+process that chunks are sent to makes one of its own, from what is stored.
+"""
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from evalflows.engine.chunks import Tally
+from evalflows.engine.workers import QuickProcesses, Workers
+from evalflows.llm.budget import Budget
+from evalflows.llm.ledger import Ledger
+from evalflows.store.records import LimitRow, new_id
+from evalflows.store.store import Store
+
+
+class Prepared(Protocol):
+    """A spec with what it names bound: `engine/prepare.py` makes it."""
+
+    @property
+    def spec(self) -> Any: ...
+
+    @property
+    def evaluators(self) -> Sequence[Any]: ...
+
+
+class JobOfRun(Protocol):
+    """A job, as far as its run knows it: see `engine/job.py`."""
+
+    def check_code(self, *, in_cluster: bool) -> None: ...
+
+    def limit_rows(self, owner: str) -> list[LimitRow]: ...
+
+    def close(self) -> None: ...
+
+
+Of = TypeVar("Of", bound=Prepared)
+Made = TypeVar("Made", bound=JobOfRun)
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the experiments of a run share, each made when it is needed."""
+
+    budget: Budget | None = None
+    ledger: Ledger | None = None
+    answering: Workers | None = None
+    noted: set[str] = field(default_factory=set)
+    """Notes on what judges are shown that were printed."""
+
+
+class RunContext(Generic[Of]):
+    """One flow run in this process. Pickled, it becomes a context of the other process, the same for all chunks.
+
+    It is no dataclass, since Prefect would look for futures in all that it holds.
+    """
+
+    def __init__(
+        self, prepared: Of | None = None, processes: QuickProcesses | None = None, token: str | None = None
+    ) -> None:
+        self.store, self.tally, self.shared = Store(), Tally(), Shared()
+        self.processes = processes
+        self.is_elsewhere, self.is_in_cluster = token is not None, False
+        self._prepared, self._token = prepared, token or new_id("run")
+        self._jobs: dict[str, JobOfRun] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def prepared(self) -> Of:
+        """The spec as it was prepared before the run. Chunks that are sent to a process come without it."""
+        assert self._prepared is not None
+        return self._prepared
+
+    @property
+    def spec(self) -> Any:
+        """The spec, checked and resolved."""
+        return self.prepared.spec
+
+    def bound(self, bind: Callable[[], Of]) -> Of:
+        """Return the prepared spec; in a process that chunks are sent to, it is bound on first use."""
+        with self._lock:
+            self._prepared = self._prepared or bind()
+            return self._prepared
+
+    def job(self, identity: str, make: Callable[[], Made]) -> Made:
+        """Return the job of an experiment, a comparison or a batch, made on first use.
+
+        Raise InputError if its code is another in this process than where the run was started.
+        """
+        with self._lock:
+            if identity not in self._jobs:
+                made = make()
+                if self.is_elsewhere:
+                    made.check_code(in_cluster=self.is_in_cluster)
+                self._jobs[identity] = made
+            return cast("Made", self._jobs[identity])
+
+    def known_job(self, identity: str) -> JobOfRun | None:
+        """Return a job if this process has worked on it."""
+        return self._jobs.get(identity)
+
+    def reset(self) -> None:
+        """Forget the jobs, and what is known of the budget and of paid calls: others may have spent meanwhile."""
+        with self._lock:
+            for job in self._jobs.values():
+                job.close()
+            self._jobs.clear()
+            self.shared = Shared()
+
+    def end_processes(self) -> None:
+        """End the processes that work for the run, if there are any."""
+        processes, self.processes = self.processes, None
+        if processes is not None:
+            processes.end()
+
+    @contextmanager
+    def handed_on(self) -> Iterator[None]:
+        """Let a flow that is called in this block with the spec take up this context. It is closed at the end."""
+        token = _handed.set(self)
+        try:
+            yield
+        finally:
+            _handed.reset(token)
+            self.end_processes()
+            self.reset()
+
+    @classmethod
+    def handed(cls, spec: object) -> "RunContext[Any] | None":
+        """Return the context that was handed on for a spec, if any."""
+        run = _handed.get()
+        return run if run is not None and run.spec == spec else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        is_to_cluster = self.is_in_cluster if self.is_elsewhere else self.spec.task_runner.is_elsewhere
+        return _taken_up, (self._token, is_to_cluster)
+
+
+_handed: ContextVar[RunContext[Any] | None] = ContextVar("evalflows_run", default=None)
+
+KEPT = 4
+"""Runs whose contexts a process keeps that chunks are sent to, while it has none of their chunks: the newest."""
+
+_sent: "weakref.WeakValueDictionary[str, RunContext[Any]]" = weakref.WeakValueDictionary()
+_newest: "deque[RunContext[Any]]" = deque(maxlen=KEPT)
+_taking = threading.Lock()
+
+
+def _taken_up(token: str, is_in_cluster: bool) -> RunContext[Any]:
+    """Return the context of a run in this process, which chunks are sent to."""
+    with _taking:
+        run = _sent.get(token)
+        if run is None:
+            run = _sent[token] = RunContext(token=token)
+            run.is_in_cluster = is_in_cluster
+            _newest.append(run)
+        return run

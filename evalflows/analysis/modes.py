@@ -42,6 +42,8 @@ N_SHOWN = 10
 COVERED = 0.9
 """Cosine of the middles of a group and of a mode's examples from which the mode covers the group."""
 EMBEDDED_AT_ONCE = 64
+USUAL_CALL = 0.05
+"""Least share of the failures whose notes name a tool, for its name to stay."""
 SAID_OF = 0.3
 """Least share of a group's sentences that have a term of its name."""
 
@@ -116,7 +118,7 @@ def find_modes(
     if taxonomy is not None and taxonomy.kind != kind:
         raise InputError(f"the taxonomy: got kind {taxonomy.kind}, wanted {kind}, or another file")
     describes = model is not None and model.describes
-    told = {f.id: sentence for f in failures if (sentence := _sentence(f.notes))}
+    told = _noted(failures)
     to_read = to_describe(failures, kind) if describes or kind == "topic" else []
     if describes and model is not None and len(to_read) > model.max_calls:
         raise InputError(f"{len(to_read)} to describe, got at most {model.max_calls} calls, wanted as many at least")
@@ -147,7 +149,7 @@ def find_modes(
         with recording(recorder):
             if describes and complete is not None:
                 said = loop.run(_described(texts, kind, complete))
-                told |= {one: _sentence([sentence]) for one, sentence in said.items() if sentence}
+                told |= _noted([Failure(id=one, notes=[sentence]) for one, sentence in said.items()])
             found = loop.run(_found(sorted(told.items()), taxonomy, kind, embed, complete, similarity))
     store.seal(owner, ["calls"])
     return replace(
@@ -161,7 +163,8 @@ def find_modes(
 
 def to_describe(failures: Sequence[Failure], kind: Kind) -> list[str]:
     """Return the ids of what a model would describe, in a call each: failures without a note, or all tasks."""
-    return [one.id for one in failures if kind == "topic" or not _sentence(one.notes)]
+    noted = {} if kind == "topic" else _noted(failures)
+    return [one.id for one in failures if one.id not in noted]
 
 
 def map_of(sentences: Sequence[str]) -> FloatArray:
@@ -173,9 +176,19 @@ def map_of(sentences: Sequence[str]) -> FloatArray:
     return plane(found[[number[sentence] for sentence in sentences]])
 
 
-def _sentence(notes: Iterable[str]) -> str:
-    """Return what was noted about a failure on one line, shortened."""
-    return one_line("; ".join(notes)).strip()[:MAX_SENTENCE]
+_CALL = re.compile(r"([\w.-]+)\(\{.*?(?:\}\)|…)")
+
+
+def _noted(failures: Sequence[Failure]) -> dict[str, str]:
+    """Return what was noted about each failure by its id, on one line and shortened. Of calls, the arguments are left
+    out, and names that few failures have: these tell what a task is about, and not what went wrong."""
+    lines = {one.id: line for one in failures if (line := one_line("; ".join(one.notes)).strip())}
+    names = Counter(name for line in lines.values() for name in {*_CALL.findall(line)})
+
+    def shortened(call: re.Match[str]) -> str:
+        return f"{call[1]}(…)" if names[call[1]] >= max(USUAL_CALL * len(lines), MIN_FAILURES) else "(call)"
+
+    return {identity: _CALL.sub(shortened, line)[:MAX_SENTENCE] for identity, line in lines.items()}
 
 
 async def _found(

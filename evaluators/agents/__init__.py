@@ -137,7 +137,7 @@ def tool_arguments(
     extra_calls: str = "wrong",
     key: str | None = None,
 ) -> Score | None:
-    """How correct the calls are, names and arguments, 0 to 1; the comment lists the wrong ones.
+    """How correct the calls are, names and arguments, 0 to 1; the comment lists what is wrong.
 
     Each expected call is paired with an actual call of the same tool so that the total score is largest, whatever the
     order. The total is divided by the number of expected or of actual calls, whichever is larger; with `extra_calls`
@@ -175,7 +175,8 @@ def tool_arguments(
     pairing = paired(expected, actual, score_call)
     extra = extra_calls == "wrong" or not expected
     most = max(len(expected), len(actual)) if extra else len(expected)
-    return Score(value=pairing.total / most if most else 1.0, comment=pairing.faults(extra=extra))
+    comment = pairing.faults(None if given is not None else arguments, extra=extra)
+    return Score(value=pairing.total / most if most else 1.0, comment=comment)
 
 
 Mode = Literal["strict", "unordered", "subset", "superset"]

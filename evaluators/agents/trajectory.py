@@ -4,7 +4,7 @@ to one with the expected ones, and score them. `transcript.py` writes it for a j
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, get_args
 
@@ -390,17 +390,20 @@ class Paired:
     def total(self) -> float:
         return float(sum(self.scores))
 
-    def faults(self, *, extra: bool = True) -> str | None:
-        """Return the first three faults of the calls, with `extra` also extra calls; None without faults."""
-        faults = [*self._partial(), *self._unpaired(extra)]
+    def faults(self, arguments: Rule | None, *, extra: bool = True) -> str | None:
+        """Return the first three faults of the calls, with `extra` also extra calls; None without faults.
+
+        `arguments` is the rule by which arguments were compared; None if they were not compared with each other.
+        """
+        faults = [*self._partial(arguments), *self._unpaired(arguments, extra)]
         more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
         return "; ".join([*faults[:_MOST_SHOWN], *more]) or None
 
-    def _partial(self) -> list[str]:
+    def _partial(self, arguments: Rule | None) -> list[str]:
         partial = [pair for pair, share in zip(self.pairs, self.scores, strict=True) if share < 1]
-        return [f"wanted {_cut(self.expected[row])}, got {_cut(self.actual[column])}" for row, column in partial]
+        return [_wrong(self.expected[row], self.actual[column], arguments) for row, column in partial]
 
-    def _unpaired(self, extra: bool) -> list[str]:
+    def _unpaired(self, arguments: Rule | None, extra: bool) -> list[str]:
         """Return the faults of unpaired calls; an expected and an actual call of the same tool make one fault."""
         paired_expected, paired_actual = {row for row, _ in self.pairs}, {column for _, column in self.pairs}
         left = [call for index, call in enumerate(self.actual) if index not in paired_actual]
@@ -409,10 +412,32 @@ class Paired:
             namesake = next((call for call in left if call.name == expected.name), None)
             if namesake:
                 left.remove(namesake)
-            faults.append(
-                f"wanted {_cut(expected)}, got {_cut(namesake)}" if namesake else f"no call of {_cut(expected)}"
-            )
+            faults.append(_wrong(expected, namesake, arguments) if namesake else f"no call of {_cut(expected)}")
         return [*faults, *(f"not wanted: {_cut(call)}" for call in left if extra)]
+
+
+def _wrong(expected: Call, actual: Call, arguments: Rule | None) -> str:
+    """Return what is wrong with a call: the first three of its arguments, and both calls."""
+    wrong = [] if arguments is None or actual.arguments is None else [*_wrong_arguments(expected, actual, arguments)]
+    both = f"wanted {_cut(expected)}, got {_cut(actual)}"
+    return f"{', '.join(wrong[:_MOST_SHOWN])}: {both}" if wrong else both
+
+
+def _wrong_arguments(expected: Call, actual: Call, arguments: Rule) -> Iterator[str]:
+    given, is_list = actual.arguments or {}, arguments == "allowed"
+    for name, value in (expected.arguments or {}).items():
+        options = value if is_list else [value]
+        if name not in given:
+            if not (is_list and any(option in _OPTIONAL for option in options)):
+                yield f"argument {name} is missing"
+            continue
+        kinds = [_type(option) for option in options if not (is_list and option in _OPTIONAL)]
+        fits = any(_fits(given[name], one, False) if is_list else same(one, given[name]) for one in options)
+        if not fits and _type(given[name]) not in kinds:
+            yield f"argument {name} has the wrong type ({_type(given[name])})"
+        elif not fits and arguments != "types":
+            yield f"argument {name} has the wrong value"
+    yield from (f"argument {name} is not wanted" for name in given if name not in (expected.arguments or {}))
 
 
 def _cut(call: Call) -> str:

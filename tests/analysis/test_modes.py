@@ -147,3 +147,18 @@ def test_a_model_says_what_went_wrong_and_topics_are_those_of_a_random_share() -
         2,
         "evalflows: the taxonomy: got kind modes, wanted topic, or another file\n",
     )
+
+
+def test_calls_with_their_arguments_do_not_tell_failures_apart_unless_a_tool_is_usual(store: Store) -> None:
+    subjects = ["circle_area", "bank.balance", "sushi-places", "chess_rating", "rain_in_town", "dna_sequence"] * 3
+    notes = [
+        f'no call of {of}_{n}({{"{of}": {n}}}); not wanted: find_{n}({{"q": "{of}"}})' for n, of in enumerate(subjects)
+    ]
+    notes += [
+        f'argument {of} is missing: wanted {of}_{n}({{"{of}": 1}}), got {of}_{n}({{}})' for n, of in enumerate(subjects)
+    ]
+    notes += ['not wanted: transfer_to_human({"why": "lost"})'] * 4
+    found = find_modes(store, [Failure(id=f"r{n:02}", notes=[note]) for n, note in enumerate(notes)], None)
+    largest, *_ = found.proposed
+    assert {*largest.sentences} == {"no call of (call); not wanted: (call)"} and len(largest.failures) == len(subjects)
+    assert ["not wanted: transfer_to_human(…)"] * 4 in [of.sentences for of in found.proposed]

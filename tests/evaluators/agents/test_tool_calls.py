@@ -203,9 +203,17 @@ def test_a_truth_without_lists_is_an_error_and_the_comment_has_the_calls_that_ar
     wanted = {"tool_calls": [*made(x=1)["tool_calls"], *calls("a", "b")["tool_calls"]]}
     done = {"tool_calls": [*calls("b", "c")["tool_calls"], *made(x=2)["tool_calls"]]}
     score = tool_arguments(None, done, wanted)
-    assert score == Score(
-        value=1 / 3, comment='wanted f({"x": 1}), got f({"x": 2}); no call of a({}); not wanted: c({})'
-    )
+    value = 'argument x has the wrong value: wanted f({"x": 1}), got f({"x": 2})'
+    assert score == Score(value=1 / 3, comment=f"{value}; no call of a({{}}); not wanted: c({{}})")
+    allowed = {"tool_calls": [{"f": {"a": [1], "b": ["x", ""], "c": [2], "d": ["Y"]}}]}
+    three = "argument a is missing, argument c has the wrong type (string), argument e is not wanted: wanted f("
+    for reference, rule, wrong in (
+        (allowed, "allowed", three),
+        (made(a=1, c=2, d="Y"), "types", three),
+        (made(c="2", d="Y", e=0), "exact", "argument d has the wrong value: wanted f("),
+    ):
+        found = tool_arguments(None, made(c="2", d="y", e=0), reference, arguments=rule)
+        assert found and found.comment and found.comment.startswith(wrong), found
     long = tool_arguments(None, made(x="y" * 5000), made(x="z" * 5000))
     assert long and len(long.comment or "") < 400
 

@@ -16,6 +16,7 @@ from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_named
 from evalflows.reports.sendable import decisions_page
+from evalflows.reports.versions import versions_of
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.store import Store
@@ -23,7 +24,7 @@ from evalflows.store.store import Store
 
 def run_name() -> str:
     """Return the name of the flow run that starts now: the one that a person typed, else that of its spec, with the
-    version that its targets have.
+    version that its experiments will have.
 
     Prefect and its UI give each run a random name, which is not kept: a word and an animal such as `brave-beetle`, or a
     Greek letter with a constellation such as `alpha3-cancri-ring`.
@@ -34,9 +35,22 @@ def run_name() -> str:
     spec = (context.parameters or {})["spec"]
     if not _is_random(given):
         return given
-    versions = {getattr(target, "version", None) for target in getattr(spec, "targets", [])}
-    version = versions.pop() if len(versions) == 1 else None
-    return f"{spec.title if hasattr(spec, 'title') else spec.name}{f' {version}' if version else ''}"
+    name = spec.title if hasattr(spec, "title") else spec.name
+    return " ".join(filter(None, (name, version_of(getattr(spec, "targets", [])))))
+
+
+def version_of(targets: Sequence[Any]) -> str:
+    """Return the version of a spec's targets as pages have it: the given one, if all have the same, else the git commit
+    by tag or subject. Empty without either.
+    """
+    given = {getattr(target, "version", None) for target in targets}
+    if len(given) != 1:
+        return ""
+    from evalflows.engine.prepare import revision  # late: it imports all that a run needs
+
+    (version,) = given
+    commit = None if version else revision().commit
+    return " ".join(one.text for one in versions_of([("", version, commit)]).values())
 
 
 def _is_random(name: str) -> bool:

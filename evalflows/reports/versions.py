@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from evalflows.reports.results import COMMIT
 
+MOST_OF_SUBJECT = 48
+"""Characters of a commit's subject that are shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -14,6 +17,12 @@ class Version:
 
     short: str
     subject: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both, with the begin of a long subject."""
+        is_long = len(self.subject) > MOST_OF_SUBJECT
+        return f"{self.short} {self.subject[:MOST_OF_SUBJECT]}{'…' if is_long else ''}".strip()
 
 
 def versions_of(experiments: Iterable[tuple[str, str | None, str | None]]) -> dict[str, Version]:

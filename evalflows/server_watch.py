@@ -14,7 +14,6 @@ from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -51,7 +50,7 @@ def with_changes(
         updates: Values by setting, of its type: they are not validated, and no other settings are derived from them.
         set_defaults: Values for settings that nobody has set.
     """
-    settings = given.model_copy(deep=True)
+    settings = given.model_copy()
     for setting, value in (set_defaults or {}).items():
         group, name = _place(settings, setting)
         if name not in group.model_fields_set:
@@ -62,8 +61,17 @@ def with_changes(
 
 
 def _place(settings: Settings, setting: Any) -> tuple[Any, str]:
-    group, _, name = setting.accessor.rpartition(".")
-    return attrgetter(group)(settings) if group else settings, name
+    """Return the group of a setting and its name there. The groups on the way are copies: those given stay as they are.
+
+    A copy of all groups takes 30 ms.
+    """
+    *groups, name = setting.accessor.split(".")
+    group: Any = settings
+    for each in groups:
+        copied = getattr(group, each).model_copy()
+        setattr(group, each, copied)
+        group = copied
+    return group, name
 
 
 ENDED_WITHIN_S = 5.0

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import unified_diff
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from evalflows.dashboard.charts import Place
+from evalflows.analysis.label_shares import LabelShare, label_shares
+from evalflows.dashboard.charts import Place, Point
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.modes import map_members, modes_of
@@ -33,6 +35,8 @@ FILE = Path("failure_modes.yaml")
 """The file that is shown and edited, where the dashboard was started."""
 
 COLOURS = 8
+IN_CHART = 5
+"""Labels in a chart, the most frequent."""
 IN_TITLE = 300
 """Characters of a comment in a point's title."""
 
@@ -48,8 +52,38 @@ def modes_page(site: Site, query: Query) -> Page:
     found, reviewed = modes_of(site.store, query.text("name")), _reviewed()
     given = {line.mode for line in (*found.lines, *found.of_production)}
     others = [mode for name, mode in reviewed.items() if name not in given]
-    body = render("modes.html", site, found=found, reviewed=reviewed, others=others, file=FILE.name)
+    topics = [
+        _topics(metric, [*shares]) for metric, shares in groupby(label_shares(site.store), lambda one: one.metric)
+    ]
+    body = render("modes.html", site, found=found, reviewed=reviewed, others=others, file=FILE.name, topics=topics)
     return Page(title="Failure modes", section="modes", body=body, is_of_store=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Topics:
+    """The labels of one metric in production."""
+
+    metric: str
+    points: Sequence[Point]  # of the most frequent
+    newest: Sequence[LabelShare]  # of each label, the most frequent first
+
+
+def _topics(metric: str, shares: Sequence[LabelShare]) -> _Topics:
+    labels = [*dict.fromkeys(one.label for one in shares)]
+    points = [
+        Point(
+            at=one.day,
+            value=one.share,
+            low=one.low,
+            high=one.high,
+            title=f"{one.label}, {one.day:%Y-%m-%d}: {one.in_percent[0]} of {one.n}",
+            series=labels.index(one.label),
+        )
+        for one in shares
+        if one.label in labels[:IN_CHART]
+    ]
+    newest = {one.label: one for one in shares}
+    return _Topics(metric=metric, points=points, newest=[*newest.values()])
 
 
 def modes_map_page(site: Site, query: Query) -> Page:

@@ -15,6 +15,7 @@ from made_traces import traces, write
 from starlette.testclient import TestClient
 
 from evalflows import evaluate_traces, run
+from evalflows.analysis.label_shares import label_shares
 from evalflows.cli.main import cli
 from evalflows.cli.schema import schema_of
 from evalflows.dashboard.app import application
@@ -153,6 +154,15 @@ def test_traces_get_modes_too_and_what_needs_an_unknown_score_is_refused(store: 
         assert endpoint.calls == 3
         found = rows("select metric, sum(value) from trace_scores where metric like 'mode.%' group by all order by 1")
         assert found == [("mode.invented", 0.0), ("mode.other", 1.0), ("mode.rude", 2.0)]
+        Path("topics.yaml").write_text("kind: topic\nmodes:\n- {name: money, definition: 'Bills and payments.'}\n")
+        topics = {"use": "failure_modes", "name": "topic", "connection": "local"}
+        topics |= {"args": {"taxonomy": "topics.yaml", "by": "embedding", "min_similarity": -1}}
+        evaluate_traces(spec(endpoint, TraceEvaluationSpec, name="topics", settle_s=0, evaluators=[topics]))
+        (share,) = label_shares(store)
+        assert (share.label, share.n_with, share.n, share.share, share.high) == ("money", 5, 5, 1, 1)
+        assert share.low == pytest.approx(5 / (5 + 1.959964**2)), "Wilson's interval at n of n"
+        page = TestClient(application(store), base_url="http://127.0.0.1:1").get("/modes").text
+        assert "topic in production" in page and ">money<" in page.replace("</svg> ", ">") and "5 of 5" in page
         unknown = experiment(endpoint).model_dump()
         unknown["evaluators"][0]["use"] = "exact_match"
         with pytest.raises(InputError, match="needs: no evaluator gives 'correct', wanted one of exact_match"):

@@ -163,6 +163,8 @@ def test_traces_get_modes_too_and_what_needs_an_unknown_score_is_refused(store: 
         assert share.low == pytest.approx(5 / (5 + 1.959964**2)), "Wilson's interval at n of n"
         page = TestClient(application(store), base_url="http://127.0.0.1:1").get("/modes").text
         assert "topic in production" in page and ">money<" in page.replace("</svg> ", ">") and "5 of 5" in page
+        found = CliRunner().invoke(cli, ["modes", "find", "--traces", "", "--topics", "1", "--file", "new.yaml"])
+        assert "5 tasks, 5 that say something" in found.output, found.output
         unknown = experiment(endpoint).model_dump()
         unknown["evaluators"][0]["use"] = "exact_match"
         with pytest.raises(InputError, match="needs: no evaluator gives 'correct', wanted one of exact_match"):

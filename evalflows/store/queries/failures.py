@@ -150,7 +150,9 @@ select o.run_id, x.inputs::varchar, x.reference_outputs::varchar, o.outputs::var
 from staging.outputs o join staging.experiments e using (experiment_id)
 join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
 where list_contains($1, o.run_id)
-union all select trace_id, input::varchar, null, output::varchar from traces where list_contains($1, trace_id)
+union all select trace_id, case when json_valid(input) then input else to_json(input)::varchar end, null,
+                 case when json_valid(output) then output else to_json(output)::varchar end
+from traces where list_contains($1, trace_id)
 order by 1
 """
 

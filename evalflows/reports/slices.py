@@ -31,8 +31,9 @@ def slice_cells(one: DepartingSlice) -> list[str]:
 
 
 def examples_command(search: SliceSearch, baseline: str) -> hints.Hint | None:
-    """Return the command that shows the examples of the first slice; given is the baseline's id. None without one."""
-    if not search.found:
+    """Return the command that shows the examples of the first slice; given is the baseline's id. None without one,
+    and if its condition was erased."""
+    if not search.found or not search.found[0].where:
         return None
     first = search.found[0]
     return hints.diff(baseline, search.candidate_experiment_id, metric=first.metric, where=first.where)

@@ -130,9 +130,25 @@ class Eraser:
         given = json.loads(value)
         if not isinstance(given, dict):
             return value
+        if "search" in given:
+            erased = self.slices(given)
+            return value if erased == given else to_json(erased)
         found = {name: given[name] for name in QUOTED if name in given}
         quoted = {name: [str(one) for one in of] if isinstance(of, list) else of for name, of in found.items()}
         return to_json({**given, **erased}) if (erased := self.strings(quoted)) != quoted else value
+
+    def slices(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a search of slices without the values of fields, which are in the names and conditions of slices."""
+
+        def unnamed(one: Mapping[str, Any]) -> dict[str, Any]:
+            name = one["slice"]
+            return {**one, "slice": name if MARKER.fullmatch(name) else self.marker(name), "where": ""}
+
+        search = given["search"]
+        return {
+            "search": {**search, "found": [*map(unnamed, search["found"])]},
+            "slices": [*map(unnamed, given["slices"])],
+        }
 
     def quoting(self, value: str, row: Row) -> str:
         """Return the message of a check, erased if the check quotes values."""

@@ -155,4 +155,11 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     assert "stands out" not in called("explain", passed.decision_id).stdout
     sql = "select any_value(decision_id), any_value(slice) filter (stands_out), count(*) > 10 from slice_differences"
     assert Store().query(sql) == [(failed.decision_id, "metadata.topic=billing", True)]
+    (example,) = Store().query("select example_id from examples order by position limit 1")[0]
+    called("forget", "--example", example, "--yes")
+    explained = called("explain", failed.decision_id).stdout
+    assert "worse in (erased " in " ".join(explained.split()) and "examples of the first" not in explained
+    assert Store().query(
+        "select count(*) from slice_differences where contains(concat(slice, condition), 'billing')"
+    ) == [(0,)]
     assert worse["fields"] == ["length of inputs", *(f"metadata.{name}" for name in ("age", "level", "topic", "vip"))]

@@ -46,6 +46,9 @@ from evalflows.telemetry.views import ObservationView, TraceView, in_depth, trac
 MOST_WORST = 10
 """Items of an incident's page."""
 
+MOST_SLICES = 3
+"""Slices of what changed above the worst items; others are folded."""
+
 DAYS = {"day": 90, "hour": 7}
 """Days before the last look whose looks are drawn, by the size of the windows."""
 
@@ -139,6 +142,7 @@ def incident_page(site: Site, query: Query) -> Page:
         versions=_versions(site, watched),
         changed=changed,
         reasons=_reasons(changed),
+        most_slices=MOST_SLICES,
         worst=worst_items(site.store, found, MOST_WORST),
         value=" ".join(filter(None, estimate(found.value, found.ci_low, found.ci_high, found.metric))),
         events=sorted(

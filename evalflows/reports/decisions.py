@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 
 from evalflows.analysis.figures import estimate
-from evalflows.reports.results import names_apart_at
+from evalflows.reports.results import at, names_apart_in_each
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, is_pass_k, metric_of, names_to_choose, sliced_metric
 from evalflows.store.layout import quoted
 from evalflows.store.manifests import manifests, newest_evidence
-from evalflows.store.queries.lookup import check_left_out
+from evalflows.store.queries.lookup import approvals, check_left_out
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
@@ -216,13 +216,13 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
 
 
 def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
-    """Tell candidates from baselines of the same name, as they were when it was decided."""
+    """Tell the candidate of each decision from a baseline of the same name."""
     alike = [one for one in decisions if one.baseline == one.candidate and one.baseline_experiment_id]
     sides = [(one.candidate_experiment_id, str(one.baseline_experiment_id)) for one in alike]
-    groups = [(dict.fromkeys(both, one.candidate), one.decided_at) for both, one in zip(sides, alike, strict=True)]
+    groups = [dict.fromkeys(both, one.candidate) for both, one in zip(sides, alike, strict=True)]
     named = {
         one.decision_id: replace(one, candidate_apart=apart[candidate], baseline_apart=apart[baseline])
-        for one, (candidate, baseline), apart in zip(alike, sides, names_apart_at(store, groups), strict=True)
+        for one, (candidate, baseline), apart in zip(alike, sides, names_apart_in_each(store, groups), strict=True)
     }
     return [named.get(one.decision_id, one) for one in decisions]
 
@@ -248,7 +248,7 @@ TABLES = ("experiments", "outputs", "judgements")
 
 def explained(store: Store, decision: Decision) -> Iterator[Section]:
     """Yield each section with its lines."""
-    yield "In the store", list(_identities(decision))
+    yield "In the store", list(_identities(store, decision))
     yield "Rules and settings", list(_settings(decision))
     yield f"The data behind each rule, by example ({hints.sql('QUERY')})", list(_queries(store, decision))
     yield "The files", list(_files(store, decision))
@@ -290,11 +290,17 @@ def pairs_query(metric: str, candidate: str, baseline: str) -> str:
     )
 
 
-def _identities(decision: Decision) -> Iterator[str]:
+def _identities(store: Store, decision: Decision) -> Iterator[str]:
     yield f"decision   {decision.decision_id} of {decision.decided_at:%Y-%m-%d %H:%M:%S} UTC"
     yield f"candidate  {decision.candidate_apart} ({decision.candidate_experiment_id})"
     if decision.baseline_experiment_id:
         yield f"baseline   {decision.baseline_apart} ({decision.baseline_experiment_id})"
+        earlier = [
+            one for one in approvals(store, [decision.baseline_experiment_id]) if one.recorded_at <= decision.decided_at
+        ]
+        if earlier:
+            then = max(earlier, key=lambda one: one.recorded_at)
+            yield f"approved   as {then.name} by {then.approved_by or 'somebody'}, {at(then.recorded_at)}"
         yield f"examples   {decision.n_shared} shared, with the same inputs"
     elif decision.baseline:
         yield f"baseline   {decision.baseline}"

@@ -25,19 +25,19 @@ def names_apart(store: Store, names: Mapping[str, str]) -> dict[str, str]:
     """Return a name for each experiment id: the given one if no other experiment has it.
 
     Else with the version that the spec or the application gave, `support v7`, or with the git commit, `support
-    3c8b694`, if each of that name has another one. Else with when the experiment was approved as a baseline, if it is
-    one, or started: `support (2026-11-26 14:02 UTC)`, `support (approved 2026-11-23 09:00 UTC)`. If that is the same
-    too, with the end of the id. Times are absolute, since files that are kept have these names.
+    3c8b694`, if each of that name has another one. Else with when the experiment started: `support (2026-11-26 14:02
+    UTC)`. If that is the same too, with the end of the id. Nothing that happens later, such as an approval, changes a
+    name, and times are absolute, since files that are kept have these names.
     """
-    return names_apart_at(store, [(names, None)])[0]
+    return names_apart_in_each(store, [names])[0]
 
 
-def names_apart_at(store: Store, groups: Sequence[tuple[Mapping[str, str], datetime | None]]) -> list[dict[str, str]]:
-    """Return the same for each group of experiments, as it was at a moment (None: now), whatever was approved later."""
-    several = {identity for names, _ in groups for some in _alike(names) for identity in some}
+def names_apart_in_each(store: Store, groups: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return the same for each group of experiments, which are told apart within it."""
+    several = {identity for names in groups for some in _alike(names) for identity in some}
     (rows,) = ask(store, (_VERSIONS, [sorted(several)])) if several else ([],)
     known = {identity: rest for identity, *rest in rows}
-    return [_apart(names, known, moment) for names, moment in groups]
+    return [_apart(names, known) for names in groups]
 
 
 def _alike(names: Mapping[str, str]) -> list[list[str]]:
@@ -48,13 +48,12 @@ def _alike(names: Mapping[str, str]) -> list[list[str]]:
     return [some for some in alike.values() if len(some) > 1]
 
 
-def _apart(names: Mapping[str, str], known: Mapping[str, Sequence[Any]], moment: datetime | None) -> dict[str, str]:
+def _apart(names: Mapping[str, str], known: Mapping[str, Sequence[Any]]) -> dict[str, str]:
     apart = dict(names)
     for some in _alike(names):
-        found = [known[identity] for identity in some if identity in known]
-        told = _told_apart(found, moment) if len(found) == len(some) else [_since(one, moment) for one in found]
-        for identity, version in zip((one for one in some if one in known), told, strict=True):
-            apart[identity] = f"{names[identity]} {version}"
+        there = [identity for identity in some if identity in known]
+        for identity, told in zip(there, _told_apart([known[one] for one in there]), strict=True):
+            apart[identity] = f"{names[identity]} {told}"
     counts = Counter(apart.values())
     return {
         identity: f"{names[identity]} (…{identity[-ID_END:]})" if counts[name] > 1 else name
@@ -66,27 +65,18 @@ COMMIT = 7
 """Characters of a git commit that are shown."""
 
 
-def _told_apart(experiments: Sequence[Sequence[Any]], moment: datetime | None) -> list[str]:
+def _told_apart(experiments: Sequence[Sequence[Any]]) -> list[str]:
     """Return what tells experiments of one name apart: versions, else commits, else times.
 
-    Each is a version, a commit (None if the code was changed since), when it started, and its approvals.
+    Each is a version, a commit (None if the code was changed since), and when it started.
     """
     for texts in ([one[0] for one in experiments], [one[1] and one[1][:COMMIT] for one in experiments]):
         if all(texts) and len({*texts}) == len(texts):
             return texts
-    return [_since(one, moment) for one in experiments]
-
-
-def _since(experiment: Sequence[Any], moment: datetime | None) -> str:
-    """Return when an experiment was approved last, of the approvals that were current at a moment, or started."""
-    _, _, started, approvals = experiment
-    held = [
-        one["given"]
-        for one in approvals
-        if (moment is None or one["given"] <= moment)
-        and (one["replaced"] is None or (moment is not None and moment < one["replaced"]))
-    ]
-    return f"(approved {at(max(held))})" if held else f"({at(started)})"
+    times = [at(one[2]) for one in experiments]
+    if len({*times}) < len(times):
+        times = [f"{_utc(one[2]):%Y-%m-%d %H:%M:%S} UTC" for one in experiments]
+    return [f"({time})" for time in times]
 
 
 def at(moment: datetime) -> str:
@@ -107,15 +97,8 @@ def _utc(moment: datetime) -> datetime:
 
 
 _VERSIONS = """
-with approved as (
-    select experiment_id, recorded_at as given,
-           lead(recorded_at) over (partition by name order by recorded_at, baseline_id) as replaced
-    from approvals
-)
-select e.experiment_id, e.application_version, case when not e.git_dirty then e.git_commit end, e.started_at,
-       coalesce(list({'given': a.given, 'replaced': a.replaced}) filter (a.given is not null), [])
-from experiments e left join approved a using (experiment_id)
-where is_one_of(e.experiment_id, $1) group by e.experiment_id, 2, 3, 4
+select experiment_id, application_version, case when not git_dirty then git_commit end, started_at
+from experiments where is_one_of(experiment_id, $1)
 """
 
 

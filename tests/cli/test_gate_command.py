@@ -74,10 +74,10 @@ def test_pass_ends_with_0_and_can_be_approved(new_folder: Callable[[], Folder]) 
     assert "met exact_match is not worse by more than 0.05: +0.000 [" in said
     assert all(line.startswith("evalflows: ") for line in done.stderr.splitlines())
     assert "examples that got worse" not in done.stdout and "all of them" not in done.stdout
-    ((candidate,),) = folder.rows("select candidate_experiment_id from decisions")
+    ((candidate, baseline),) = folder.rows("select candidate_experiment_id, baseline_experiment_id from decisions")
     command = done.stdout.splitlines()[-1].removeprefix("next: ")
-    assert command == f"evalflows baseline approve {candidate}"
-    assert folder(*command.split()[1:]).exit_code == 0
+    assert command == f"evalflows diff {baseline} {candidate}", "its baseline is a target, whatever is approved"
+    assert folder("baseline", "approve", candidate).exit_code == 0
     shown = folder("show", "app").stdout.splitlines()[-1]
     assert shown == f"next: evalflows show {candidate} --all", "it is approved already"
 
@@ -91,16 +91,16 @@ def test_fail_ends_with_1_and_says_which_metric_by_how_much_and_which_examples(f
     assert re.fullmatch(line + r"-0\.200 \[-0\.\d+, -0\.\d+\], 200 pairs", done.stderr.splitlines()[-1])
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert {
-        "examples that got worse by exact_match: new against old, 3 of 40",
+        "examples that got worse by exact_match: new against old, 2 of 40",
         "  q0004  1 → 0  Question 4?",
         '    got "no", wanted "yes"',
     } <= {*lines}
     assert any(line.startswith("exact_match ") and line.endswith("-0.200 [-0.261, -0.141]  worse") for line in lines)
-    more = next(line for line in lines if line.startswith("not shown: 37 examples: "))
+    more = next(line for line in lines if line.startswith("not shown: 38 examples: "))
     assert len(lines) <= 24 and all(len(line) <= 80 for line in lines if line != more)
     ((decision,),) = folder.rows("select decision_id from decisions")
     assert lines[-1] == f"next: evalflows explain {decision}"
-    everything = folder(*more.removeprefix("not shown: 37 examples: evalflows ").split()).stdout
+    everything = folder(*more.removeprefix("not shown: 38 examples: evalflows ").split()).stdout
     lines = [line.rstrip() for line in everything.splitlines()]
     assert [" ".join(line.split()) for line in lines[1:3]] == [
         "exact_match old 0.800 [0.739, 0.850]",
@@ -241,8 +241,9 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
     ((candidate, baseline, decision),) = folder.rows(
         "select candidate_experiment_id, baseline_experiment_id, decision_id from decisions"
     )
-    printed = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "NOW", " ".join(decided.stdout.split()))
-    assert "FAIL gate release: app (NOW) against app (approved NOW) " in printed
+    printed = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC", "NOW", " ".join(decided.stdout.split()))
+    assert "FAIL gate release: app (NOW) against app (NOW) " in printed
+    assert "approved as app by Ada, " in " ".join(folder("explain", decision).stdout.split())
     worst = folder("show", candidate, "--worst", "exact_match", "--against", baseline)
     assert worst.stdout.splitlines()[0] == "examples that got worse by exact_match: new against old"
     assert worst.stdout.count(": was 1, now 0  Question ") == 40

@@ -129,7 +129,7 @@ def test_decisions_and_approvals_are_listed_and_filtered(filled: dict[str, Decis
     rows = listed()
     assert [cells[:2] for cells in rows[3:5]] == [["release", both.conclusion], ["guard", guarded.conclusion]]
     assert ["product", "app"] in [cells[:2] for cells in rows] and "me" in rows[-1]
-    assert rows[4][2:4] == ["app (2026-01-02 00:00 UTC)", "app (approved 2026-01-01 12:00 UTC)"], (
+    assert rows[4][2:4] == ["app (2026-01-02 00:00 UTC)", "app (2026-01-01 00:00 UTC)"], (
         "of one name, they are told apart"
     )
     assert [cells[0] for cells in listed(("gate", "guard"))[1:2]] == ["guard"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.reports.results import names_apart, names_apart_at
+from evalflows.reports.results import names_apart
 from evalflows.store.store import Store
 
 QUERY = "select 1 from source.experiments"
@@ -28,17 +28,3 @@ def test_versions_then_commits_then_times(store: Store, make: Callable[..., Any]
     times = ["bot (2026-01-01 00:00 UTC)", "bot (2026-01-02 00:00 UTC)", "other"]
     assert named(git_commit=commits, git_dirty=(False, True)) == times, "the code was changed since the commit"
     assert named(application_version=("v6", None)) == times
-
-
-def test_a_moment_knows_no_later_approval(store: Store, make: Callable[..., Any]) -> None:
-    names = dict.fromkeys(("exp-1", "exp-2"), "bot")
-    days = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 7)]
-    for identity, day in zip(names, days, strict=False):
-        store.append("experiments", identity, "p", [make("experiments", experiment_id=identity, started_at=day)])
-    for number, (identity, day) in enumerate((("exp-1", days[3]), ("exp-2", days[5]))):
-        of = {"baseline_id": f"b{number}", "name": "bot", "experiment_id": identity, "recorded_at": day}
-        store.publish("baselines", of["baseline_id"], [make("baselines", **of)])
-    *then, now = names_apart_at(store, [(names, days[2]), (names, days[4]), (names, None)])
-    first, second = "bot (2026-01-01 00:00 UTC)", "bot (2026-01-02 00:00 UTC)"
-    assert [[*one.values()] for one in then] == [[first, second], ["bot (approved 2026-01-04 00:00 UTC)", second]]
-    assert [*now.values()] == [first, "bot (approved 2026-01-06 00:00 UTC)"]

@@ -33,9 +33,10 @@ def _keyed(rates: object) -> object:
 
 
 def _class_names(values: object) -> object:
-    """Replace exception classes, as Python programs give them, by their names."""
+    """Replace exception classes, as Python programs give them, and "module:Class" by their names."""
     values = values if isinstance(values, list | tuple) else [values]
-    return [value.__name__ if isinstance(value, type) else value for value in values]
+    names = [value.__name__ if isinstance(value, type) else value for value in values]
+    return [name.replace(":", ".") if isinstance(name, str) else name for name in names]
 
 
 class FallbackSpec(BaseModel):

@@ -91,6 +91,7 @@ def test_answers_are_evaluated_again_without_a_call_and_what_cannot_be_is_refuse
         (lambda: evaluate(first, evaluators=[right], num_repetitions=3), "num_repetitions: got 3, wanted 1"),
         (lambda: evaluate(first, evaluators=[right], experiment_prefix="x"), "experiment_prefix: got 'x'"),
         (lambda: evaluate(first, evaluators=[right], randomize_order=True), "only with two experiments"),
+        (lambda: evaluate(first, evaluatorss=[right]), "got 'evaluatorss', wanted evaluators or"),
     ):
         with pytest.raises(InputError, match=message) as raised:
             call()  # type: ignore[no-untyped-call]

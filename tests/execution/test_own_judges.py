@@ -74,6 +74,6 @@ def test_exceptions_that_retry_on_names_can_be_cured_by_another_attempt() -> Non
             raise BusyError("later") if output == "Q0" else ValueError("never")
         return True
 
-    result = evalflows.evaluate(answer, ROWS[:6], [{"use": busy, "retry_on": [BusyError]}])
+    result = evalflows.evaluate(answer, ROWS[:6], [{"use": busy, "retry_on": [f"{BusyError.__module__}:BusyError"]}])
     query = "select error_kind from scores where experiment_id = ? and status = 'failed' order by error"
     assert connect().sql(query, params=[result.experiment_id]).fetchall() == [("server_error",), ("raised",)]

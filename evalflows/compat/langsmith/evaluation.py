@@ -45,7 +45,7 @@ from evalflows.evaluators.binding import OFFERED, Bound, Scope, bind, declares
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.score import ExampleView, RunView, as_number, preferences
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import TRIAL, InputError, print_note, short
+from evalflows.specs.errors import TRIAL, InputError, names_to_choose, print_note, short
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.hints import show
 from evalflows.specs.reference import name_of, parameters_of
@@ -825,6 +825,8 @@ class _Unset(int):
 
 
 _ONE_AT_A_TIME = _Unset(0)
+_OF_EXPERIMENTS = frozenset({"load_nested", "randomize_order"})
+"""Arguments of `evaluate` that only experiments as the target have."""
 _PAIRS_AT_ONCE = 5
 
 
@@ -913,7 +915,7 @@ def evaluate(
                 f"evaluate: target: got {len(target)} experiments, wanted 2; evaluate_comparative takes more"
             )
         refuse_target_only({"data": data, "summary_evaluators": summary_evaluators, "num_repetitions": num_repetitions})
-        if unknown := kwargs.keys() - {"load_nested", "randomize_order"}:
+        if unknown := kwargs.keys() - _OF_EXPERIMENTS:
             raise InputError(f"evaluate: got {min(unknown)!r}, wanted only load_nested and randomize_order")
         is_unset = max_concurrency is None or isinstance(max_concurrency, _Unset)
         return evaluate_comparative(
@@ -926,7 +928,10 @@ def evaluate(
             **kwargs,
         )
     if unknown := kwargs.keys() - ({"load_nested"} if is_experiment(target) else ()):
-        raise InputError(f"evaluate: got {min(unknown)!r}, wanted it only with two experiments as the target")
+        known = [name for name in inspect.signature(evaluate).parameters if name != "kwargs"]
+        of_pairs = "it only with two experiments as the target"
+        wanted = of_pairs if min(unknown) in _OF_EXPERIMENTS else names_to_choose(min(unknown), known, most=len(known))
+        raise InputError(f"evaluate: got {min(unknown)!r}, wanted {wanted}")
     if is_experiment(target):
         of_target = {"data": data, "experiment_prefix": experiment_prefix, "description": description}
         refuse_target_only(of_target | {"num_repetitions": num_repetitions})

@@ -5,6 +5,7 @@ The names below are imported when they are first used, since Prefect takes secon
 
 from typing import TYPE_CHECKING
 
+import evalflows.specs.tracebacks  # noqa: F401  # it sets how our exceptions are printed
 from evalflows.specs.errors import lazy_names
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import logging
 import os
 import ssl
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
@@ -17,7 +16,8 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, PREFECT_RESULTS_
 
 from evalflows.prefect_server import DENIED, access_denied, results_folder, server_access
 from evalflows.server_watch import changed_settings, server_watched
-from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, StorageError
+from evalflows.specs.errors import IncompleteError, InputError
+from evalflows.specs.tracebacks import FOR_USERS, OTHERS, PREFECTS, without_frames
 
 REACHED_WITHIN_S = 10.0
 """Seconds that a server may take to answer that it is there."""
@@ -58,27 +58,6 @@ def _check_reachable(url: str) -> None:
             raise InputError(f"PREFECT_API_URL={url}: {text}, wanted a running Prefect server") from error
 
 
-FOR_USERS = (InputError, IncompleteError, GateFailedError, StorageError)
-"""Exceptions whose message is complete: the frames of ours that raised them say no more."""
-
-_PREFECTS = ("prefect", "anyio", "asyncio", "concurrent", "contextlib")
-"""Prefect, and the packages by which it calls our code."""
-
-_OTHERS = (*_PREFECTS, "evalflows", "importlib")
-"""Packages whose frames say nothing about the cause of an exception for users."""
-
-
-def _print_unhandled(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    """Print an exception that ends a program: one of ours, and an interrupt, without frames that are not the user's."""
-    if isinstance(error, (*FOR_USERS, KeyboardInterrupt)):
-        traceback = _without(traceback, (*_OTHERS, "threading"))
-        error.__traceback__ = traceback
-    sys.__excepthook__(kind, error, traceback)
-
-
-if sys.excepthook is sys.__excepthook__:  # the user's own stays
-    sys.excepthook = _print_unhandled
-
 _PROGRAM = sys.modules.get("__main__")
 """Kept, so that Python clears the program's names at its end: Prefect's threads keep some, and DuckDB would report on
 standard error that a connection among them leaks."""
@@ -106,21 +85,7 @@ class RaisedToCaller:
         if isinstance(error, InputError | IncompleteError) and error.whole:
             error.args = (error.whole,)
         for one in _linked(error):
-            one.__traceback__ = _without(one.__traceback__, _OTHERS if isinstance(error, FOR_USERS) else _PREFECTS)
-
-
-def _without(traceback: TracebackType | None, packages: Collection[str]) -> TracebackType | None:
-    """Return a traceback without the frames of these packages."""
-    frames = []
-    while traceback is not None:
-        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in packages:
-            frames.append(traceback)
-        traceback = traceback.tb_next
-    kept = None
-    for one in reversed(frames):
-        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return kept
+            one.__traceback__ = without_frames(one.__traceback__, OTHERS if isinstance(error, FOR_USERS) else PREFECTS)
 
 
 def _linked(error: BaseException | None) -> Iterator[BaseException]:

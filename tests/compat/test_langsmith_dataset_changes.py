@@ -70,6 +70,8 @@ def test_a_version_keeps_what_it_had(client: Client) -> None:
     tagged = client.list_examples(dataset_name="d", as_of="prod")
     assert len(list(tagged)) == len(load_snapshot(Store(), first.snapshot_id))
     assert [dataset.name for dataset in client.list_datasets()] == ["d"]
+    client.update_example(two.id, outputs={"a": "2"})
+    assert client.read_example(two.id).outputs == {"a": "2"}, "the tagged version is no second dataset"
 
 
 def test_an_example_of_two_datasets_needs_the_datasets_id(client: Client) -> None:

@@ -74,6 +74,13 @@ def test_other_callables_get_a_live_reference(app: Any, index: int) -> None:
     assert refer(function) == reference
 
 
+def test_functions_of_a_module_that_is_being_imported_are_live(write_module: Import) -> None:
+    """Another thread that imports it, as a run at the module's top level makes one do, would wait for ever."""
+    text = "from evalflows.specs.reference import refer\ndef judge(): ...\nreference = refer(judge)\n"
+    module = write_module("reference_importing", text)
+    assert (module.reference[:5], refer(module.judge)) == ("live:", "reference_importing:judge")
+
+
 def test_a_live_reference_of_another_process_is_refused() -> None:
     assert problem("live:judge-0123abcd-7f00") == (
         "'live:judge-0123abcd-7f00': got a function of another process, wanted 'module:name'"

@@ -562,10 +562,11 @@ _UPDATED = {field.name for field in fields(ExampleUpdate)}
 
 def holding(store: Store, example: Identity) -> list[Dataset]:
     """Return the datasets that have this example now, the last changed first. Raises InputError if none has."""
-    names = [row[0] for row in store.query(_HOLDING, [str(example)])]
-    if not names:
+    known = {dataset.name: dataset for dataset in all_datasets(store)}  # without tags of versions
+    found = [known[name] for (name, *_) in store.query(_HOLDING, [str(example)]) if name in known]
+    if not found:
         raise InputError(f"example {str(example)!r}: in no dataset's current version")
-    return [find_dataset(store, name, None) for name in names]
+    return found
 
 
 def only_holding(store: Store, example: Identity) -> Dataset:

@@ -158,7 +158,7 @@ def _contenders(
     Where all differences of two variants are equal, the one with the lower mean is beaten. A lead counts less by a
     `step`, as in McNemar's corrected test: of yes/no metrics, four examples to none are no sure lead.
     """
-    kept, variances = [], np.diag(covariance)
+    kept, variances, errors = [], np.diag(covariance), np.ascontiguousarray(errors.T)  # of each variant together
     sure = min(1.0, level + 2 * np.sqrt(level * (1 - level) / DRAWS))  # the draws' quantile may be too low by chance
     for one, mean in enumerate(means):
         spread = np.sqrt(np.maximum(0.0, variances + variances[one] - 2 * covariance[one]))
@@ -166,7 +166,7 @@ def _contenders(
         ahead = means - mean
         beaten = bool((ahead[~varies] > 1e-9 * scale).any())
         if varies.any() and not beaten:
-            largest = ((errors[:, varies] - errors[:, [one]]) / spread[varies]).max(axis=1)
+            largest = ((errors[varies] - errors[one]) / spread[varies, None]).max(axis=0)
             beaten = bool(((ahead[varies] - step) / spread[varies]).max() > np.quantile(largest, sure))
         if not beaten:
             kept.append(one)

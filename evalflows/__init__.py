@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from evalflows.api.running import gate, run
     from evalflows.api.traces import dataset_from_traces, evaluate_traces, run_batched_evaluation
-    from evalflows.engine.traces import EvaluatorInputs
+    from evalflows.engine.items import EvaluatorInputs
     from evalflows.reports.progress import Progress
 
 __all__ = [

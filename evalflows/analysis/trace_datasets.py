@@ -30,7 +30,7 @@ from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze,
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
-    from evalflows.engine.traces import ExampleCounts
+    from evalflows.engine.trace_examples import ExampleCounts
 
 
 MOST = 10_000_000
@@ -122,7 +122,7 @@ def growth_by_traces(store: Store, name: str | None, selection: TraceSelection) 
     Raise InputError if no trace meets the filter, or none of those that do can become an example.
     """
     # late: this imports the SDK of OpenAI, which most datasets do not need
-    from evalflows.engine.traces import TraceExamples, check_selection
+    from evalflows.engine.trace_examples import TraceExamples, check_selection
 
     check_selection(selection)
     before = current_snapshot(store, name) if name is not None else None

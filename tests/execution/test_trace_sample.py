@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from made_traces import observation
 
-from evalflows.engine.traces import is_drawn, sampling_rate
+from evalflows.engine.items import is_drawn, sampling_rate
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.telemetry.views import TraceView, observation_view, trace_view
 

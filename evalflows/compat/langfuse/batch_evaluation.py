@@ -4,7 +4,7 @@ from evalflows.api import results
 from evalflows.api.results import BatchEvaluationResumeToken, EvaluatorStats
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.evaluations import Evaluation, present
-from evalflows.engine.traces import EvaluatorInputs
+from evalflows.engine.items import EvaluatorInputs
 from evalflows.specs.errors import type_described
 from evalflows.store.records import JudgementRow
 

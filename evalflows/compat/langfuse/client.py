@@ -14,7 +14,7 @@ from evalflows.compat.langfuse.observations import observation, update_current
 from evalflows.compat.langsmith import datasets
 from evalflows.compat.langsmith.schemas import Dataset as Named
 from evalflows.compat.refusal import refusing, refusing_unknown
-from evalflows.engine.traces import items_of
+from evalflows.engine.items import items_of
 from evalflows.specs.errors import InputError
 from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples

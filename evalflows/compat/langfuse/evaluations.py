@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langsmith.datasets import dataset_id
-from evalflows.engine.traces import EvaluatorInputs
+from evalflows.engine.items import EvaluatorInputs
 from evalflows.engine.views import evaluations_view
 from evalflows.evaluators import score
 from evalflows.evaluators.foreign import evaluator_name

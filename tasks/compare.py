@@ -33,6 +33,7 @@ from evalflows.reports.sendable import comparison_page
 from evalflows.specs.comparison import ComparisonSpec, VotesSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.database import keep_catalog
 from evalflows.store.queries.lookup import find_experiments, newest_comparison
 from evalflows.store.queries.progress import (
     item_metrics,
@@ -61,6 +62,7 @@ def publish_comparison(row: ComparisonSetRow) -> str:
     store = Store()
     page = comparison_page(comparison_report(store, row.comparison_id), links_to_dashboard(store).page)
     create_markdown_artifact(key="comparison", markdown=page, description=f"Comparison {escaped(row.name)}")
+    keep_catalog(store.layout)
     return row.comparison_id
 
 

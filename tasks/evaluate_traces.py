@@ -29,6 +29,7 @@ from evalflows.engine.traces import (
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
 from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.database import keep_catalog
 from evalflows.store.leases import Lease, leased
 from evalflows.store.observations import last_recorded, open_owners, seal_past_days
 from evalflows.store.queries.traces import (
@@ -234,6 +235,7 @@ def finish_batch(batch: Batch) -> str | None:
         if owner[-10:] < today:
             store.seal(owner, TRACE_SCORE_TABLES)
     store.seal(row.evaluation_id, ["watermarks"])
+    keep_catalog(store.layout)
     return None if reason is None else f"trace evaluation {row.name!r} ({row.batch_id}): {reason}"
 
 

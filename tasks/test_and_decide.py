@@ -24,7 +24,7 @@ from evalflows.reports.sendable import results_page
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.store.database import shared
+from evalflows.store.database import keep_catalog, shared
 from evalflows.store.packing import pack_many
 from evalflows.store.queries.values import are_many
 from evalflows.store.records import ExperimentRow
@@ -120,7 +120,10 @@ def compute_differences(rows: list[ExperimentRow]) -> str:
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def publish_results(rows: list[ExperimentRow]) -> str:
-    """Publish the results as the markdown artifact `result`, and return the run group. Pack a store of many files."""
+    """Publish the results as the markdown artifact `result`, and return the run group.
+
+    Pack a store of many files, and write the catalog that other programs open.
+    """
     store = Store()
     identities, dashboard = [row.experiment_id for row in rows], links_to_dashboard(store)
     results, experiments = results_of(store, identities), overviews(store, "is_one_of(experiment_id, $1)", [identities])
@@ -128,6 +131,7 @@ def publish_results(rows: list[ExperimentRow]) -> str:
     text = results_page(rows[0].run_group, results, sentences(results), experiments, _links(rows, dashboard), page)
     create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")
     pack_many(store)
+    keep_catalog(store.layout)
     return rows[0].run_group
 
 

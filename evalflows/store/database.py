@@ -134,6 +134,16 @@ def catalog_path(layout: Layout, *, with_packed: bool = True) -> Path:
 _UNPACKED = "catalog-unpacked.duckdb"
 
 
+def keep_catalog(layout: Layout) -> None:
+    """Write the catalog that other programs open, unless the store has one. It finds packed files, whenever they come.
+
+    Of an object store, only a mirror has one.
+    """
+    path = catalog_path(layout)
+    if layout.is_local and not path.exists():
+        _write(path, layout, partial(write_views, root=layout.root))
+
+
 def set_root(connection: duckdb.DuckDBPyConnection, root: str) -> None:
     """Let the views of a connection read the files below another root."""
     connection.execute(_root(root))
@@ -163,7 +173,15 @@ def _is_copied(connection: duckdb.DuckDBPyConnection, path: Path, layout: Layout
     if root != layout.root:  # the store has moved, or is a copy
         set_root(connection, layout.root)
         _write(path, layout, partial(_copied, path, root=layout.root))
+        _renew_kept(path, layout)
     return True
+
+
+def _renew_kept(path: Path, layout: Layout) -> None:
+    """Write the catalog of other programs again, after another one of the store was written."""
+    kept = catalog_path(layout)
+    if path != kept and kept.exists():
+        _write(kept, layout, partial(write_views, root=layout.root))
 
 
 _KEY_AND_ROOT = "select catalog_file.source.views_key(), catalog_file.source.root()"
@@ -171,6 +189,7 @@ _KEY_AND_ROOT = "select catalog_file.source.views_key(), catalog_file.source.roo
 
 def _is_made(connection: duckdb.DuckDBPyConnection, path: Path, layout: Layout) -> bool:
     _write(path, layout, partial(write_views, root=layout.root, with_packed=path.name != _UNPACKED))
+    _renew_kept(path, layout)
     return _is_copied(connection, path, layout)
 
 

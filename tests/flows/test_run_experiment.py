@@ -11,6 +11,7 @@ from endpoint import Endpoint, completion, error, serving
 from evalflows import evaluate, run
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
+from evalflows.store.database import catalog_path
 
 MADE = {"_.parquet", ".gitignore", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
 """The files of an empty store."""
@@ -54,6 +55,7 @@ def test_every_answer_is_judged_and_sealed_and_a_second_run_finds_its_calls_in_t
         assert statuses("outputs") == {"ok": 6}
         assert statuses("scores") == {"scored": 12}
         assert all(Store().is_sealed(table, first) for table in ("outputs", "judgements", "calls", "experiments"))
+        assert catalog_path(Store().layout).exists(), "for other programs"
         query = (
             "select state, calls, calls_cached, tokens_in, tokens_out, cost_usd, metadata ->> 'since' from experiments"
         )

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from evalflows.specs.home import home_root
-from evalflows.store.database import catalog_path, views_key, write_views
+from evalflows.store.database import catalog_path, keep_catalog, views_key, write_views
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 
@@ -35,6 +35,22 @@ def test_any_duckdb_reads_the_store_by_it_also_where_the_store_has_moved(
             assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
     with duckdb.connect(str(moved / "catalog.duckdb"), read_only=True) as plain:
         assert plain.execute("select source.root(), count(*) from staging.outputs").fetchall() == [(str(moved), 1)]
+
+
+def test_the_one_for_other_programs_is_written_once_and_follows_a_moved_store(
+    store: Store, store_root: Path, tmp_path: Path
+) -> None:
+    path, moved = catalog_path(store.layout), tmp_path / "moved"
+    store.query("select count(*) from outputs")
+    path.unlink(missing_ok=True)  # the store's own queries have another one
+    keep_catalog(store.layout)
+    written = path.stat()
+    keep_catalog(store.layout)
+    assert path.stat() == written
+    shutil.copytree(store_root, moved)
+    Store(moved).query("select count(*) from outputs")
+    with duckdb.connect(str(moved / path.name), read_only=True) as plain:
+        assert plain.execute("select source.root(), count(*) from staging.outputs").fetchall() == [(str(moved), 0)]
 
 
 def test_another_file_of_its_name_is_replaced_and_one_in_use_is_left(store: Store) -> None:

@@ -219,7 +219,8 @@ def addresses(store: Store) -> Iterator[tuple[str, str]]:
     yield "decisions", "/decisions"
     yield "decision", f"/decisions/{decision}"
     yield "judges", "/judges"
-    yield "review", "/review"
+    for section in ("review", "compare", "pairwise", "datasets", "modes", "production"):
+        yield f"{section}: first page", f"/{section}"
 
 
 def measure(root: Path, *, is_small: bool = False) -> None:

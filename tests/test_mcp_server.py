@@ -183,6 +183,8 @@ def test_all_runs_of_a_server_share_its_budget(
         answer = {"experiment": "small", "example_id": "q0"}
         assert "as mcp, a program" in await call("label", **answer, metric="correct", value=False, comment="No.")
         assert "label by a program, mcp: correct 0.0" in await call("example", **answer)
+        await call("label", **answer, metric="correct", value="yes")  # as clients that know only text give it
+        assert "label by a program, mcp: correct 1.0" in await call("example", **answer)
         assert "error: " in await call("label", **answer | {"example_id": "q9"}, metric="correct", value="rude")
         assert await call("sql", query="from labels") == "0 rows of " + ", ".join(LabelRow.__slots__)
 

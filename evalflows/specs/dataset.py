@@ -124,10 +124,17 @@ class DatasetSpec(BaseModel):
     path: str | None = Field(
         None, description="A file of rows: .jsonl, .json, .csv or .parquet; ${NAME} is an environment variable"
     )
-    function: str | None = Field(None, description='A function that yields the rows: "module:name"')
     name: str | None = Field(
         None, description="The dataset's name; given alone, it means the newest snapshot of that name"
     )
+    sample: int | None = Field(None, ge=1, description="Use a random sample of this many examples")
+    seed: int = Field(0, description="Seed of the sample")
+    splits: list[str] | None = Field(
+        None,
+        description="Only the examples of these splits. Of a dataset with a split `final`, only `gate` runs that, and "
+        "by default nothing else; everything else leaves it out",
+    )
+    function: str | None = Field(None, description='A function that yields the rows: "module:name"')
     snapshot: str | None = Field(None, description="The id of a snapshot in the store")
     rows: list[dict[str, Any]] | None = Field(None, description='Rows of {"inputs", "reference_outputs", "metadata"}')
     traces: TraceSelection | None = Field(
@@ -141,13 +148,6 @@ class DatasetSpec(BaseModel):
         description="For rows with a conversation in inputs.messages: `next` makes an example of each assistant turn, "
         "`whole` of each conversation, answered from its opening; default: each row is an example",
     )
-    splits: list[str] | None = Field(
-        None,
-        description="Only the examples of these splits. Of a dataset with a split `final`, only `gate` runs that, and "
-        "by default nothing else; everything else leaves it out",
-    )
-    sample: int | None = Field(None, ge=1, description="Use a random sample of this many examples")
-    seed: int = Field(0, description="Seed of the sample")
     expectations: list[Expectation] | str | None = Field(
         None, description="Expectations that the examples must meet: a list, or the path of a suite as JSON"
     )

@@ -42,20 +42,20 @@ def _as_list(value: object) -> object:
 class ExperimentSpec(BaseModel):
     """A run group, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
-    Each target becomes one experiment.
+    Each target becomes one experiment. The form has the fields in this order: what people change from run to run, how
+    answers are judged and decided on, and the rest.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(description="The experiment's name", min_length=1)
-    description: str = Field("", description="The purpose of the experiment")
-    metadata: Metadata
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
     dataset: DatasetSpec
     targets: list[TargetSpec] = Field(
         min_length=1, description="The variants under test; kinds: chat, python, http or recorded"
     )
     baseline: str | None = Field(None, description="The target that the others are compared with; default: the first")
+    repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
     evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_as_list)] = Field(
         default_factory=list, description="Evaluators of each run"
     )
@@ -65,6 +65,18 @@ class ExperimentSpec(BaseModel):
     composites: list[CompositeSpec] = Field(
         default_factory=list, description="Several metrics combined into one number per run"
     )
+    gates: list[GateSpec] = Field(
+        default_factory=list, description="Release gates: rules that a candidate must meet to be released"
+    )
+    compare: CompareSpec | None = Field(
+        None, description="Compare the targets' answers in pairs once all are complete; requires at least two targets"
+    )
+    description: str = Field("", description="The purpose of the experiment")
+    metadata: Metadata
+    connections: Connections
+    budget_usd: BudgetUsd = None
+    budget_counts_unknown: BudgetCountsUnknown = True
+    max_calls: MaxCalls = None
     metrics: dict[str, MetricSpec] = Field(
         default_factory=dict, description="Direction, range and margin of metrics, by name"
     )
@@ -73,9 +85,6 @@ class ExperimentSpec(BaseModel):
     )
     confidence_level: ConfidenceLevel = 0.95
     adjustment: Adjusted = "holm"
-    gates: list[GateSpec] = Field(
-        default_factory=list, description="Release gates: rules that a candidate must meet to be released"
-    )
     gate_fails_run: bool = Field(
         True, description="Whether a deployment's flow run fails if a gate says FAIL; elsewhere only `gate` does"
     )
@@ -85,26 +94,18 @@ class ExperimentSpec(BaseModel):
     look_again: str | None = Field(
         None, min_length=1, description="Why `gate` may run the final examples once more than that; reports show it"
     )
-    connections: Connections
-    repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
+    check_results: bool = Field(False, description="Check outputs and scores before anything is concluded from them")
     max_concurrency: int | None = Field(
         None, ge=1, description="Maximum number of items running user code concurrently, per process"
     )
     chunk_size: ChunkSize = None
     chunk_retries: ChunkRetries = 2
     chunk_retry_delay_s: ChunkRetryDelay = 2.0
-    budget_usd: BudgetUsd = None
-    budget_counts_unknown: BudgetCountsUnknown = True
-    max_calls: MaxCalls = None
     breaker_window: BreakerWindow = 20
     breaker_pause_s: BreakerPause = 10.0
     run_key: RunKey = None
     use_cache: UseCache = True
     task_runner: TaskRunner = TaskRunnerSpec()
-    check_results: bool = Field(False, description="Check outputs and scores before anything is concluded from them")
-    compare: CompareSpec | None = Field(
-        None, description="Compare the targets' answers in pairs once all are complete; requires at least two targets"
-    )
 
     @model_validator(mode="after")
     def _names_differ(self) -> "ExperimentSpec":

@@ -489,8 +489,8 @@ class ActingTools:
         """
         client = context.session.client_params
         labeller = client.client_info.name if client else "a client without a name"
-        row = {"experiment": experiment, "example_id": example_id, "repetition": repetition, "metric": metric}
-        row |= {"value": value, "comment": comment, "labeller": labeller}
+        said = {"metric": metric, "value": value, "comment": comment, "labeller": labeller}
+        row = {"experiment": experiment, "example_id": example_id, "repetition": repetition, **said}
         label = add_label(self._store, new_id("batch"), row, MACHINE).label
         answer = _Answer()
         answer.line(f"labelled {label.subject_id} as {labeller}, a program")
@@ -577,7 +577,8 @@ def _overview(one: ExperimentOverview, gates: Mapping[str, str]) -> str:
     state = f"{one.state}, {one.answered} of {one.planned} answered, {one.failed} failed"
     cost = one.calls_text or "no calls recorded"
     when = f"{one.started_at:%Y-%m-%d %H:%M} UTC"
-    return f"{one.experiment_id} {one.name}, {when}, dataset {one.dataset_name or 'without a name'}: {state}; {cost}{decided}"
+    dataset = one.dataset_name or "without a name"
+    return f"{one.experiment_id} {one.name}, {when}, dataset {dataset}: {state}; {cost}{decided}"
 
 
 def _result(one: Result) -> str:

@@ -94,7 +94,7 @@ __getattr__, __dir__ = lazy_names(
             "gate",
             "run",
         ),
-        "engine.traces": ("EvaluatorInputs",),
+        "engine.items": ("EvaluatorInputs",),
         "api.traces": (
             "dataset_from_traces",
             "evaluate_traces",

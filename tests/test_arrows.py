@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import evalflows
+
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "specs": (),
@@ -142,3 +144,8 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
         pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
+def test_every_public_name_is_found() -> None:
+    """They are imported when they are first used, so a module that moves takes them away unseen."""
+    assert [name for name in evalflows.__all__ if not hasattr(evalflows, name)] == []

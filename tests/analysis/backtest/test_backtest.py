@@ -215,8 +215,10 @@ def test_without_a_difference_it_is_blocked_as_seldom_as_allowed_and_a_seed_repe
     found = simulated(0.8, 0.01)
     # One-sided at 2.5 %, and the truth is better than the margin; three standard errors of 1,000 are 1.5 %.
     assert found.failed.share < 0.04 and found.failed.n == 1000
-    once, again, other = (simulated(0.8, 0.01, 20, seed=seed) for seed in (4, 4, 5))
-    assert once == again != other
+    once, again, *others = (simulated(0.8, 0.01, 50, seed=seed) for seed in (4, 4, 5, 6))
+    assert once == again
+    shares = {(found.failed.share, found.passed.share) for found in (once, *others)}  # without planted falls
+    assert len(shares) > 1
 
 
 def test_a_larger_fall_is_caught_more_often_and_one_of_the_margin_is_seldom_passed() -> None:

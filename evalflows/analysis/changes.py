@@ -298,6 +298,7 @@ class DepartingSlice:
     high: float
     p_adjusted: float  # over all slices and metrics that were searched
     is_worse: bool  # than the other examples, by the direction of the metric
+    is_loss: bool  # whether the slice itself got worse than the baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

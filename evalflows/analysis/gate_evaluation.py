@@ -789,10 +789,12 @@ class GateEvaluation:
         return verdicts(tested, self.pair.spec.adjustment, decision_id)
 
     def slices(self, decision_id: str) -> Iterator[CheckRow]:
-        """The search of slices in the metrics of broken rules, against an experiment."""
+        """The search of slices against an experiment: in the metrics of broken rules, else in those compared, since a
+        mean can hide one that got worse."""
         pair = self.pair
-        broken = dict.fromkeys(metric_of(one.metric) for one in self.rule_results if one.outcome == "broken")
-        metrics = [metric for metric in broken if metric in pair.values]
+        broken = [one.metric for one in self.rule_results if one.outcome == "broken"]
+        searched = dict.fromkeys(map(metric_of, broken or self.gate.compared))
+        metrics = [metric for metric in searched if metric in pair.values]
         if metrics and pair.matched and pair.matched.n_shared and not pair.is_against_itself:
             yield slice_check(decision_id, pair, metrics)
 

@@ -114,6 +114,7 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
             high=high,
             p_adjusted=one.p_adjusted,
             is_worse=one.estimate < 0,
+            is_loss=one.within < 0,
         )
 
     search = SliceSearch(
@@ -152,9 +153,10 @@ def contrasts_of(
 
 
 def departing(slices: Slices, contrasts: Sequence[SliceContrast], level: float) -> list[SliceContrast]:
-    """Return the contrasts that are listed, worse ones first, by examples times loss."""
+    """Return the contrasts that are listed: those first that lost and are worse than elsewhere, by examples times
+    loss."""
     significant = [one for one in contrasts if one.p_adjusted <= 1 - level + 1e-12]
-    by_harm = sorted(significant, key=lambda one: one.estimate * one.n)
+    by_harm = sorted(significant, key=lambda one: (max(one.within, one.estimate) >= 0, one.estimate * one.n))
     return [*islice(_apart(by_harm, slices.all), LISTED)]
 
 

@@ -1,4 +1,4 @@
-"""What could still be wrong with a decision, and in which slices a FAIL got worse, in words, from what is stored."""
+"""What could still be wrong with a decision, and in which slices it got worse, in words, from what is stored."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,11 +59,13 @@ def _with_slices(store: Store, decision: Decision) -> Decision:
         return decision
     fields = from_json(rows[0][0])
     search = SliceSearch(**fields | {"found": [DepartingSlice(**one) for one in fields["found"]]})
-    is_worse = bool(search.found) and search.found[0].is_worse
+    is_worse = any(one.is_worse and one.is_loss for one in search.found)  # then the first one is
+    if decision.conclusion != "FAIL" and not is_worse:
+        return decision
     command = examples_command(search, str(decision.baseline_experiment_id)) if is_worse else None
     return replace(
         decision,
-        where=where_lines(search, decision.candidate_apart, decision.baseline_apart),
+        where=where_lines(search),
         where_command=command.command if command else None,
     )
 

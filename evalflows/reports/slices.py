@@ -1,8 +1,13 @@
 """The search of slices, in words: where a candidate departs from its overall difference."""
 
+from collections import Counter
+
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import figure, p_text
 from evalflows.specs import hints
+
+DEPARTS = {(True, True): "worse", (True, False): "gains less", (False, False): "better", (False, True): "loses less"}
+"""How a slice departs from the other examples, by whether it is worse than these, and than the baseline."""
 
 SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "slice is")
 
@@ -26,7 +31,7 @@ def search_text(search: SliceSearch, name: str, baseline: str) -> str:
 def slice_cells(one: DepartingSlice) -> list[str]:
     """Return a slice that stands out as cells of a row."""
     there, elsewhere = (figure(value, one.metric, signed=True) for value in (one.difference, one.difference_elsewhere))
-    word = "worse" if one.is_worse else "better"
+    word = DEPARTS[one.is_worse, one.is_loss]
     return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), word]
 
 
@@ -39,14 +44,19 @@ def examples_command(search: SliceSearch, baseline: str) -> hints.Hint | None:
     return hints.diff(baseline, search.candidate_experiment_id, metric=first.metric, where=first.where)
 
 
-def where_lines(search: SliceSearch, name: str, baseline: str) -> list[str]:
-    """Return what was searched, each slice that is worse, and how many are better, in lines; none if nothing could
+def where_lines(search: SliceSearch) -> list[str]:
+    """Return how many slices stand out, each that got worse, and how the others depart, in lines; none if nothing could
     be searched."""
     if not search.n_slices:
         return []
-    lines = [search_text(search, name, baseline)]
-    worse = [one for one in search.found if one.is_worse]
-    for metric, slice_, n, there, elsewhere, p, _ in map(slice_cells, worse):
-        lines.append(f"worse in {slice_}: {metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. {p})")
-    n_better = len(search.found) - len(worse)
-    return [*lines, f"better in {n_better} of them"] if n_better else lines
+    found, fields = len(search.found), len(search.fields)
+    slices = f"{found or 'none'} of {search.n_slices} slices of {fields} field{'s' * (fields != 1)}"
+    stand = "stands" if found == 1 else "stand"
+    lines = [f"{slices} {stand} out from the overall difference in {', '.join(search.metrics)}"]
+    others = Counter[str]()
+    for metric, slice_, n, there, elsewhere, p, word in map(slice_cells, search.found):
+        if word == DEPARTS[True, True]:
+            lines.append(f"worse in {slice_}: {metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. {p})")
+        else:
+            others[word] += 1
+    return [*lines, *(f"{word} in {count} of them" for word, count in others.items())]

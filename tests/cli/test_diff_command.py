@@ -145,7 +145,9 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     (worse, same) = json.loads(called("diff", "old", "new", "same", "--slices", "--format", "json").stdout)["slices"]
     assert (worse["metrics"], same["found"]) == (["right"], [])
     found = diff("old", "new").slices()
-    assert found[["slice", "n_examples", "is_worse"]].values.tolist() == [["metadata.topic=billing", 50, True]]
+    assert found[["slice", "n_examples", "is_worse", "is_loss"]].values.tolist() == [
+        ["metadata.topic=billing", 50, True, True]
+    ]
     gate = GateSpec(name="release", non_inferiority={"right": 0.02})
     failed, passed = decide_on("new", "old", gate), decide_on("same", "old", gate)
     assert (failed.conclusion, passed.conclusion) == ("FAIL", "PASS")

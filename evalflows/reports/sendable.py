@@ -76,6 +76,8 @@ def after_experiments(
         return unfinished
     if undecided := next((one for one in decisions if one.conclusion == "NOT ENOUGH EVIDENCE"), None):
         return _after_open(store, undecided, spec, explained, since)
+    if hidden := next((one for one in decisions if one.where and not explained), None):  # a slice that got worse
+        return hints.explain(hidden.decision_id)
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id, since, spec, decisions[0])
     return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since, spec)

@@ -37,7 +37,7 @@ def slice_cells() -> Iterator[Cell]:
         yield _cell(_yes_no(differ), n, LOSS, FIRST_BOUNDED)
     yield _cell(_yes_no(0.1), 600, LOSS, FIRST)
     yield _cell(graded, 600, LOSS, FIRST_BOUNDED)
-    yield _cell(graded, 600, LOSS, FIRST, clustered=True)
+    yield _cell(graded, 600, LOSS, FIRST_BOUNDED, clustered=True)
 
 
 def _yes_no(differ: float) -> YesNo:

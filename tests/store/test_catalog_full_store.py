@@ -71,6 +71,8 @@ def fill(store: Store, make: Make) -> None:
     fill_comparison(store, make)
     fill_decisions(store, make)
     fill_labels(store, make)
+    by_program = said | {"batch_id": "by-program", "label_id": "of a program", "source": "machine"}
+    store.append("labels", "by-program", "p", [make("labels", **by_program)])
 
 
 def test_queries_of_ours_read_the_same_rows_from_copies_in_memory(full: duckdb.DuckDBPyConnection) -> None:

@@ -108,7 +108,7 @@ def fill_unfinished(filler: Filler, identity: str, snapshot: str) -> None:
 
 
 def fill_decisions(store: Store, make: Make) -> None:
-    """Two decisions of a gate with two rules, each with an approved baseline."""
+    """Two decisions of a gate with two rules, each with an approved baseline and a search of two slices."""
     rule = {
         "rule": "non_inferiority",
         "bound": 0.1,
@@ -125,6 +125,10 @@ def fill_decisions(store: Store, make: Make) -> None:
         store.publish("verdicts", identity, [replace(verdict, metric="exact", comparison_id=None)])
         base = make("baselines", baseline_id=f"base-{number}", name="release", experiment_id="exp-2")
         store.publish("baselines", base.baseline_id, [base])
+        slices = [{"metric": "exact", "slice": slice_, "difference": -0.5} for slice_ in ("split=test", "split=train")]
+        about = {"subject_kind": "experiment", "subject_id": "exp-1", "name": "slices"}
+        check = make("checks", check_id=f"slices-{number}", batch_id=identity, observed=to_json({"slices": slices}))
+        store.publish("checks", identity, [replace(check, **about)])
 
 
 def fill_comparison(store: Store, make: Make) -> None:

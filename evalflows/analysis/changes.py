@@ -290,7 +290,7 @@ class DepartingSlice:
     candidate_experiment_id: str
     metric: str
     slice: str  # such as metadata.topic=billing
-    where: str  # its SQL condition, for `diff --where`
+    where: str  # its SQL condition, for `diff --where`; empty for a label, which examples do not have
     n_examples: int
     difference: float  # candidate minus baseline, within the slice
     difference_elsewhere: float

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations, islice, pairwise
+from itertools import chain, combinations, islice, pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Slice:
 
     fields: tuple[str, ...]
     name: str
-    where: str
+    where: str  # SQL on the examples; empty if their columns do not have the field
     members: Mask
 
 
@@ -61,8 +62,9 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
     """Search the slices of a candidate's shared examples for those that depart from its overall difference.
 
     Slices are the values of the split, the cluster and of each field of inputs and metadata that has at most
-    MAX_VALUES, quarters of numbers and of the length of the inputs, and pairs of two of these. Metrics are those of
-    evaluators that may decide, or the given ones.
+    MAX_VALUES, quarters of numbers and of the length of the inputs, the label that an evaluator gives both answers, as
+    one of the input or a topic does, and pairs of two of these. Metrics are those of evaluators that may decide, or
+    the given ones.
     """
     return _search(pair, metrics)[0]
 
@@ -93,7 +95,7 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     places = pair.shared_places("")
     positions = pair.matched.candidate[places]
     examples = list(load_snapshot(pair.reader.store, pair.candidate.snapshot_id).rows(positions.tolist()))
-    slices = slices_of(examples)
+    slices = slices_of(examples, _labels(pair, [one.example_id for one in examples]))
     named, differences, signs = _differences(pair, metrics)
     clusters = None if pair.clusters is None else [pair.clusters[place] for place in positions]
     contrasts = contrasts_of(slices, differences, clusters, level)
@@ -129,9 +131,13 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     return search, [row(one) for one in contrasts]
 
 
-def slices_of(examples: Sequence[ExampleRow]) -> Slices:
+Labels = Mapping[str, Sequence[str | None]]
+"""By metric, the label of each example; None if it has none."""
+
+
+def slices_of(examples: Sequence[ExampleRow], labels: Labels = MappingProxyType({})) -> Slices:
     """Return the slices of examples that are searched."""
-    singles = list(_single(examples))
+    singles = list(_single(examples, labels))
     doubles = _doubles(singles)
     return Slices(singles=singles, doubles=doubles[:MAX_PAIRS], n_left_out=max(0, len(doubles) - MAX_PAIRS))
 
@@ -174,10 +180,31 @@ def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str
     return named, np.array(differences), signs
 
 
-def _single(examples: Sequence[ExampleRow]) -> Iterator[Slice]:
+def _labels(pair: ExperimentPair, examples: Sequence[str]) -> Labels:
+    """Return the labels that evaluators gave the candidate's and the baseline's answers alike."""
+    if pair.baseline is None:
+        return {}
+    sides = [pair.candidate.experiment_id, pair.baseline.experiment_id]
+    found: dict[str, dict[str, str]] = {}
+    for metric, example, label in pair.reader.store.query(_LABELS, sides):
+        found.setdefault(metric, {})[example] = label
+    return {metric: [of.get(example) for example in examples] for metric, of in found.items()}
+
+
+_LABELS = """
+select metric, example_id, any_value(label) from staging.scores
+where experiment_id in ($1, $2) and subject_kind = 'run' and turn is null and label is not null
+      and value is null  -- else it says the metric itself
+group by metric, example_id having count(distinct label) = 1 and count(distinct experiment_id) = 2
+order by metric, example_id
+"""
+
+
+def _single(examples: Sequence[ExampleRow], labels: Labels) -> Iterator[Slice]:
     """Yield the slices of one field, each set of members once."""
     seen: set[bytes] = set()
-    for field, values, expression in _fields(examples):
+    by_label = [(f"label {metric}", [*of], "") for metric, of in labels.items()]
+    for field, values, expression in chain(_fields(examples), by_label):
         for one in _of_field(field, values, expression):
             n = int(one.members.sum())
             if MIN_EXAMPLES <= n <= len(examples) - MIN_EXAMPLES and (key := one.members.tobytes()) not in seen:
@@ -208,9 +235,9 @@ def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[Sl
     known = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
     if len(known) <= MAX_VALUES:
         for key, value in known.items():
-            where = (
-                f"try_cast({expression} as double) = {key}" if _is_number(value) else f"{expression} = {quoted(key)}"
-            )
+            where = f"{expression} = {quoted(key)}" if expression else ""
+            if _is_number(value):
+                where = f"try_cast({expression} as double) = {key}"
             members = np.array([one == key for one in keys])
             yield Slice(fields=(field,), name=f"{field}={key}", where=where, members=members)
     elif all(map(_is_number, known.values())):
@@ -243,7 +270,8 @@ def _doubles(singles: Sequence[Slice]) -> list[Slice]:
         if members.sum() < MIN_EXAMPLES or (key := members.tobytes()) in seen:
             continue
         seen.add(key)
-        name, where = f"{one.name} and {other.name}", f"{one.where} and {other.where}"
+        name = f"{one.name} and {other.name}"
+        where = f"{one.where} and {other.where}" if one.where and other.where else ""
         made.append(Slice(fields=one.fields + other.fields, name=name, where=where, members=members))
     made.sort(key=lambda each: -int(each.members.sum()))
     return made

@@ -225,7 +225,8 @@ def _print_searches(out: Console, diff: ExperimentsDiff) -> None:
         for one in search.found:
             rows.add_row(*slice_cells(one))
         out.print(rows)
-        echo(f"examples of the first: {examples_command(search, diff.baseline.experiment_id)}")
+        if command := examples_command(search, diff.baseline.experiment_id):
+            echo(f"examples of the first: {command}")
 
 
 def _print_lists(out: Console, diff: ExperimentsDiff) -> None:

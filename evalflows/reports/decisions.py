@@ -46,7 +46,7 @@ class Decision:
     candidate_apart: str  # the names that tell the two apart; the same unless both experiments have one name
     baseline_apart: str | None
     limits: Sequence[str] = ()  # what could still be wrong with it, in words; only `with_limits` looks for it
-    where: Sequence[str] = ()  # in which slices a FAIL got worse, in words; only `with_limits` looks for it
+    where: Sequence[str] = ()  # in which slices it got worse, in words; only `with_limits` looks for it
     where_command: str | None = None  # shows the examples of the first of these slices
     manifest_sha256: str | None = None  # of the manifest that names its evidence; only `with_manifests` looks for it
 

@@ -37,7 +37,7 @@ def slice_cells(one: DepartingSlice) -> list[str]:
 
 def examples_command(search: SliceSearch, baseline: str) -> hints.Hint | None:
     """Return the command that shows the examples of the first slice; given is the baseline's id. None without one,
-    and if its condition was erased."""
+    if it is one of a label, and if its condition was erased."""
     if not search.found or not search.found[0].where:
         return None
     first = search.found[0]

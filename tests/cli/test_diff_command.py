@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,31 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
         "select count(*) from slice_differences where contains(concat(slice, condition), 'billing')"
     ) == [(0,)]
     assert worse["fields"] == ["length of inputs", *(f"metadata.{name}" for name in ("age", "level", "topic", "vip"))]
+
+
+def test_a_label_that_both_answers_have_is_a_slice_too(past: Past) -> None:
+    """Of a metric without values: a topic, or what a judge says of the input."""
+    past.fields, places = None, np.arange(100)
+    for version, is_lost in (("old", places < 0), ("new", places % 4 == 0)):
+        row = past.experiment({"right": (places % 10 > 0) & ~is_lost}, target_version=version, name=version)
+        scores = past.store.read("judgements", row.experiment_id)
+        topics = {
+            f"e{place}": "bills" if place % 4 == 0 else version if place == 1 else "other" for place in range(100)
+        }
+        labels = [
+            replace(
+                one,
+                judgement_id=f"{one.judgement_id}-t",
+                value=None,
+                data_type="CATEGORICAL",
+                label=topics[one.example_id],
+            )
+            for one in scores
+        ]
+        past.store.publish(
+            "judgements", row.experiment_id, [*scores, *(replace(one, metric="topic") for one in labels)]
+        )
+    found = diff("old", "new").slices()
+    assert found[["slice", "n_examples", "where"]].values.tolist()[0] == ["label topic=bills", 25, ""]
+    shown = called("diff", "old", "new", "--slices", "--limit", "0").stdout
+    assert "label topic=bills" in shown and "examples of the first" not in shown

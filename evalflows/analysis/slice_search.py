@@ -162,8 +162,13 @@ def departing(slices: Slices, contrasts: Sequence[SliceContrast], level: float) 
     """Return the contrasts that are listed: those first that lost and are worse than elsewhere, by examples times
     loss."""
     significant = [one for one in contrasts if one.p_adjusted <= 1 - level + 1e-12]
-    by_harm = sorted(significant, key=lambda one: (max(one.within, one.estimate) >= 0, one.estimate * one.n))
+    by_harm = sorted(significant, key=lambda one: (max(one.within, one.estimate) >= 0, _harm(one), one.estimate))
     return [*islice(_apart(by_harm, slices.all), LISTED)]
+
+
+def _harm(one: SliceContrast) -> float:
+    """Return examples times the departure. Equal ones differ by rounding: the stronger departure is then first."""
+    return round(one.estimate * one.n, 6)
 
 
 def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str], npt.NDArray[np.float64], list[int]]:

@@ -412,7 +412,7 @@ def print_decisions(decisions: Iterable[Decision | CandidatesOfGate]) -> None:
             _print_candidates(out, decision)
             continue
         print_decision(out, decision)
-        out.print(Text(f"  why, and how to reproduce it: {hints.explain(decision.decision_id)}"))
+        echo(f"  why, and how to reproduce it: {hints.explain(decision.decision_id)}")
 
 
 def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
@@ -423,7 +423,7 @@ def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
     _print_limits(out, candidates.limits)
     for line in candidates.where:
         out.print(Padding(Text(line), (0, 0, 0, 2)))
-    out.print(f"why, and how to reproduce it: {hints.explain('DECISION')}")
+    echo(f"why, and how to reproduce it: {hints.explain('DECISION')}")
 
 
 def _candidates(candidates: CandidatesOfGate) -> Table:

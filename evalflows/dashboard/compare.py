@@ -389,6 +389,8 @@ def _summary(candidate: str, results: Sequence[Result], gates: Mapping[str, str]
         text = "No significant difference"
     else:
         text = "Not worse" if found <= {"no_worse", "equivalent"} else "Not enough evidence"
+    if "FAIL" in gates.values():  # what is better besides does not release it
+        kind, text = "worse", "FAIL"
     sentence = sentences(results)[0] if judged else ""
     return Summary(candidate=candidate, kind=kind, text=text, sentence=sentence, gates=gates)
 

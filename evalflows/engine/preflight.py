@@ -29,7 +29,16 @@ from evalflows.llm.connections import resolve
 from evalflows.llm.local import gguf_of
 from evalflows.specs.code import check_loaded
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import MEASURES, Completion, InputError, base_metric, describe, kept_apart, metric_of
+from evalflows.specs.errors import (
+    MEASURES,
+    Completion,
+    InputError,
+    base_metric,
+    describe,
+    kept_apart,
+    metric_of,
+    print_note,
+)
 from evalflows.specs.evaluator import PAIR_LABELS, CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import load
@@ -378,14 +387,22 @@ def _known_metrics(prepared: PreparedExperiment) -> list[str] | None:
 
 
 def _check_gates(prepared: PreparedExperiment) -> None:
-    """Raise InputError for a gate rule on a metric that does not exist."""
+    """Raise InputError for a gate rule on a metric that does not exist; print a note if only a user's evaluator, which
+    may give any, could give it.
+    """
     spec, known = prepared.spec, _known_metrics(prepared)
-    if known is None:
-        return
+    declared = [metric for evaluator in prepared.of_runs for metric in evaluator.metrics]
+    names = known or [*declared, *(composite.name for composite in spec.composites), *MEASURES]
     for gate in spec.gates:
         for metric in map(metric_of, gate.metrics):
-            if base_metric(metric) not in known:
+            if base_metric(metric) in names:
+                continue
+            if known is not None:
                 raise InputError(f"gate {gate.name!r}: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
+            called = ", ".join(dict.fromkeys(declared))
+            print_note(
+                f"gate {gate.name!r}: no evaluator is called {metric!r} ({called}); if none gives it, its rule is open"
+            )
 
 
 def _check_composite(composite: CompositeSpec, prepared: PreparedExperiment) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
+from evalflows.reports.decisions import Decision, conclusions_on, decisions_of, find_decision, with_manifests
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import (
@@ -85,7 +85,7 @@ def after_experiments(
 
 def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint:
     """Return the command that fits a diff: where it got worse, how many examples it needs, or to approve what got only
-    better."""
+    better and passed a gate."""
     from evalflows.analysis.slice_search import MIN_EXAMPLES  # late: the analysis is slow to import
 
     judged = [one for one in diff.results if one.baseline and one.metric not in MEASURES]
@@ -94,8 +94,9 @@ def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint:
         if not diff.searches and diff.n_compared[worse.experiment_id] >= 2 * MIN_EXAMPLES:
             return hints.diff(baseline, worse.experiment_id, slices=True)
         return hints.show_worst(worse.experiment_id, [worse.metric], baseline)
-    if better := next((one for one in judged if one.conclusion == "better"), None):
-        return _after_pass(store, better.experiment_id, (), None)
+    if any(one.conclusion == "better" for one in judged) and len(diff.candidates) == 1:
+        decided = conclusions_on(store, [candidate]).get(candidate, {})
+        return _after_pass(store, candidate, (), None) if decided else hints.show_all(candidate)
     is_open = any(one.conclusion == "not_enough_evidence" for one in judged)
     return hints.plan(candidate) if is_open else hints.show_all(candidate)
 
@@ -142,6 +143,9 @@ def _after_pass(
     """Approve the experiment, unless it already is the baseline, is a trial, or is worse than what there was before:
     then look at the difference; as also if its gate compares with a target of the run or with production, whatever is
     approved. Of a dataset with final examples, these are run first."""
+    failed = next((one for one in decisions_of(store, [candidate]) if one.conclusion == "FAIL"), None)
+    if failed is not None:
+        return hints.explain(failed.decision_id)
     (rows,) = ask(store, (_OF_PASSED, [candidate, decision and decision.baseline_experiment_id]))
     held = {approval.name: approval.experiment_id for approval in approvals(store) if approval.holds}
     if any(TRIAL in tags for tags, _, _ in rows) or candidate in held.values():

@@ -31,7 +31,7 @@ def search_text(search: SliceSearch, name: str, baseline: str) -> str:
 def slice_cells(one: DepartingSlice) -> list[str]:
     """Return a slice that stands out as cells of a row."""
     there, elsewhere = (figure(value, one.metric, signed=True) for value in (one.difference, one.difference_elsewhere))
-    word = DEPARTS[one.is_worse, one.is_loss]
+    word = DEPARTS[one.is_worse, one.is_loss or (not one.is_worse and not one.difference)]
     return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), word]
 
 

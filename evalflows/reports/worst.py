@@ -233,7 +233,8 @@ MOST_LINES = 2
 Outcomes = Mapping[tuple[str, str], str]
 """Of a gate's rules, by candidate and metric."""
 
-_RANKS = ("broken", "worse", "open")
+_RANKS = ("broken", "open", "worse")
+"""Metrics of a gate's rules come before what it does not ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +257,7 @@ class WorstExamples:
     def heading(self) -> str:
         if self.baseline:
             return f"examples that got worse by {self.metric}: {self.name} against {self.baseline}"
-        return f"examples that are lowest by {self.metric}: {self.name}"
+        return f"worst examples by {self.metric}: {self.name}"
 
     def lines(self, width: int) -> Iterator[str]:
         """Yield a heading, and a few lines for each example, at most `width` characters wide."""
@@ -278,7 +279,7 @@ class Worst:
 def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decision] = ()) -> Worst | None:
     """Return the examples that got worse against the baseline, by the metric that is worst off.
 
-    That is the metric of a broken rule of the decisions; else one with the verdict worse; else one of an open rule;
+    That is the metric of a broken rule of the decisions; else one of an open rule; else one with the verdict worse;
     else the one with the largest drop. Without a baseline, return the lowest scores of all metrics. None if nothing got
     worse, or if all answers have the same scores.
     """

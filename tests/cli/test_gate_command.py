@@ -263,7 +263,7 @@ def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(ne
     ((identity,),) = folder.rows("select experiment_id from experiments")
     lines = folder("show", identity, "--all").stdout.splitlines()
     assert len([line for line in lines if re.match(r"  q\d+: 0  Question", line)]) == 5
-    assert {f"examples that are lowest by {metric}: one" for metric in ("contains", "exact_match")} <= {*lines}
+    assert {f"worst examples by {metric}: one" for metric in ("contains", "exact_match")} <= {*lines}
     (command,) = [line for line in lines if line.startswith("all of them: ")]
     assert command == f"all of them: evalflows show {identity} --worst contains --worst exact_match"
     listed = folder(*shlex.split(command.removeprefix("all of them: "))[1:]).stdout

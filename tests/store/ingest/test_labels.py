@@ -242,6 +242,7 @@ def readings(owner: str) -> dict[str, str]:
     return {name: str(one) for name, one in found.items()}
 
 
+@pytest.mark.slow
 def test_a_machines_label_counts_nowhere_as_a_persons(owner: str) -> None:
     runs = [run_of(owner, name) for name in NAMES]
     kept(*({"run_id": run, "value": 1, "labeller": "ann"} for run in runs[1:5]), metric="correct")

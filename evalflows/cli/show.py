@@ -11,7 +11,7 @@ from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport, Failure
-from evalflows.reports.results import Result, remarks, verdict_sentences
+from evalflows.reports.results import Result, missing_values, remarks, verdict_sentences
 from evalflows.reports.worst import Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, one_line
@@ -82,11 +82,12 @@ def results_sections(
     failures = [*map(_failure_line, report.failures)]
     made = [] if calls_made is None else [Text(calls_made_text(report.experiments, calls_made))]
     is_apart = not notes and not failures
+    least = max(len(missing_values(report.results)), min(1, len(notes)))  # no mean without what it lacks
     return [
         metrics_section(report.results),
         *worst_sections(report.worst, min(width, MAX_WIDTH)),
         *([limits] if limits else []),
-        lines_section(notes, least=min(1, len(notes)), is_apart=limits is None),
+        lines_section(notes, least=least, is_apart=limits is None),
         lines_section(failures, "failure", least=0),
         lines_section(_calls_notes(report), "note"),
         lines_section([*states_in_brief(_bad_first(report)), *made], "state", least=1, is_apart=is_apart),

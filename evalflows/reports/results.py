@@ -448,8 +448,8 @@ def verdict_sentences(results: Sequence[Result]) -> list[str]:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """Return the reasons for not enough evidence, and what is missing or was left out."""
-    return [*_reasons(results), *_warnings(results)]
+    """Return what is missing, the reasons for not enough evidence, and what was left out."""
+    return [*missing_values(results), *_reasons(results), *_warnings(results)]
 
 
 def _verdict(target: str, results: Sequence[Result]) -> str:
@@ -492,10 +492,10 @@ def _warnings(results: Sequence[Result]) -> list[str]:
         f"{', '.join(dict.fromkeys(result.metric for result in shown if result.warning == warning))}: {warning}"
         for warning in dict.fromkeys(result.warning for result in shown)
     ]
-    return [*idle, *few, *_missing(results)]
+    return [*idle, *few]
 
 
-def _missing(results: Sequence[Result]) -> list[str]:
+def missing_values(results: Sequence[Result]) -> list[str]:
     """Say how many values are missing; metrics that lack as many are named together."""
     metrics: dict[tuple[str, int, int], list[str]] = {}
     for result in results:

@@ -23,6 +23,7 @@ from evalflows.engine.prepare import (
     judgements_of,
     prepare_comparison,
     read_votes,
+    revision,
     voted_examples,
     without_live_references,
 )
@@ -229,7 +230,7 @@ def _comparison_row(run: Context, identity: str, before: ComparisonSetRow | None
         failed_output_policy=spec.failed_output,
         seed=spec.seed,
         **(_of_experiments(store, spec, before) if spec.votes is None else _of_votes(spec.votes)),
-        **start_columns(spec, before, newest_comparison(store, spec.name, spec.run_key)),
+        **start_columns(spec, before, newest_comparison(store, spec.name, spec.run_key), revision()),
     )
 
 

@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.pairing import ControlScores, validation_check
 from evalflows.engine.experiments import Experiment, experiment_of
 from evalflows.engine.judge import control_pairs, judge_with, outputs_from, with_forged_verdict
-from evalflows.engine.pairs import Comparison
+from evalflows.engine.pairs import Comparison, comparison_of
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
@@ -41,11 +41,9 @@ def run_controls(run: RunContext[Any], rows: Sequence[ExperimentRow | Comparison
     The first running experiment, or comparison, pays for the calls. If none is running, the judges were tested before.
     """
     row = next((row for row in rows if row.state == "running"), None)
-    if row is None or not any(judge.controls for judge in run.spec.evaluators):
+    if row is None or not any(judge.controls for judge in run.prepared.spec.evaluators):
         return None
     if isinstance(row, ComparisonSetRow):
-        from evalflows.engine.pairs import comparison_of  # late: few runs compare
-
         return _tested(comparison_of(run, row.comparison_id), row.comparison_id)
     return _tested(experiment_of(run, row.experiment_id), row.run_group)
 

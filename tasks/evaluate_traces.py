@@ -235,6 +235,7 @@ def finish_batch(batch: Batch) -> str | None:
         if owner[-10:] < today:
             store.seal(owner, TRACE_SCORE_TABLES)
     store.seal(row.evaluation_id, ["watermarks"])
+    batch.run.reset()
     keep_catalog(store.layout)
     return None if reason is None else f"trace evaluation {row.name!r} ({row.batch_id}): {reason}"
 

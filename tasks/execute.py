@@ -14,9 +14,11 @@ from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
 from evalflows.engine.prepare import (
     PreparedExperiment,
+    Revision,
     code_of_evaluators,
     evaluator_labels,
     experiment_id,
+    revision,
     said_version,
     target_code,
     target_version,
@@ -124,7 +126,8 @@ def start_experiments(run: Context, resume: str | None = None) -> list[Experimen
     if resume and not store.query("select 1 from source.experiments where run_group = ? limit 1", [resume]):
         raise InputError(f"resume: got {resume!r}, wanted the run group of experiments in {store.layout.root}")
     _say_what_no_budget_limits(run.prepared)
-    rows = [_row(run, target, group) for target in spec.targets]
+    checkout = revision()
+    rows = [_row(run, target, group, checkout) for target in spec.targets]
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
     take_look(store, spec, group, rows[0].git_commit)
@@ -150,7 +153,7 @@ def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow
         print_note(f"reusing {answers} answers of {since:%Y-%m-%d %H:%M} UTC (run_key {run_key!r}); --fresh asks again")
 
 
-def _row(run: Context, target: TargetSpec, group: str) -> ExperimentRow:
+def _row(run: Context, target: TargetSpec, group: str, checkout: Revision) -> ExperimentRow:
     """Return the row of a running experiment. A resumed one keeps its chunk size, order and start time."""
     store, prepared, spec = run.store, run.prepared, run.prepared.spec
     identity = experiment_id(group, target.name)
@@ -175,7 +178,7 @@ def _row(run: Context, target: TargetSpec, group: str) -> ExperimentRow:
         target_code=None if code is None else to_json(code),
         application_version=said_version(target),
         evaluators=to_json([*prepared.described.values()]),
-        **start_columns(spec, before, newest_start(store, spec.experiment_name(target.name), spec.name)),
+        **start_columns(spec, before, newest_start(store, spec.experiment_name(target.name), spec.name), checkout),
     )
     if before:
         _check_unchanged(before, row)

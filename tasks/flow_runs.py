@@ -46,10 +46,10 @@ def version_of(targets: Sequence[Any]) -> str:
     given = {getattr(target, "version", None) for target in targets}
     if len(given) != 1:
         return ""
-    from evalflows.engine.prepare import revision  # late: it imports all that a run needs
+    from evalflows.engine.prepare import git_commit  # late: it imports all that a run needs
 
     (version,) = given
-    commit = None if version else revision().commit
+    commit = None if version else git_commit()
     return " ".join(one.text for one in versions_of([("", version, commit)]).values())
 
 

@@ -44,7 +44,7 @@ def sent(run: RunContext[Any], rows: Rows, work: Sequence[OfRun], ahead: int | N
     `ahead` is the number of items in these and later chunks, if there are later ones: they have their share of the
     budget.
     """
-    if not run.spec.task_runner.is_elsewhere:
+    if not run.prepared.spec.task_runner.is_elsewhere:
         return work
     attempts = {work_of(row).owner: row.recorded_at for row in rows}
     chunks = [chunk for one in work for chunk in one.chunks]
@@ -65,7 +65,7 @@ def short_of_budget(run: RunContext[Any], rows: Rows, work: Sequence[OfRun]) -> 
 
     What this process knew of the budget and of paid calls is dropped, since other processes have spent meanwhile.
     """
-    if not run.spec.task_runner.is_elsewhere:
+    if not run.prepared.spec.task_runner.is_elsewhere:
         return []
     run.reset()
     left = _left(run, rows)
@@ -77,8 +77,8 @@ def short_of_budget(run: RunContext[Any], rows: Rows, work: Sequence[OfRun]) -> 
 def _left(run: RunContext[Any], rows: Rows) -> Left:
     row = rows[0]
     if isinstance(row, ComparisonSetRow):
-        return left_of(run.spec, paid(run.store, row.comparison_id))
-    return left_of(run.spec, spent_by_group(run.store, row.run_group))
+        return left_of(run.prepared.spec, paid(run.store, row.comparison_id))
+    return left_of(run.prepared.spec, spent_by_group(run.store, row.run_group))
 
 
 SHARES = 4

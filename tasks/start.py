@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from prefect.context import FlowRunContext
 
 from evalflows.engine.chunks import n_trials
-from evalflows.engine.prepare import id_of_run_key, revision
+from evalflows.engine.prepare import Revision, id_of_run_key
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.experiment import ExperimentSpec
@@ -117,21 +117,23 @@ def start_columns(
     spec: ExperimentSpec | ComparisonSpec,
     before: ExperimentRow | ComparisonSetRow | None,
     newest: datetime | None,
+    checkout: Revision,
 ) -> dict[str, Any]:
     """Return the columns that experiments and comparisons share; a resumed one keeps its start time.
 
     `newest` is when the newest one of that name was started: a new one starts later, whatever the clock says.
+    `checkout` is the state of the git checkout.
     """
-    code, recorded_at = revision(), after(before.recorded_at if before else newest)
+    recorded_at = after(before.recorded_at if before else newest)
     return {
         "run_key": spec.run_key,
         "description": spec.description or None,
         "metadata": to_json(spec.model_dump(mode="json")["metadata"]) if spec.metadata else None,
         "tags": spec.tags,
         "spec": spec.model_dump_json(),
-        "git_commit": code.commit,
-        "git_branch": code.branch,
-        "git_dirty": code.dirty,
+        "git_commit": checkout.commit,
+        "git_branch": checkout.branch,
+        "git_dirty": checkout.dirty,
         "evalflows_version": version("evalflows"),
         "flow_run_id": flow_run_id(),
         "state": "running",

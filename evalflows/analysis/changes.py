@@ -300,6 +300,11 @@ class DepartingSlice:
     is_worse: bool  # than the other examples, by the direction of the metric
     is_loss: bool  # whether the slice itself got worse than the baseline
 
+    @property
+    def got_worse(self) -> bool:
+        """Whether it is worse than the baseline, and departs from the other examples by that."""
+        return self.is_worse and self.is_loss
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceSearch:

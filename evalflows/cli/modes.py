@@ -136,10 +136,8 @@ def _searched(
     from evalflows.store.queries import failures as of
     from evalflows.store.queries.lookup import find_experiments
 
-    bad, ids = (
-        [of.bad_score(text) for text in failed],
-        [one for name in experiments for one in find_experiments(store, name)],
-    )
+    bad = [of.bad_score(text) for text in failed]
+    ids = [one for name in experiments for one in find_experiments(store, name)]
     if topics is not None:
         chosen = (
             of.share_of_traces(store, traces, topics)

@@ -75,11 +75,16 @@ class Revision:
 
 def revision() -> Revision:
     """Return the state of the git checkout that contains the current folder."""
-    commit = _git("rev-parse", "HEAD")
+    commit = git_commit()
     if commit is None:
         return Revision()
     status = _git("status", "--porcelain", "--untracked-files=no")  # reports and results are no changes
     return Revision(commit, _git("rev-parse", "--abbrev-ref", "HEAD"), None if status is None else bool(status))
+
+
+def git_commit() -> str | None:
+    """Return the commit of that checkout alone, without a look at its files; None outside of one."""
+    return _git("rev-parse", "HEAD")
 
 
 def _git(*arguments: str) -> str | None:

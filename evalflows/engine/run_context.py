@@ -78,11 +78,6 @@ class RunContext(Generic[Of]):
         assert self._prepared is not None
         return self._prepared
 
-    @property
-    def spec(self) -> Any:
-        """The spec, checked and resolved."""
-        return self.prepared.spec
-
     def bound(self, bind: Callable[[], Of]) -> Of:
         """Return the prepared spec; in a process that chunks are sent to, it is bound on first use."""
         with self._lock:
@@ -135,10 +130,10 @@ class RunContext(Generic[Of]):
     def handed(cls, spec: object) -> "RunContext[Any] | None":
         """Return the context that was handed on for a spec, if any."""
         run = _handed.get()
-        return run if run is not None and run.spec == spec else None
+        return run if run is not None and run.prepared.spec == spec else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        is_to_cluster = self.is_in_cluster if self.is_elsewhere else self.spec.task_runner.is_elsewhere
+        is_to_cluster = self.is_in_cluster if self.is_elsewhere else self.prepared.spec.task_runner.is_elsewhere
         return _taken_up, (self._token, is_to_cluster)
 
 

@@ -52,8 +52,8 @@ class CandidatesOfGate:
 
     @property
     def where(self) -> list[str]:
-        """In which slices the candidates that FAIL got worse."""
-        return [line for decision in self.decisions for line in decision.where]
+        """In which slices candidates got worse, each line with its candidate."""
+        return [f"{decision.candidate_apart}: {line}" for decision in self.decisions for line in decision.where]
 
     @property
     def limits(self) -> list[str]:

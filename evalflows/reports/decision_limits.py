@@ -59,7 +59,7 @@ def _with_slices(store: Store, decision: Decision) -> Decision:
         return decision
     fields = from_json(rows[0][0])
     search = SliceSearch(**fields | {"found": [DepartingSlice(**one) for one in fields["found"]]})
-    is_worse = any(one.is_worse and one.is_loss for one in search.found)  # then the first one is
+    is_worse = any(one.got_worse for one in search.found)  # then the first one is
     if decision.conclusion != "FAIL" and not is_worse:
         return decision
     command = examples_command(search, str(decision.baseline_experiment_id)) if is_worse else None

@@ -140,9 +140,9 @@ def _explain(decision: Decision, explained: bool) -> Hint:
 def _after_pass(
     store: Store, candidate: str, since: "Sequence[PreviousRun]", spec: str | None, decision: Decision | None = None
 ) -> Hint:
-    """Approve the experiment, unless it already is the baseline, is a trial, or is worse than what there was before:
-    then look at the difference; as also if its gate compares with a target of the run or with production, whatever is
-    approved. Of a dataset with final examples, these are run first."""
+    """Approve the experiment, unless a gate says FAIL of it, or it already is the baseline, is a trial, or is worse
+    than what there was before: then look at the difference; as also if its gate compares with a target of the run or
+    with production, whatever is approved. Of a dataset with final examples, these are run first."""
     failed = next((one for one in decisions_of(store, [candidate]) if one.conclusion == "FAIL"), None)
     if failed is not None:
         return hints.explain(failed.decision_id)

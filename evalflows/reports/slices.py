@@ -6,9 +6,6 @@ from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import figure, p_text
 from evalflows.specs import hints
 
-DEPARTS = {(True, True): "worse", (True, False): "gains less", (False, False): "better", (False, True): "loses less"}
-"""How a slice departs from the other examples, by whether it is worse than these, and than the baseline."""
-
 SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "slice is")
 
 
@@ -31,8 +28,14 @@ def search_text(search: SliceSearch, name: str, baseline: str) -> str:
 def slice_cells(one: DepartingSlice) -> list[str]:
     """Return a slice that stands out as cells of a row."""
     there, elsewhere = (figure(value, one.metric, signed=True) for value in (one.difference, one.difference_elsewhere))
-    word = DEPARTS[one.is_worse, one.is_loss or (not one.is_worse and not one.difference)]
-    return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), word]
+    return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), _departs(one)]
+
+
+def _departs(one: DepartingSlice) -> str:
+    """Return how a slice departs from the other examples, and from the baseline."""
+    if one.is_worse:
+        return "worse" if one.got_worse else "gains less"
+    return "loses less" if one.is_loss or not one.difference else "better"
 
 
 def examples_command(search: SliceSearch, baseline: str) -> hints.Hint | None:
@@ -54,8 +57,9 @@ def where_lines(search: SliceSearch) -> list[str]:
     stand = "stands" if found == 1 else "stand"
     lines = [f"{slices} {stand} out from the overall difference in {', '.join(search.metrics)}"]
     others = Counter[str]()
-    for metric, slice_, n, there, elsewhere, p, word in map(slice_cells, search.found):
-        if word == DEPARTS[True, True]:
+    for one in search.found:
+        metric, slice_, n, there, elsewhere, p, word = slice_cells(one)
+        if one.got_worse:
             lines.append(f"worse in {slice_}: {metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. {p})")
         else:
             others[word] += 1

@@ -33,7 +33,6 @@ from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.jobs import job_of
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.workers import cores
-from evalflows.llm import loop
 from evalflows.llm.attempts import calls_waiting
 from evalflows.llm.budget import divided
 from evalflows.llm.connections import addresses_of_keys
@@ -401,7 +400,6 @@ def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
 
     Raise InputError if this process has another store or other code than the run.
     """
-    loop.allow()
     restrict_process()
     store = run.store
     for chunk in chunks:

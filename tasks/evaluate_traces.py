@@ -2,8 +2,8 @@
 windows that have closed.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
@@ -91,10 +91,12 @@ class Batch:
         return None if self.spec.max_items is None else max(0, self.spec.max_items - self.counts.fetched)
 
 
-def lease_of_evaluation(spec: TraceEvaluationSpec) -> AbstractContextManager[Lease]:
+@contextmanager
+def lease_of_evaluation(spec: TraceEvaluationSpec) -> Iterator[Lease]:
     """Hold the lease of an evaluation's name during a block. Another start of it waits, then judges what is new."""
     work = f"trace evaluation {spec.name!r}"
-    return leased(Store(), evaluation_id(spec.name), work, wait=True, on_loss=loop.stop)
+    with loop.ends_with() as end, leased(Store(), evaluation_id(spec.name), work, wait=True, on_loss=end) as lease:
+        yield lease
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -5,7 +5,7 @@ One process at a time works on them; rules of retention are applied.
 
 import getpass
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -57,14 +57,10 @@ def finish(run: RunContext[Any], rows: Sequence[Row], stopped: str | None = None
 @contextmanager
 def calls_end_with_the_flow(run: RunContext[Any]) -> Iterator[None]:
     """If the flow is stopped in this block, cancel the calls in flight and start no more; finished calls are kept."""
-    loop.allow()
     collect_rarely()
     try:
-        with interrupts_noted():
+        with loop.ends_with(), interrupts_noted():
             yield
-    except BaseException:
-        loop.stop()
-        raise
     finally:
         run.end_processes()
 
@@ -161,13 +157,16 @@ def _problem(store: Store, work: Work, row: ExperimentRow | ComparisonSetRow) ->
     return f"{work.called}: {'; '.join(f'{what}: {error}' for what, error in made.items()) or row.reason}"
 
 
-def lease_of(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> AbstractContextManager[Lease]:
+@contextmanager
+def lease_of(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> Iterator[Lease]:
     """Hold the lease of what a spec starts during a block, so that nobody else pays for the same answers.
 
     If another process has it, `resume` raises InputError: somebody resumes what is running. A start waits, since it has
     the same run key or is the same flow run: when the other one has ended, it only does what is left.
     """
-    return leased(Store(), resume or start_id(spec), _called(spec), wait=resume is None, on_loss=loop.stop)
+    held = resume or start_id(spec)
+    with loop.ends_with() as end, leased(Store(), held, _called(spec), wait=resume is None, on_loss=end) as lease:
+        yield lease
 
 
 def refuse_if_running(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> None:

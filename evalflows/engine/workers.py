@@ -102,7 +102,7 @@ class QuickProcesses:
         """Call the function in a process, or here if that has ended. Raise what the function raises.
 
         It has ended if it was killed, or if another run of this program ended the processes of all. If this run was
-        interrupted, the loop is stopped, so that the function raises CancelledError here.
+        interrupted, the loop starts nothing for it, so that the function raises CancelledError here.
         """
         pipe = self._idle.get()
         try:

@@ -3,22 +3,27 @@
 import asyncio
 import atexit
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
-_stopped = threading.Event()
+_ends: ContextVar[tuple[threading.Event, ...]] = ContextVar("evalflows_ends", default=())
+"""Of the blocks of `ends_with` around this context, set once they have ended early."""
 _loop: asyncio.AbstractEventLoop | None = None
 _closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
-    """Start a coroutine on the loop with the caller's context variables. Raises CancelledError after `stop`."""
-    if _stopped.is_set():
+    """Start a coroutine on the loop with the caller's context variables.
+
+    Raises CancelledError in what a block of `ends_with` has left behind.
+    """
+    if _is_stopped():
         coroutine.close()
         raise CancelledError
     return asyncio.run_coroutine_threadsafe(coroutine, _running())
@@ -52,21 +57,43 @@ def call(function: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def soon(function: Callable[..., object], *arguments: Any) -> None:
-    """Schedule a plain function on the loop, even after `stop`."""
+    """Schedule a plain function on the loop, even after the end of `ends_with`."""
     _running().call_soon_threadsafe(function, *arguments)
 
 
-def stop() -> None:
-    """Cancel everything that runs on the loop, and refuse new coroutines until `allow`: all get CancelledError."""
-    _stopped.set()
-    if _loop is not None:
-        _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
+@contextmanager
+def ends_with() -> Iterator[Callable[[], None]]:
+    """End with the block if it raises, or when the yielded function is called: cancel everything that runs on the loop,
+    and refuse what the block's threads would start.
+
+    Both get CancelledError. The block's threads are those that run in a copy of its context.
+    """
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        if _loop is not None:
+            _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
+
+    outer = _ends.set((*_ends.get(), ended))
+    try:
+        yield end
+    except BaseException:
+        end()
+        raise
+    finally:
+        _ends.reset(outer)
 
 
 def raise_if_stopped() -> None:
-    """Raise CancelledError after `stop`, in work that runs nothing on the loop."""
-    if _stopped.is_set():
+    """Raise CancelledError if a block of `ends_with` around this has ended early, in work that runs nothing on the
+    loop."""
+    if _is_stopped():
         raise CancelledError
+
+
+def _is_stopped() -> bool:
+    return any(ended.is_set() for ended in _ends.get())
 
 
 def ends_work(error: BaseException) -> bool:
@@ -82,17 +109,12 @@ def ends_work(error: BaseException) -> bool:
         task = asyncio.current_task()
     except RuntimeError:  # on a thread without a loop
         task = None
-    return _stopped.is_set() or (task is not None and task.cancelling() > 0)
+    return _is_stopped() or (task is not None and task.cancelling() > 0)
 
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Register a coroutine that closes something on the loop when the process ends."""
     _closing.append(close)
-
-
-def allow() -> None:
-    """Accept coroutines again after `stop`."""
-    _stopped.clear()
 
 
 def _running() -> asyncio.AbstractEventLoop:

@@ -2,7 +2,7 @@
 
 import asyncio
 from concurrent.futures import CancelledError
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_coroutine_sees_the_callers_context() -> None:
     assert loop.run(look()) == "nothing"
 
 
-def test_a_stop_ends_what_runs_and_what_would_begin_until_it_is_allowed_again() -> None:
+def test_a_block_that_raises_ends_what_runs_and_what_its_threads_would_begin() -> None:
     ended: list[bool] = []
 
     async def long() -> None:
@@ -31,15 +31,15 @@ def test_a_stop_ends_what_runs_and_what_would_begin_until_it_is_allowed_again() 
         finally:
             ended.append(True)
 
-    future = loop.start(long())
-    loop.run(asyncio.sleep(0.01))
-    loop.stop()
-    try:
+    with pytest.raises(ZeroDivisionError), loop.ends_with():
+        future = loop.start(long())
+        loop.run(asyncio.sleep(0.01))
+        thread = copy_context()
+        raise ZeroDivisionError
+    with pytest.raises(CancelledError):
+        future.result(5)
+    assert ended == [True]
+    for begin in (lambda: loop.run(look()), loop.raise_if_stopped):
         with pytest.raises(CancelledError):
-            future.result(5)
-        assert ended == [True]
-        with pytest.raises(CancelledError):
-            loop.run(look())
-    finally:
-        loop.allow()
-    assert loop.run(look()) == "nothing"
+            thread.run(begin)
+    assert loop.run(look()) == "nothing", "what comes after the block runs"

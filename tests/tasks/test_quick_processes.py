@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,9 @@ def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch)
     (rounds, *_), *_ = waves_of(run.prepared.spec, start_experiments.fn(run))
     execute_rounds.fn(run, rounds)
     processes = QuickProcesses(1)
-    loop.stop()
+    with pytest.raises(KeyboardInterrupt), loop.ends_with():
+        thread = copy_context()
+        raise KeyboardInterrupt
     processes.end()
-    try:
-        with pytest.raises(CancelledError):
-            processes.work(judge_in_process, run, rounds.chunks[0])
-    finally:
-        loop.allow()
+    with pytest.raises(CancelledError):
+        thread.run(processes.work, judge_in_process, run, rounds.chunks[0])

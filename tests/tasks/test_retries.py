@@ -6,7 +6,6 @@ import time
 import pytest
 
 from evalflows.engine.chunks import Chunk, Tally
-from evalflows.llm import loop
 from evalflows.llm.rate_limits import Breaker
 from evalflows.tasks.limits import admitted
 
@@ -26,7 +25,6 @@ def breaker() -> Breaker:
 
 
 def test_the_others_wait_for_the_trial_and_go_on_after_it(breaker: Breaker) -> None:
-    loop.allow()
     came, went = list[int](), threading.Event()
 
     def work(number: int) -> None:
@@ -49,7 +47,6 @@ def test_the_others_wait_for_the_trial_and_go_on_after_it(breaker: Breaker) -> N
 
 
 def test_a_trial_that_does_not_take_place_is_left_to_the_next(breaker: Breaker) -> None:
-    loop.allow()
     for number in range(2):
         with admitted(Tally(), [chunk(number)], "answers", [breaker]):
             pass

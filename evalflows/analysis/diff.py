@@ -15,7 +15,8 @@ from evalflows.analysis.changes import (
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
 from evalflows.analysis.pairing import commit_change, is_plain_change
 from evalflows.analysis.slice_search import search_slices
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import MEASURES, InputError
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.gate import Adjustment
 from evalflows.store.queries.lookup import decided_verdicts
 from evalflows.store.records import ExperimentRow, VerdictRow
@@ -43,6 +44,7 @@ def figures_between(
     reader = MetricReader(store)
     pairs = stored_pairs(reader, rows[0], rows[1:], where)
     chosen = None if where is None else _chosen(reader, rows, where)
+    verdicts = _as_decided(store, pairs) if where is None else list(verdicts_of(pairs, _adjustment(pairs)))
     shared = {pair.candidate.experiment_id: _example_ids(pair) for pair in pairs}
     return ComparedFigures(
         compared=ComparedExperiments(
@@ -50,8 +52,8 @@ def figures_between(
             candidate_experiment_ids=list(candidates),
             chosen=shared if chosen else None,
         ),
-        verdicts=_as_decided(store, pairs) if where is None else list(verdicts_of(pairs, _adjustment(pairs))),
-        notes=[note for pair in pairs for note in _notes(pair)],
+        verdicts=verdicts,
+        notes=[*(note for pair in pairs for note in _notes(pair)), *_assumed_directions(pairs, verdicts)],
         n_compared={candidate: len(examples) for candidate, examples in shared.items()},
         chosen=chosen,
         searches=[] if searched is None else [search_slices(pair, searched) for pair in pairs],
@@ -144,6 +146,22 @@ def _notes(pair: ExperimentPair) -> list[Note]:
         what = f"git commit {commits}"
         notes.append(Note(candidate_experiment_id=owner, what="commit", metric=None, text=what, refuses=False))
     return notes
+
+
+def _assumed_directions(pairs: Sequence[ExperimentPair], verdicts: Sequence[VerdictRow]) -> Iterator[Note]:
+    """Yield a note on each metric whose values are no shares, and whose direction the spec leaves open."""
+    specs = {pair.candidate.experiment_id: pair.spec for pair in pairs}
+    for row in verdicts:
+        declared = specs[row.candidate_experiment_id].metrics.get(row.metric, MetricSpec())
+        is_declared = declared.higher_is_better is not None or declared.range is not None or row.metric in MEASURES
+        is_share = all(mean is None or 0 <= mean <= 1 for mean in (row.candidate_mean, row.baseline_mean))
+        if not is_declared and not is_share and row.slice is None:
+            text = (
+                f"{row.metric}: higher counts as better, since nothing says otherwise; if lower is better, declare "
+                f"metrics: {{{row.metric}: {{higher_is_better: false}}}}"
+            )
+            owner = row.candidate_experiment_id
+            yield Note(candidate_experiment_id=owner, what="direction", metric=row.metric, text=text, refuses=False)
 
 
 def verdicts_since(

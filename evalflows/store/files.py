@@ -283,8 +283,10 @@ def _local_state(stat: os.stat_result) -> object:
 
 Written = TypeVar("Written")
 
-with suppress(OSError, AttributeError, TypeError):  # only glibc has it, and keeps much of what many threads have freed
-    for _option, _value in ((-1, 128 << 10), (-3, 128 << 10), (-8, 2)):  # trim and mmap threshold, number of arenas
+# Only glibc has it, and keeps much of what many threads have freed. Below 16 MB, statistics would take several times as
+# long: each array of draws would be memory that the kernel clears anew.
+with suppress(OSError, AttributeError, TypeError):
+    for _option, _value in ((-1, 16 << 20), (-3, 16 << 20), (-8, 2)):  # trim and mmap threshold, number of arenas
         ctypes.CDLL(None).mallopt(_option, _value)
 
 ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20

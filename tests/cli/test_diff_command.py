@@ -194,3 +194,12 @@ def test_a_label_that_both_answers_have_is_a_slice_too(past: Past) -> None:
     assert found[["slice", "n_examples", "where"]].values.tolist()[0] == ["label topic=bills", 25, ""]
     shown = called("diff", "old", "new", "--slices", "--limit", "0").stdout
     assert "label topic=bills" in shown and "examples of the first" not in shown
+
+
+def test_a_number_whose_direction_nobody_declared_says_which_one_is_taken(past: Past) -> None:
+    for version, extra in (("v1", 0.0), ("v2", 3.0)):
+        scores = {"words": 20 + extra + np.arange(10) % 3, "share": (np.arange(10) % 3 + extra) / 9}
+        past.experiment(scores, target_version=version, name="numbers")
+    printed = " ".join(called("diff", "numbers~1", "numbers", "--all").output.split())
+    assert "words: higher counts as better, since nothing says otherwise; if lower is better, declare" in printed
+    assert printed.count("higher counts as better") == 1, "a share is not asked about"

@@ -25,7 +25,7 @@ from starlette.applications import Starlette
 from evalflows.analysis.figures import usd
 from evalflows.evaluators.score import fenced
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import conclusions_on, decisions_of, find_decision
+from evalflows.reports.decisions import decisions_of, find_decision
 from evalflows.reports.diff import diff_of, notes_of
 from evalflows.reports.examples import example_detail, labels_of, past_values
 from evalflows.reports.pages_as_text import IN_ORDER, ExperimentOverview, overviews
@@ -36,7 +36,7 @@ from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_
 from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, InputError, StorageError, names_to_choose, one_line
 from evalflows.store.labels import MACHINE, add_label
-from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.lookup import conclusions_on, find_experiments
 from evalflows.store.queries.traces import listed_traces, observations_of_trace
 from evalflows.store.queries.windows import incidents
 from evalflows.store.query_process import QueryLimits, QueryProcesses

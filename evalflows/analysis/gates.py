@@ -27,7 +27,7 @@ from evalflows.stats.paired import PairedDifferences
 from evalflows.stats.power import least_n
 from evalflows.stats.proportions import one_sided_p
 from evalflows.store.queries.continuing import continued_by
-from evalflows.store.queries.lookup import approved
+from evalflows.store.queries.lookup import approved, conclusions_on
 from evalflows.store.queries.values import MetricValues, Values
 from evalflows.store.records import (
     FINAL,
@@ -88,8 +88,8 @@ def approve_baseline(
 ) -> BaselineRow:
     """Approve an experiment as the baseline of that name, by default its spec's name.
 
-    Raises InputError for a trial, and for an incomplete experiment: its missing values would count against every
-    candidate.
+    Raises InputError for a trial, for an incomplete experiment, whose missing values would count against every
+    candidate, and without a reason for one that a gate's newest decision failed.
     """
     if row.state != "completed":
         why = f": {row.reason}" if row.reason else ""
@@ -97,6 +97,12 @@ def approve_baseline(
         raise InputError(f"experiment {row.name!r} is {row.state}{why}; wanted a complete one; {continued}")
     if TRIAL in row.tags:
         raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that gates may compare with")
+    conclusions = conclusions_on(store, [row.experiment_id]).get(row.experiment_id, {})
+    if not reason and (gate := next((gate for gate, said in conclusions.items() if said == "FAIL"), None)):
+        raise InputError(
+            f"experiment {row.name!r}: got FAIL from the gate {gate!r}, wanted another one, or a reason to approve it "
+            "all the same (--reason)"
+        )
     name = name or experiment_spec(row).name
     before = approved(store, name)
     recorded_at = after(row.recorded_at, before.recorded_at if before else None)

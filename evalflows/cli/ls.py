@@ -9,11 +9,11 @@ from rich.padding import Padding
 from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import DECISION_STYLES, GAP, Table, Text, console, echo, echo_error, table
 from evalflows.reports.comparison import Overview, comparison_overviews
-from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.pages_as_text import ExperimentOverview, listed, overviews
 from evalflows.reports.versions import Version, versions_of
 from evalflows.specs.errors import one_line
 from evalflows.store.layout import Layout
+from evalflows.store.queries.lookup import conclusions_on
 from evalflows.store.sql import is_store, no_experiments, no_store
 from evalflows.store.store import Store
 

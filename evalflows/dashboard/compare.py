@@ -16,7 +16,6 @@ from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
-from evalflows.reports.decisions import conclusions_on
 from evalflows.reports.diff import (
     ExperimentsDiff,
     WordDiff,
@@ -43,7 +42,7 @@ from evalflows.reports.side_by_side import (
 )
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.specs.errors import LENGTH, MEASURES, InputError, joined
-from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.lookup import conclusions_on, find_experiments
 from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 

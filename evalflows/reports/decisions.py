@@ -120,15 +120,6 @@ def decisions_of(store: Store, experiments: Sequence[str]) -> list[Decision]:
     return _decisions(store, "is_newest and is_one_of(candidate_experiment_id, $1)", [list(experiments)])
 
 
-def conclusions_on(store: Store, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the newest conclusion of each gate on each of the experiments: by experiment, then by gate."""
-    (rows,) = ask(store, (_CONCLUSIONS, [list(experiments)]))
-    found: dict[str, dict[str, str]] = {}
-    for experiment, gate, conclusion in rows:
-        found.setdefault(experiment, {})[gate] = conclusion
-    return found
-
-
 def decisions_named(store: Store, identities: Sequence[str]) -> list[Decision]:
     """Return the decisions with these ids, in their order."""
     decisions = _decisions(store, "is_one_of(decision_id, $1)", [list(identities)]) if identities else []
@@ -226,11 +217,6 @@ def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     }
     return [named.get(one.decision_id, one) for one in decisions]
 
-
-_CONCLUSIONS = """
-select candidate_experiment_id, gate, conclusion from gate_decisions
-where is_newest and list_contains($1, candidate_experiment_id) order by confirmed_at, decision_id
-"""
 
 _LISTED = """
 select decision_id, count(*) over () from gate_decisions

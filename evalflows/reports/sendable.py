@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, conclusions_on, decisions_of, find_decision, with_manifests
+from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import (
@@ -27,7 +27,14 @@ from evalflows.specs.hints import Hint
 from evalflows.store.layout import quoted
 from evalflows.store.queries.continuing import continuing
 from evalflows.store.queries.earlier_runs import earlier_runs
-from evalflows.store.queries.lookup import approvals, find_comparison, find_experiments, is_comparison, is_decision
+from evalflows.store.queries.lookup import (
+    approvals,
+    conclusions_on,
+    find_comparison,
+    find_experiments,
+    is_comparison,
+    is_decision,
+)
 from evalflows.store.records import FINAL
 from evalflows.store.sql import ask
 from evalflows.store.store import Store

@@ -436,6 +436,21 @@ VERDICT_FIELDS = {
 """The fields of a result that are a verdict's, and their names in the verdict."""
 
 
+def conclusions_on(store: Store, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the newest conclusion of each gate on each of the experiments: by experiment, then by gate."""
+    (rows,) = ask(store, (_CONCLUSIONS, [list(experiments)]))
+    found: dict[str, dict[str, str]] = {}
+    for experiment, gate, conclusion in rows:
+        found.setdefault(experiment, {})[gate] = conclusion
+    return found
+
+
+_CONCLUSIONS = """
+select candidate_experiment_id, gate, conclusion from gate_decisions
+where is_newest and list_contains($1, candidate_experiment_id) order by confirmed_at, decision_id
+"""
+
+
 def decided_verdicts(
     store: Store, candidates: Sequence[str], decisions: Sequence[str] | None = None
 ) -> dict[tuple[str, str, str], dict[str, Any]]:

@@ -90,7 +90,9 @@ class ExperimentOverview:
     def calls_text(self) -> str:
         """Its model calls and their cost in words, known or not; empty if nothing was recorded yet."""
         parts = []
-        if self.calls is not None:
+        if self.calls == self.calls_cached == 0 and not self.cost_usd:
+            parts.append("no model calls")
+        elif self.calls is not None:
             cost = "cost unknown" if self.cost_usd is None else f"{usd(self.cost_usd)} USD"
             parts.append(f"{self.calls} model calls, {self.calls_cached} from the ledger, {cost}")
         elif self.cost_usd is not None:

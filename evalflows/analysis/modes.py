@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evalflows.analysis.note_templates import Compared, Templates
 from evalflows.engine.prepare import with_shared
 from evalflows.engine.secret_blocks import key_for
 from evalflows.evaluators.binding import verdict_schema
@@ -22,7 +23,7 @@ from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.specs.errors import Complete, Embed, InputError, one_line
 from evalflows.specs.failure_modes import TAKEN, Kind, ModeSpec, TaxonomySpec
 from evalflows.stats.clusters import FloatArray
-from evalflows.stats.groups import groups, middle, plane
+from evalflows.stats.groups import IntArray, by_size, groups, middle, plane
 from evalflows.stats.unseen import Unseen, unseen
 from evalflows.store.queries.failures import AnswerTexts, Failure, texts_of
 from evalflows.store.records import from_json, new_id
@@ -42,8 +43,10 @@ N_SHOWN = 10
 COVERED = 0.9
 """Cosine of the middles of a group and of a mode's examples from which the mode covers the group."""
 EMBEDDED_AT_ONCE = 64
-USUAL_CALL = 0.05
-"""Least share of the failures whose notes name a tool, for its name to stay."""
+MAX_READ = 4 * MAX_SENTENCE
+"""Characters of a note in which what differs between notes is looked for."""
+USUAL = 0.05
+"""Least share of the failures whose notes name a tool, or have a value, for it to stay."""
 SAID_OF = 0.3
 """Least share of a group's sentences that have a term of its name."""
 
@@ -180,15 +183,19 @@ _CALL = re.compile(r"([\w.-]+)\(\{.*?(?:\}\)|…)")
 
 
 def _noted(failures: Sequence[Failure]) -> dict[str, str]:
-    """Return what was noted about each failure by its id, on one line and shortened. Of calls, the arguments are left
-    out, and names that few failures have: these tell what a task is about, and not what went wrong."""
+    """Return what was noted about each failure by its id, on one line. Of calls, the arguments are left out, and names
+    that few failures have: these tell what a task is about, and not what went wrong."""
     lines = {one.id: line for one in failures if (line := one_line("; ".join(one.notes)).strip())}
     names = Counter(name for line in lines.values() for name in {*_CALL.findall(line)})
 
     def shortened(call: re.Match[str]) -> str:
-        return f"{call[1]}(…)" if names[call[1]] >= max(USUAL_CALL * len(lines), MIN_FAILURES) else "(call)"
+        return f"{call[1]}(…)" if names[call[1]] >= _usual(len(lines)) else "(call)"
 
-    return {identity: _CALL.sub(shortened, line)[:MAX_SENTENCE] for identity, line in lines.items()}
+    return {identity: _CALL.sub(shortened, line)[:MAX_READ] for identity, line in lines.items()}
+
+
+def _usual(n: int) -> float:
+    return max(USUAL * n, MIN_FAILURES)
 
 
 async def _found(
@@ -199,12 +206,16 @@ async def _found(
     complete: Complete | None,
     similarity: float,
 ) -> Found:
-    sentences = [sentence for _, sentence in noted]
-    vectors = await _embedded(sentences, embed)
-    joined = groups(vectors, similarity)
+    sentences = [note[:MAX_SENTENCE] for _, note in noted]
+    templates = Templates([note for _, note in noted] if kind == "modes" else [], _usual(len(noted)))
+    without = {note: templates.compared(note) for note in {note for _, note in noted}}
+    compared = [without[note] for _, note in noted]
+    texts = [text[:MAX_SENTENCE] for text, _ in compared]
+    vectors = await _embedded(texts, embed)
+    joined = _with_variants(groups(vectors, similarity), compared)
     sizes = np.bincount(joined[joined >= 0]) if (joined >= 0).any() else np.zeros(0, dtype=int)
-    covering = await _covering(sentences, vectors, joined, taxonomy, embed)
-    spoken = _Terms(sentences)
+    covering = await _covering(texts, vectors, joined, taxonomy, templates, embed)
+    spoken = _Terms(texts)
     proposed: list[Group] = []
     rare: list[Group] = []
     taken = {*TAKEN, *(taxonomy.names if taxonomy else ())}
@@ -215,7 +226,7 @@ async def _found(
         near = places[np.argsort(-(vectors[places] @ middle(vectors[places])), kind="stable")].tolist()
         said = [sentences[place] for place in near]
         what = "task" if kind == "topic" else "failure"
-        name, definition = spoken.name(places), f"The {what} is like this one: {said[0]}"
+        name, definition = spoken.name(places), f"The {what} is like this one: {texts[near[0]]}"
         if size >= MIN_FAILURES and complete is not None:
             name, definition = await _named(said, kind, complete)
         name = _unique(name, taken)
@@ -240,6 +251,17 @@ async def _found(
     )
 
 
+def _with_variants(joined: IntArray, compared: Sequence[Compared]) -> IntArray:
+    """Return the group of each note, where those of one template with other usual values are groups of their own."""
+    usual = _usual(len(compared))
+    counts = Counter(one.text for one in compared if one.is_variant)
+    numbers = {text: len(compared) + place for place, text in enumerate(counts) if counts[text] >= usual}
+    found = np.array([numbers.get(one.text, of) for one, of in zip(compared, joined, strict=True)], dtype=np.intp)
+    names, sizes = np.unique(found, return_counts=True)
+    found[np.isin(found, names[sizes == 1])] = -1
+    return by_size(found)
+
+
 async def _embedded(sentences: Sequence[str], embed: Embed) -> FloatArray:
     """Return a vector of length 1 for each sentence, shape (n, d). Equal sentences are embedded once."""
     unique = sorted({*sentences})
@@ -259,17 +281,22 @@ async def _embedded(sentences: Sequence[str], embed: Embed) -> FloatArray:
 
 
 async def _covering(
-    sentences: Sequence[str], vectors: FloatArray, joined: Any, taxonomy: TaxonomySpec | None, embed: Embed
+    texts: Sequence[str],
+    vectors: FloatArray,
+    joined: IntArray,
+    taxonomy: TaxonomySpec | None,
+    templates: Templates,
+    embed: Embed,
 ) -> dict[int, str]:
-    """Return the mode that covers a group, by the group's number: one of its sentences is an example of the mode, or
-    their middles are near."""
+    """Return the mode that covers a group, by the group's number: one of its texts is that of an example of the mode,
+    or their middles are near."""
     covering: dict[int, str] = {}
     for mode in taxonomy.modes if taxonomy else ():
-        examples = {one_line(text) for text in mode.examples}
+        examples = {templates.compared(one_line(text)).text[:MAX_SENTENCE] for text in mode.examples}
         own = middle(await _embedded([mode.definition, *sorted(examples)], embed))
         for number in range(int(joined.max(initial=-1)) + 1):
             places = np.flatnonzero(joined == number).tolist()
-            has_example = any(sentences[place] in examples for place in places)
+            has_example = any(texts[place] in examples for place in places)
             if has_example or float(own @ middle(vectors[places])) >= COVERED:
                 covering.setdefault(number, mode.name)
     return covering

@@ -52,7 +52,7 @@ def groups(vectors: FloatArray, similarity: float, *, seed: int = 0) -> IntArray
         nearest = alike[others].argmax(axis=1)
         near = alike[others].max(axis=1) >= np.maximum(least, similarity)[nearest]
         found[others] = np.where(near, names[nearest], -1)
-    return _by_size(found)
+    return by_size(found)
 
 
 def _alike(vectors: FloatArray, rest: FloatArray, members: npt.NDArray[np.bool_]) -> FloatArray:
@@ -79,8 +79,8 @@ def plane(vectors: FloatArray) -> FloatArray:
     return np.where(np.abs(places) < ROUNDING, 0.0, places * np.where(farthest < 0, -1.0, 1.0))
 
 
-def _by_size(found: IntArray) -> IntArray:
-    """Return the groups numbered by size, the largest first; of two as large, the one with the first item."""
+def by_size(found: IntArray) -> IntArray:
+    """Return the groups numbered by size, the largest first; of two as large, the one with the first item. -1 stays."""
     names, first, sizes = np.unique(found[found >= 0], return_index=True, return_counts=True)
     number = np.full(int(names.max(initial=-1)) + 2, -1, dtype=np.intp)  # the last is that of -1
     number[names[np.lexsort((first, -sizes))]] = np.arange(len(names))

@@ -20,7 +20,7 @@ from evalflows import run
 from evalflows.analysis.modes import find_modes, map_of
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec, InputError
-from evalflows.specs.failure_modes import adding, edited, load_taxonomy
+from evalflows.specs.failure_modes import TaxonomySpec, adding, edited, load_taxonomy
 from evalflows.specs.reference import refer
 from evalflows.stats.groups import plane
 from evalflows.store import Store
@@ -162,3 +162,24 @@ def test_calls_with_their_arguments_do_not_tell_failures_apart_unless_a_tool_is_
     largest, *_ = found.proposed
     assert {*largest.sentences} == {"no call of (call); not wanted: (call)"} and len(largest.failures) == len(subjects)
     assert ["not wanted: transfer_to_human(…)"] * 4 in [of.sentences for of in found.proposed]
+
+
+def test_notes_of_one_template_are_one_mode_and_usual_values_tell_modes_apart(store: Store) -> None:
+    things = ["gold", "iron", "Mozart", "Bach", "Nile", "Amazon", "tiger", "oxygen", "Kenya", "blue", "red", "six"]
+    notes = [f'got "{of} in {n}", wanted "{things[-n]}"' for n, of in enumerate(things)]
+    notes += [f"the argument {of} has the wrong type" for of in things]
+    notes += [f'{{"expected": {{"name": "{of}"}}, "found": [{n}]}}' for n, of in enumerate(things)]
+    usual = [note for tool in ("search", "book") for note in [f"wrong tool: {tool}", f"tool '{tool}' is slow"]]
+    notes += [f"{note} in order W{n}" if "slow" in note else note for note in usual for n in range(10)]
+    notes += ["it is rude (code 7)"]
+    found = find_modes(store, [Failure(id=f"r{n:03}", notes=[note]) for n, note in enumerate(notes)], None)
+    assert {(group.definition.partition(": ")[2], len(group.failures)) for group in found.proposed} == {
+        ("got …, wanted …", 12),
+        ("the argument … has the wrong type", 12),
+        ('{"expected": {"name": …}, "found": […]}', 12),
+        *((note.replace(" slow", " slow in order …"), 10) for note in usual),
+    }
+    assert all({*group.sentences} <= {*notes} for group in found.proposed) and found.n_alone == 1
+    again = TaxonomySpec(modes=[group.mode for group in found.proposed])
+    others = [Failure(id=f"s{n}", notes=[f'got "{n} of these", wanted "{n}"']) for n in range(5)]
+    assert find_modes(store, others, again).covered["got_wanted"] == 5, "other values are of the same mode"

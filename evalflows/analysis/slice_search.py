@@ -62,8 +62,9 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
     """Search the slices of a candidate's shared examples for those that depart from its overall difference.
 
     Slices are the values of the split, the cluster and of each field of inputs and metadata that has at most
-    MAX_VALUES, quarters of numbers and of the length of the inputs, the label that an evaluator gives both answers, as
-    one of the input or a topic does, and pairs of two of these. Metrics are those of evaluators that may decide, or
+    MAX_VALUES, quarters of numbers, of the length of the inputs and of the input tokens, the label that an evaluator
+    gives both answers, as one of the input or a topic does, and pairs of two of these. Metrics are those of evaluators
+    that may decide, or
     the given ones.
     """
     return _search(pair, metrics)[0]
@@ -95,7 +96,7 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     places = pair.shared_places("")
     positions = pair.matched.candidate[places]
     examples = list(load_snapshot(pair.reader.store, pair.candidate.snapshot_id).rows(positions.tolist()))
-    slices = slices_of(examples, _labels(pair, [one.example_id for one in examples]))
+    slices = slices_of(examples, _of_answers(pair, [one.example_id for one in examples]))
     named, differences, signs = _differences(pair, metrics)
     clusters = None if pair.clusters is None else [pair.clusters[place] for place in positions]
     contrasts = contrasts_of(slices, differences, clusters, level)
@@ -131,13 +132,13 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     return search, [row(one) for one in contrasts]
 
 
-Labels = Mapping[str, Sequence[str | None]]
-"""By metric, the label of each example; None if it has none."""
+Given = Mapping[str, Sequence[Any]]
+"""By field, what both answers to each example have, which is not in its columns; None if they have none."""
 
 
-def slices_of(examples: Sequence[ExampleRow], labels: Labels = MappingProxyType({})) -> Slices:
+def slices_of(examples: Sequence[ExampleRow], given: Given = MappingProxyType({})) -> Slices:
     """Return the slices of examples that are searched."""
-    singles = list(_single(examples, labels))
+    singles = list(_single(examples, given))
     doubles = _doubles(singles)
     return Slices(singles=singles, doubles=doubles[:MAX_PAIRS], n_left_out=max(0, len(doubles) - MAX_PAIRS))
 
@@ -185,15 +186,22 @@ def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str
     return named, np.array(differences), signs
 
 
-def _labels(pair: ExperimentPair, examples: Sequence[str]) -> Labels:
-    """Return the labels that evaluators gave the candidate's and the baseline's answers alike."""
+def _of_answers(pair: ExperimentPair, examples: Sequence[str]) -> Given:
+    """Return the labels that evaluators gave the candidate's and the baseline's answers alike, and the input tokens of
+    both if all answers have them.
+
+    Tokens are the mean of both sides. Those of one side alone would find slices by chance: an agent that lost its way
+    has read more, and failed.
+    """
     if pair.baseline is None:
         return {}
-    sides = [pair.candidate.experiment_id, pair.baseline.experiment_id]
-    found: dict[str, dict[str, str]] = {}
-    for metric, example, label in pair.reader.store.query(_LABELS, sides):
-        found.setdefault(metric, {})[example] = label
-    return {metric: [of.get(example) for example in examples] for metric, of in found.items()}
+    sides, query = [pair.candidate.experiment_id, pair.baseline.experiment_id], pair.reader.store.query
+    found: dict[str, dict[str, Any]] = {}
+    for metric, example, label in query(_LABELS, sides):
+        found.setdefault(f"label {metric}", {})[example] = label
+    if tokens := dict(query(_TOKENS, sides)):
+        found["input tokens"] = tokens
+    return {field: [of.get(example) for example in examples] for field, of in found.items()}
 
 
 _LABELS = """
@@ -204,12 +212,23 @@ group by metric, example_id having count(distinct label) = 1 and count(distinct 
 order by metric, example_id
 """
 
+_TOKENS = """
+with answers as (
+    select example_id, experiment_id, tokens_in from staging.outputs
+    where experiment_id in ($1, $2) and status = 'ok'
+)
+select example_id, avg(tokens) from (
+    select example_id, avg(tokens_in) as tokens from answers group by example_id, experiment_id
+) where (select bool_and(coalesce(tokens_in, 0) > 0) from answers)
+group by example_id having count(*) = 2
+"""
 
-def _single(examples: Sequence[ExampleRow], labels: Labels) -> Iterator[Slice]:
+
+def _single(examples: Sequence[ExampleRow], given: Given) -> Iterator[Slice]:
     """Yield the slices of one field, each set of members once."""
     seen: set[bytes] = set()
-    by_label = [(f"label {metric}", [*of], "") for metric, of in labels.items()]
-    for field, values, expression in chain(_fields(examples), by_label):
+    further = [(field, [*of], "") for field, of in given.items()]
+    for field, values, expression in chain(_fields(examples), further):
         for one in _of_field(field, values, expression):
             n = int(one.members.sum())
             if MIN_EXAMPLES <= n <= len(examples) - MIN_EXAMPLES and (key := one.members.tobytes()) not in seen:
@@ -235,18 +254,19 @@ def _fields(examples: Sequence[ExampleRow]) -> Iterator[tuple[str, list[Any], st
 
 
 def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[Slice]:
-    """Yield the slices of one field: of each value if there are few, else of quarters if all are numbers."""
+    """Yield the slices of one field: of each value if there are few, else of quarters if all are numbers. Without SQL
+    that reads it, they have none."""
     keys = [None if value is None else as_key(value) for value in values]
     known = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
     if len(known) <= MAX_VALUES:
         for key, value in known.items():
             where = f"{expression} = {quoted(key)}" if expression else ""
-            if _is_number(value):
+            if expression and _is_number(value):
                 where = f"try_cast({expression} as double) = {key}"
             members = np.array([one == key for one in keys])
             yield Slice(fields=(field,), name=f"{field}={key}", where=where, members=members)
     elif all(map(_is_number, known.values())):
-        yield from _quarters(field, values, f"try_cast({expression} as double)")
+        yield from _quarters(field, values, f"try_cast({expression} as double)" if expression else "")
 
 
 def _is_number(value: object) -> bool:
@@ -259,7 +279,7 @@ def _quarters(field: str, values: Sequence[Any], number: str) -> Iterator[Slice]
     for low, high in pairwise(edges):
         is_first = low == edges[0]
         members = (numbers >= low if is_first else numbers > low) & (numbers <= high)
-        where = f"{number} {'>=' if is_first else '>'} {low:.17g} and {number} <= {high:.17g}"
+        where = f"{number} {'>=' if is_first else '>'} {low:.17g} and {number} <= {high:.17g}" if number else ""
         name = f"{field} {'from' if is_first else 'above'} {low:g} to {high:g}"
         yield Slice(fields=(field,), name=name, where=where, members=members)
 

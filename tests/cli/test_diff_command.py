@@ -190,10 +190,21 @@ def test_a_label_that_both_answers_have_is_a_slice_too(past: Past) -> None:
         past.store.publish(
             "judgements", row.experiment_id, [*scores, *(replace(one, metric="topic") for one in labels)]
         )
+        outputs = past.store.read("outputs", row.experiment_id)
+        read = [replace(one, tokens_in=900 + 2 * int(one.example_id[1:]) + len(version)) for one in outputs]
+        past.store.publish("outputs", row.experiment_id, read)
     found = diff("old", "new").slices()
     assert found[["slice", "n_examples", "where"]].values.tolist()[0] == ["label topic=bills", 25, ""]
     shown = called("diff", "old", "new", "--slices", "--limit", "0").stdout
     assert "label topic=bills" in shown and "examples of the first" not in shown
+
+    def fields() -> list[str]:
+        (search,) = json.loads(called("diff", "old", "new", "--slices", "--format", "json").stdout)["slices"]
+        return list(search["fields"])
+
+    assert fields() == ["input tokens", "label topic"]
+    past.store.publish("outputs", row.experiment_id, [replace(read[0], tokens_in=None), *read[1:]])
+    assert fields() == ["label topic"], "unknown for an answer"
 
 
 def test_a_number_whose_direction_nobody_declared_says_which_one_is_taken(past: Past) -> None:

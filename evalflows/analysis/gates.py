@@ -157,6 +157,7 @@ class BoundedEstimate:
     against: str | None = None  # what the candidate is compared with, if not with the same examples
     caution: str | None = None  # why a rule may be met more often than it should
     missing_as: str = ""  # what a missing value counts as, if nothing declares it
+    method: str = ""  # of the interval, in words, where tables of means have another one
     interval_of_size: Callable[[int, float], Interval | None] | None = None  # of another n, by confidence level
 
     @property
@@ -453,6 +454,7 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         return ends and oriented(ends[0].low, ends[1].high, higher_is_better=higher)
 
     estimate, worst = sample.mean(confidence_level, exact=True), worst_cases(confidence_level)
+    is_exact = estimate.method != sample.mean(confidence_level).method
     n, noun = (estimate.n, "examples") if estimate.n_clusters is None else (estimate.n_clusters, "clusters")
     return BoundedEstimate(
         value=_sign(estimate.mean, higher),
@@ -467,6 +469,7 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         reason_code=estimate.reason_code,
         caution=None if sample.values.is_binary else _caution(f"{n} {noun}", n, sample.scale, sample.values),
         missing_as=AS_0_OR_1 if sample.scale.is_observed else "",
+        method=" (Clopper-Pearson, tables: Wilson)" if is_exact else "",
     )
 
 
@@ -567,9 +570,9 @@ def why_open(rule: Rule, estimate: BoundedEstimate, confidence_level: float, thr
     text = "; significantly worse, but not by more than the margin" if is_worse else ""
     needed = _needed_n(estimate, confidence_level, threshold)
     code: ReasonCode = "worse_but_maybe_within_margin" if is_worse else "interval_includes_bound"
-    return Reason(
-        code, text if needed is None else f"{text}; about {needed:,} {estimate.noun} would be enough to decide"
-    )
+    if needed is not None:
+        text = f"{text}; about {needed:,} {estimate.noun} would decide if the estimate stays the same"
+    return Reason(code, text)
 
 
 def _why_missing_matters(estimate: BoundedEstimate, *, could_flip: bool) -> Reason:
@@ -619,7 +622,7 @@ def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float)
     )
     left_out = f" ({estimate.n_left_out} left out for a missing value)" if estimate.n_left_out else ""
     against = f" against {estimate.against}" if estimate.against else ""
-    return f": {' '.join(filter(None, texts))}, {estimate.n} {estimate.noun}{left_out}{against}"
+    return f": {' '.join(filter(None, texts))}{estimate.method if interval else ''}, {estimate.n} {estimate.noun}{left_out}{against}"
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:

@@ -100,7 +100,7 @@ def explain(decision: str) -> Hint:
 
 def plan(spec: str) -> Hint:
     """Estimate how many examples a spec needs; given are its path, or an experiment of it."""
-    return Hint(("plan", spec), "how many examples would decide")
+    return Hint(("plan", spec), "how many examples are needed")
 
 
 def approve(experiment: str) -> Hint:

@@ -38,7 +38,7 @@ def test_it_fits_the_outcome(store: Store, new: list[Result]) -> None:
         ([decision("PASS"), decision("FAIL")], explain),
         ([decision("PASS")], approve),
         ([], approve),
-        ([decision(no_evidence, "below_min_examples")], "plan a.yaml  # how many examples would decide"),
+        ([decision(no_evidence, "below_min_examples")], "plan a.yaml  # how many examples are needed"),
         ([decision(no_evidence, "missing_could_flip", "too_few")], explain),  # sealed: resuming would change nothing
         ([decision(no_evidence, "judge_failed_validation")], explain),
         ([decision(no_evidence, "no_baseline")], approve),

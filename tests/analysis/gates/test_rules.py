@@ -64,14 +64,14 @@ def test_a_guard_is_open_where_the_interval_holds_the_margin(mean: float) -> Non
     assert said == "NOT ENOUGH EVIDENCE"
     assert text.startswith("open: m may be worse by more than 0.05")
     assert ("; significantly worse, but not by more than the margin" in text) == (mean < -0.02)
-    assert text.endswith("the margin" if mean == -0.05 else "the margin; about 1,600 pairs would be enough to decide")
+    assert text.endswith("the margin" if mean == -0.05 else "the margin; about 1,600 pairs would decide if the estimate stays the same")
 
 
 def test_fewer_than_ten_examples_may_be_enough_to_decide() -> None:
     interval = {"interval_at": lambda _: (-0.055, 0.055), "worst_case_interval_at": lambda _: (-0.055, 0.055)}
     estimate = difference(0.0, n=6, **interval)
     _, (text,) = ruled({"non_inferiority": {"m": 0.05}, "min_examples": 2}, estimate)
-    assert text.endswith("; about 8 pairs would be enough to decide")
+    assert text.endswith("; about 8 pairs would decide if the estimate stays the same")
 
 
 def test_a_goal_asks_for_a_rise_that_is_sure() -> None:

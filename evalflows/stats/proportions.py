@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,7 @@ def tango_interval(gained: float, lost: float, n: float, *, confidence_level: fl
     return paired_score_interval(gained, lost, n, normal_quantile(confidence_level))
 
 
+@lru_cache(maxsize=2**16)  # by bisection, and the replicates of a backtest repeat the same counts
 def paired_score_interval(gained: float, lost: float, n: float, quantile: float) -> tuple[float, float]:
     """Return Tango's interval, within -1 to 1, with the given normal or t quantile.
 

@@ -3,6 +3,7 @@ stored experiments.
 """
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -740,11 +741,16 @@ class DiffResult:
 
         Args:
             metrics: Only these. Default: all metrics of evaluators.
+
+        Warn if no slice of a candidate could be searched, and why.
         """
         import pandas as pd
 
         baseline, *candidates = self._figures.compared.experiment_ids
         searches = figures_between(self._store, baseline, candidates, self.report.where, searched=metrics).searches
+        for search in searches:
+            if not search.n_slices:
+                warnings.warn(self.report.search_text(search), stacklevel=2)
         return pd.DataFrame(
             [asdict(one) for search in searches for one in search.found], columns=list(DepartingSlice.__slots__)
         )

@@ -119,7 +119,9 @@ def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjus
 def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
     estimate, gain = test.estimate, test.gain()
     if gain is None:
-        return Reason(estimate.reason_code or "no_interval", estimate.reason or "no interval")
+        is_significant = p_adjusted <= 1 - estimate.confidence_level
+        alone = "; a small p-value without an interval decides nothing" if is_significant else ""
+        return Reason(estimate.reason_code or "no_interval", f"{estimate.reason or 'no interval'}{alone}")
     if gain[0] <= 0 <= gain[1]:
         return Reason("no_significant_difference", f"no significant difference ({estimate.n_pairs} pairs)")
     p = estimate.p_value if estimate.p_value is not None else p_adjusted

@@ -622,7 +622,8 @@ def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float)
     )
     left_out = f" ({estimate.n_left_out} left out for a missing value)" if estimate.n_left_out else ""
     against = f" against {estimate.against}" if estimate.against else ""
-    return f": {' '.join(filter(None, texts))}{estimate.method if interval else ''}, {estimate.n} {estimate.noun}{left_out}{against}"
+    method = estimate.method if interval else ""
+    return f": {' '.join(filter(None, texts))}{method}, {estimate.n} {estimate.noun}{left_out}{against}"
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:

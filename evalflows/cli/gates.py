@@ -4,7 +4,6 @@ files of CI systems.
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +39,7 @@ from evalflows.cli.show import (
     print_next,
     print_worst,
     results_sections,
+    worst_sections,
 )
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.candidates import CandidatesOfGate
@@ -50,13 +50,13 @@ from evalflows.reports.decisions import (
     decisions_of,
     explained,
     find_decision,
-    with_manifests,
+    identities,
 )
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import plain
 from evalflows.reports.results import results_against
 from evalflows.reports.sendable import Address, GateReport, after_experiments, gate_page, gate_report
-from evalflows.reports.worst import worst_of
+from evalflows.reports.worst import Worst, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, one_line
 from evalflows.store.evidence import verify_decision
@@ -70,10 +70,6 @@ if TYPE_CHECKING:
     from evalflows.analysis.backtest import Backtest
     from evalflows.analysis.plan import Plan
     from evalflows.specs.experiment import ExperimentSpec
-
-
-SHOWN = 20
-"""Maximum number of pairs shown in the table."""
 
 
 @click.command()
@@ -90,10 +86,19 @@ SHOWN = 20
     "--limit", type=click.IntRange(1), default=200, show_default=True, help="Maximum number of pairs, newest first."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the replicates.")
+@click.option("--all", "is_whole", is_flag=True, help="Print all pairs, and why each was decided as it was.")
 @FORMAT
 @CHANGES
 @VERBOSE_RUN
-def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], verbose: bool, **settings: int) -> None:
+def backtest(
+    spec: str,
+    name: str | None,
+    is_whole: bool,
+    form: str,
+    changes: tuple[str, ...],
+    verbose: bool,
+    **settings: int,
+) -> None:
     """Backtest the gates of a SPEC file on all past pairs of experiments.
 
     Pairs of the same target are included. The result: how often the gates would have blocked a release, their
@@ -111,7 +116,7 @@ def backtest(spec: str, name: str | None, form: str, changes: tuple[str, ...], v
             if form == "json":
                 documents.append({"backtest_id": identity, **document})
             else:
-                print_backtest(console(), document)
+                print_backtest(console(), document, is_whole=is_whole)
                 echo(f"kept: {hints.show(identity)}")
         if form == "json":
             print_json(documents)
@@ -123,24 +128,27 @@ def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int
     return backtest_gate(spec, name, **settings)
 
 
-def print_backtest(out: Console, backtest: Mapping[str, Any]) -> None:
-    """Print the newest pairs, the number of pairs by conclusion, and a summary in sentences.
+def print_backtest(out: Console, backtest: Mapping[str, Any], *, is_whole: bool) -> None:
+    """Print a summary in sentences and the newest pairs; with `is_whole` all pairs, and the rules that decided.
 
     `backtest` is the document of `--format json`.
     """
-    decisions = backtest["decisions"]
-    out.print(Text(f"gate {backtest['gate']}, backtested on {backtest['experiments']} experiments", style="bold"))
-    if decisions:
-        rows = table("candidate", "baseline", "baseline is", "decision", "because", headings=2, wrapped=("because",))
-        for past in decisions[:SHOWN]:
-            rows.add_row(past["candidate"], past["baseline"], _relation(past), _conclusion(past), past["because"])
-        out.print(rows)
-    if (more := len(decisions) - SHOWN) > 0:
-        counts = Counter("refused" if past["is_refused"] else past["conclusion"] for past in decisions)
-        total = ", ".join(f"{count} {conclusion}" for conclusion, count in counts.most_common())
-        out.print(f"  and {more} more; all {len(decisions)}: {total}")
-    for sentence in backtest["sentences"]:
-        out.print(Text(sentence))
+    columns = ["candidate", "baseline", "baseline is", "decision", *(["because"] if is_whole else [])]
+
+    def draw(decisions: Sequence[Mapping[str, Any]]) -> RenderableType:
+        rows = table(*columns, headings=2, wrapped=("because",))
+        for past in decisions:
+            cells = [past["candidate"], past["baseline"], _relation(past), _conclusion(past)]
+            rows.add_row(*cells, *([past["because"]] if is_whole else []))
+        return rows
+
+    decisions, title = backtest["decisions"], f"gate {backtest['gate']}, backtested on {backtest['experiments']}"
+    least = None if is_whole else min(3, len(decisions))
+    sections = [
+        lines_section([Text(f"{title} experiments", style="bold"), *map(Text, backtest["sentences"])]),
+        Section(items=decisions, draw=draw, what="pair", least=least, is_apart=True),
+    ]
+    print_sections(out, sections, IN_BRIEF, "--all")
 
 
 def _conclusion(past: Mapping[str, Any]) -> Text:
@@ -468,9 +476,10 @@ def _rules(decision: Decision) -> RenderableType:
 @click.command()
 @click.argument("decision")
 @click.option("--again", is_flag=True, help="Verify the files that it rests on, and decide again.")
+@click.option("--all", "is_whole", is_flag=True, help="Print the settings, SQL queries, files and examples too.")
 @FORMAT
 @VERBOSE_RUN
-def explain(decision: str, again: bool, form: str, verbose: bool) -> None:
+def explain(decision: str, again: bool, is_whole: bool, form: str, verbose: bool) -> None:
     """Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.
 
     DECISION is an id, an id prefix, a gate's name, or an experiment's name or id.
@@ -485,23 +494,52 @@ def explain(decision: str, again: bool, form: str, verbose: bool) -> None:
                 document["again"] = _again(found) if again else None
             print_json(document)
             return
-        (stored,) = with_manifests(store, with_limits(store, [found]))
-        out = console()
-        print_decision(out, stored)
-        for title, lines in explained(store, stored):
-            out.print(Text(f"\n{title}", style="bold", lines=True))
-            for line in lines:
-                echo(line)
+        (stored,) = with_limits(store, [found])
+        results = results_against(
+            store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
+        )
+        out, worst = console(), worst_of(store, results, [stored])
+        if is_whole:
+            print_decision(out, stored)
+            for title, lines in explained(store, stored):
+                out.print(Text(f"\n{title}", style="bold", lines=True))
+                for line in lines:
+                    echo(line)
+        else:
+            _explain_in_brief(out, store, stored, worst)
         if again:
             echo("")
             for what, result in _again(stored).items():
                 echo(f"{what.capitalize().replace('_', ' ')}: {one_line(result)}")
-        results = results_against(
-            store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
-        )
-        print_worst(out, worst_of(store, results, [stored]))
+        if is_whole:
+            print_worst(out, worst)
         page = links_here().decision(stored.decision_id)
         print_next(out, after_experiments(store, results, [stored], explained=True), page)
+
+
+def _explain_in_brief(out: Console, store: Store, stored: Decision, worst: Worst | None) -> None:
+    """The decision, its limits, what was compared, and how to reproduce it."""
+    examples = [f"         examples of the first: {stored.where_command}"] if stored.where_command else []
+    lines = [
+        *identities(store, stored),
+        f"reproduce  {hints.explain(stored.decision_id, again=True)}",
+        "           its settings, SQL queries and files: --all",
+    ]
+    sections = [
+        decisions_section([stored]),
+        lines_section(map(_unwrapped, examples)),
+        limits_section([stored]),
+        lines_section(map(_unwrapped, lines), is_apart=True),
+        *worst_sections(worst, out.width),
+    ]
+    print_sections(out, sections, IN_BRIEF, "--all")
+
+
+def _unwrapped(line: str) -> Text:
+    """A line with a command to copy, or an id."""
+    text = Text(line)
+    text.no_wrap, text.overflow = True, "ignore"
+    return text
 
 
 def _again(stored: Decision) -> dict[str, str]:

@@ -330,7 +330,7 @@ def _print_report(store: Store, reference: str, form: str, detail: Detail) -> bo
     elif kind == "plan":
         print_plan(content, is_whole=detail is not None)
     else:
-        print_backtest(console(), content)
+        print_backtest(console(), content, is_whole=detail is not None)
     return True
 
 

@@ -234,7 +234,7 @@ TABLES = ("experiments", "outputs", "judgements")
 
 def explained(store: Store, decision: Decision) -> Iterator[Section]:
     """Yield each section with its lines."""
-    yield "In the store", list(_identities(store, decision))
+    yield "In the store", identities(store, decision)
     yield "Rules and settings", list(_settings(decision))
     yield f"The data behind each rule, by example ({hints.sql('QUERY')})", list(_queries(store, decision))
     yield "The files", list(_files(store, decision))
@@ -276,21 +276,27 @@ def pairs_query(metric: str, candidate: str, baseline: str) -> str:
     )
 
 
+def identities(store: Store, decision: Decision) -> list[str]:
+    """Return what was compared, by whom its baseline had been approved, and the manifest that binds it, in lines."""
+    return [*_identities(store, decision)]
+
+
 def _identities(store: Store, decision: Decision) -> Iterator[str]:
     yield f"decision   {decision.decision_id} of {decision.decided_at:%Y-%m-%d %H:%M:%S} UTC"
     yield f"candidate  {decision.candidate_apart} ({decision.candidate_experiment_id})"
+    known = manifests(store.layout, store.filesystem, {decision.decision_id})
     if decision.baseline_experiment_id:
         yield f"baseline   {decision.baseline_apart} ({decision.baseline_experiment_id})"
-        earlier = [
-            one for one in approvals(store, [decision.baseline_experiment_id]) if one.recorded_at <= decision.decided_at
-        ]
-        if earlier:
-            then = max(earlier, key=lambda one: one.recorded_at)
+        owners = {owner for of in known.values() for one in of if one.evidence for owner in one.evidence.owners}
+        counted = [one for one in approvals(store, [decision.baseline_experiment_id]) if one.baseline_id in owners]
+        if counted:
+            then = min(counted, key=lambda one: one.recorded_at)  # later ones only confirmed the decision
             yield f"approved   as {then.name} by {then.approved_by or 'somebody'}, {at(then.recorded_at)}"
         yield f"examples   {decision.n_shared} shared, with the same inputs"
     elif decision.baseline:
         yield f"baseline   {decision.baseline}"
-    yield f"manifest   {decision.manifest_sha256 or 'none that names its evidence'}"
+    newest = newest_evidence(known).get(decision.decision_id)
+    yield f"manifest   {newest.sha256 if newest else 'none that names its evidence'}"
 
 
 def _settings(decision: Decision) -> Iterator[str]:

@@ -93,9 +93,9 @@ def diff(
     return Hint(("diff", baseline, *candidates, *chosen, *(("--slices",) if slices else ())))
 
 
-def explain(decision: str) -> Hint:
-    """Explain a decision."""
-    return Hint(("explain", decision))
+def explain(decision: str, *, again: bool = False) -> Hint:
+    """Explain a decision, and make it again from the store."""
+    return Hint(("explain", decision, *(("--again",) if again else ())))
 
 
 def plan(spec: str) -> Hint:

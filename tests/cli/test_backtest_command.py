@@ -46,7 +46,8 @@ def test_it_prints_pairs_counts_and_sentences(spec: str) -> None:
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[0] == "gate release, backtested on 5 experiments"
-    assert "candidate" in lines[1] and "because" in lines[1]
+    assert "because" in run(spec, "--gate", "release", "--replicates", "0", "--all").output
+    assert len(lines) <= 30
     said = " ".join(done.output.split())
     assert "of 9 past pairs of different targets, the gate would have blocked 3 (FAIL)" in said
     assert "on 1 pair of the same target (from 2 experiments), the gate decided FAIL 0 times, 0 %" in said
@@ -75,18 +76,6 @@ def test_json_has_an_object_for_each_gate_and_a_backtest_can_be_shown_again(spec
     query = "select distinct name, subject_kind, subject_id from checks where subject_id = 'release'"
     listed = CliRunner().invoke(cli, ["sql", query, "--format", "csv"]).stdout.splitlines()[1:]
     assert listed == ["backtest,gate,release"]
-
-
-@pytest.mark.slow
-def test_no_more_than_twenty_pairs_are_shown_and_all_are_counted(spec: str) -> None:
-    past = Past()
-    past.rows = list(range(5))  # type: ignore[arg-type]  # that many are there
-    for seed in range(3):
-        past.experiment({"right": passes(0.9, N, seed=10 + seed)}, target_version=f"x{seed}")
-    done = run(spec, "--gate", "release", "--replicates", "0")
-    assert done.output.count("earlier") == 20
-    assert "and 8 more; all 28:" in done.output and "replicates" not in done.output
-    assert "18 older pairs were left out" in run(spec, "--gate", "release", "--replicates", "0", "--limit", "10").output
 
 
 def test_trials_are_left_out(spec: str) -> None:

@@ -70,7 +70,7 @@ def test_the_document_says_what_the_table_says() -> None:
     assert [limit.partition(":")[0] for limit in limits] == ["contains, non inferiority", "short, superiority"]
     (reported,) = parsed(asked("report", "release", "--format", "json"))["decisions"]
     assert reported["limits"] == limits, "the same everywhere"
-    _, after = asked("explain", "release").stdout.split("  limits of this decision:\n")
+    _, after = asked("explain", "release", "--all").stdout.split("  limits of this decision:\n")
     assert " ".join(after.partition("\n\n")[0].split()) == " ".join(limits)
     assert after.partition("\n\n")[0] in table
     assert quality[0]["mean"] == 0.5 and quality[0]["ci_low"] == pytest.approx(0.4259, abs=1e-4)

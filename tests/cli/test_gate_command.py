@@ -91,16 +91,16 @@ def test_fail_ends_with_1_and_says_which_metric_by_how_much_and_which_examples(f
     assert re.fullmatch(line + r"-0\.200 \[-0\.\d+, -0\.\d+\], 200 pairs", done.stderr.splitlines()[-1])
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert {
-        "examples that got worse by exact_match: new against old, 2 of 40",
+        "examples that got worse by exact_match: new against old, 3 of 40",
         "  q0004  1 → 0  Question 4?",
         '    got "no", wanted "yes"',
     } <= {*lines}
     assert any(line.startswith("exact_match ") and line.endswith("-0.200 [-0.261, -0.141]  worse") for line in lines)
-    more = next(line for line in lines if line.startswith("not shown: 38 examples: "))
+    more = next(line for line in lines if line.startswith("not shown: 37 examples: "))
     assert len(lines) <= 24 and all(len(line) <= 80 for line in lines if line != more)
     ((decision,),) = folder.rows("select decision_id from decisions")
     assert lines[-1] == f"next: evalflows explain {decision}"
-    everything = folder(*more.removeprefix("not shown: 38 examples: evalflows ").split()).stdout
+    everything = folder(*more.removeprefix("not shown: 37 examples: evalflows ").split()).stdout
     lines = [line.rstrip() for line in everything.splitlines()]
     assert [" ".join(line.split()) for line in lines[1:3]] == [
         "exact_match old 0.800 [0.739, 0.850]",
@@ -158,7 +158,7 @@ def test_the_decision_is_an_event_and_a_page(
 @pytest.mark.slow
 def test_explained_it_can_be_made_again_and_from_other_scores_is_another(failed: tuple[Folder, Result]) -> None:
     folder, _ = failed
-    done = folder("explain", "release", "--again")
+    done = folder("explain", "release", "--again", "--all")
     assert done.exit_code == 0, done.stderr
     assert "the same figures, the same decision" in done.stdout
     (query,) = [line for line in done.stdout.splitlines() if line.startswith("select example_id")]
@@ -251,7 +251,7 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
     assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert unknown.stderr.startswith("evalflows: metric: got 'tone', wanted one of exact_match")
     assert folder("show", candidate, "--against", baseline).exit_code == 2
-    approved = folder("baseline", "approve", candidate, "--name", "other")
+    approved = folder("baseline", "approve", candidate, "--name", "other", "--reason", "as agreed")
     assert approved.exit_code == 0 and f"said FAIL of this experiment: evalflows explain {decision}" in approved.stderr
 
 

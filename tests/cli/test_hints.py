@@ -182,7 +182,7 @@ def with_a_gate_and_a_comparison(reader: Reader, folder: Path, monkeypatch: pyte
     for name, rule in (*rules, ("open", {"superiority": {"contains": 0.0}})):
         candidate, baseline = (long, brief) if name == "worse" else (brief, long)
         decide_on(candidate, baseline, GateSpec(name=name, **rule))
-        found = reader("explain", name)
+        found = reader("explain", name, "--all")
         assert {"failing": "show_all", "worse": "show_worst", "open": "plan"}[name] in found
     assert "wanted another one, or a reason" in reader.run("baseline", "approve", brief, code=2).output
     reader("baseline", "approve", brief, "--reason", "agreed")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Approval:
     """An approval, valid until the next one of the same name."""
 
+    baseline_id: str
     name: str
     experiment_id: str
     experiment: str | None  # None if it is not in the store

@@ -64,7 +64,9 @@ def test_a_guard_is_open_where_the_interval_holds_the_margin(mean: float) -> Non
     assert said == "NOT ENOUGH EVIDENCE"
     assert text.startswith("open: m may be worse by more than 0.05")
     assert ("; significantly worse, but not by more than the margin" in text) == (mean < -0.02)
-    assert text.endswith("the margin" if mean == -0.05 else "the margin; about 1,600 pairs would decide if the estimate stays the same")
+    assert text.endswith(
+        "the margin" if mean == -0.05 else "the margin; about 1,600 pairs would decide if the estimate stays the same"
+    )
 
 
 def test_fewer_than_ten_examples_may_be_enough_to_decide() -> None:

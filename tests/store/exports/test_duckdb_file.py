@@ -59,8 +59,8 @@ def test_exported_views_have_the_rows_of_the_store(
 ) -> None:
     seen = rows(views, "select table_name from information_schema.tables where table_schema = 'main'")
     assert {name for (name,) in seen} == {*VIEWS}
-    for name, path in VIEWS.items():
-        query = f"from {name} order by {', '.join(grain(path))}"
+    for name in SOME:  # test_other_clients.py reads all
+        query = f"from {name} order by {', '.join(grain(VIEWS[name]))}"
         assert comparable(rows(views, query)) == comparable(rows(of_store, query)), name
     ((comment,),) = rows(views, "select comment from duckdb_views() where view_name = 'results'")
     assert comment.startswith("one row per experiment_id, metric, evaluator_version: the mean with its interval")

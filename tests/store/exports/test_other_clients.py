@@ -1,11 +1,13 @@
-"""Older DuckDBs and SQLAlchemy, each in a clean environment, read exported files."""
+"""Older DuckDBs and SQLAlchemy, each without our packages, read exported files."""
 
 import json
+import os
 import subprocess
-import venv
+import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from evalflows.store.exports import WHOLE, export_tables, export_views
@@ -57,18 +59,19 @@ def files(filled: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return {"views": folder / "views.duckdb", "tables": folder / "tables.duckdb"}
 
 
-def environment(folder: Path, *packages: str) -> Path:
-    """Return the Python of a new environment with these packages. Skips where they cannot be installed."""
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    done = subprocess.run([python, "-m", "pip", "install", "-q", *packages], capture_output=True, text=True)
+def installed(folder: Path, *packages: str) -> Path:
+    """Return a folder with these packages and what they need. Skips where they cannot be installed."""
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--target", folder, *packages]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"{', '.join(packages)} cannot be installed: {done.stderr.strip().splitlines()[-1]}")
-    return python
+    return folder
 
 
-def printed(python: Path, program: str, *arguments: str) -> Any:
-    done = subprocess.run([python, "-P", "-c", program, *arguments], capture_output=True, text=True)
+def printed(packages: Path, program: str, *arguments: str) -> Any:
+    """Return what a program prints that has these packages and none of ours."""
+    command, own = [sys.executable, "-S", "-P", "-c", program, *arguments], os.environ | {"PYTHONPATH": str(packages)}
+    done = subprocess.run(command, env=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -86,27 +89,29 @@ def listed(rows: Any) -> list[list[str]]:
 def test_an_older_duckdb_gives_the_rows_of_the_store(
     filled: Store, files: dict[str, Path], tmp_path: Path, version: str
 ) -> None:
-    python = environment(tmp_path / "environment", f"duckdb=={version}", "pytz")
+    packages = installed(tmp_path / "packages", f"duckdb=={version}", "pytz", "--no-deps")
+    copied = [query for query in QUERIES if not query.startswith(f"from {WHOLE} ")]
     with connect(filled.layout.root) as catalog:
-        copied = [query for query in QUERIES if not query.startswith(f"from {WHOLE} ")]
-        wanted = {"tables": [listed(catalog.execute(query).fetchall()) for query in copied]}
         catalog.execute("reset variable held_leases")  # views show the state that an experiment's row has
-        wanted["views"] = [listed(catalog.execute(query).fetchall()) for query in QUERIES]
+        wanted = {"views": [listed(catalog.execute(query).fetchall()) for query in QUERIES]}
+    with duckdb.connect(files["tables"], read_only=True) as tables:
+        tables.execute("set timezone = 'UTC'")
+        wanted["tables"] = [listed(tables.execute(query).fetchall()) for query in copied]
     for kind, of_store in wanted.items():
         queries = copied if kind == "tables" else QUERIES
-        found = printed(python, OF_DUCKDB, str(files[kind]), json.dumps(queries))
+        found = printed(packages, OF_DUCKDB, str(files[kind]), json.dumps(queries))
         for query, rows, here in zip(queries, found, of_store, strict=True):
             assert rows == here, f"{kind}: {query}"
 
 
 @pytest.mark.soak
 def test_sqlalchemy_reflects_and_queries(filled: Store, files: dict[str, Path], tmp_path: Path) -> None:
-    python = environment(tmp_path / "environment", "duckdb-sqlalchemy", "duckdb<2")
+    packages = installed(tmp_path / "packages", "duckdb-sqlalchemy", "duckdb<2")
     with connect(filled.layout.root) as catalog:
         wanted = catalog.execute("select metric, sum(scored) from results group by metric order by metric").fetchall()
         columns = [name for name, *_ in catalog.execute("describe results").fetchall()]
     for kind in ("views", "tables"):
-        names, reflected, rows = printed(python, OF_SQLALCHEMY, str(files[kind]))
+        names, reflected, rows = printed(packages, OF_SQLALCHEMY, str(files[kind]))
         assert {path.stem for path in view_files()} - ({WHOLE} if kind == "tables" else set()) <= {*names}
         assert reflected == columns
         assert rows == listed(wanted)

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from catalog_rows import rows
 from endpoint import Endpoint, Reply, Request, completion, serving
-from user_programs import has_written, rows_in, run_program
+from user_programs import has_written, run_program
 
 PROGRAMS = Path(__file__).parent / "programs" / "langsmith_pairwise"
 QUESTIONS = re.findall(r'"(Which .*\?)"', (PROGRAMS / "experiments.py").read_text(encoding="utf-8"))
@@ -30,19 +31,18 @@ def answer(request: Request) -> Reply:
     return completion(json.dumps({"reasoning": "Who is sure knows.", "preferred": preferred}))
 
 
-@pytest.mark.slow
-def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+@pytest.mark.usefixtures("without_prefect")
+def test_the_program_of_the_pairwise_guide(tmp_path: Path) -> None:
     shutil.copytree(PROGRAMS, tmp_path, dirs_exist_ok=True)
     with serving(Endpoint(latency_s=0.1, answer=answer)) as endpoint:
-        names = run_program(tmp_path, endpoint, prefect_environment, "experiments.py").split()
+        names = run_program(tmp_path, endpoint, "experiments.py").split()
         assert [name.rpartition("-")[0] for name in names] == ["terse", "thorough"]
         assert endpoint.calls == 18 and endpoint.peak == 1
-        run_program(tmp_path, endpoint, prefect_environment, "ranked.py", *names)
+        run_program(tmp_path, endpoint, "ranked.py", *names)
         asked = [request["messages"][1]["content"] for request in endpoint.requests[18:]]
         assert endpoint.calls == 27 and 1 < endpoint.peak <= 4
 
-    found = rows_in(
-        tmp_path,
+    found = rows(
         """select e.inputs ->> 'question', c.winner, c.shown_first, c.left_score, c.right_score, l.name
            from comparisons c join examples e using (example_id)
            join experiments l on l.experiment_id = c.left_experiment_id where metric = 'ranked_preference'""",
@@ -57,12 +57,12 @@ def test_the_program_of_the_pairwise_guide(tmp_path: Path, prefect_environment: 
             assert ("It is" in shown[1]) == (first == won), "it is kept which came first"
 
     calls = "select evaluator, connection, model, status, sum(tokens_in), count(*) from calls group by all order by all"
-    assert rows_in(tmp_path, calls) == [
+    assert rows(calls) == [
         ("ranked_preference", "wrapped", "judge-1", "ok", 90, 9),
         (None, "wrapped", "sailor-1", "ok", 180, 18),
     ]
     sets = "select name, n_shared, randomize_order, both_orders, calls, state from comparison_sets"
-    ((name, *settings),) = rows_in(tmp_path, sets)
+    ((name, *settings),) = rows(sets)
     assert re.fullmatch(rf"{names[0]} vs\. {names[1]}-[0-9a-f]{{4}}", name)
     assert settings == [9, True, False, 9, "completed"]
     assert not has_written(tmp_path, b"sk-of-a-test")

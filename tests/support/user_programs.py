@@ -1,38 +1,29 @@
-"""Programs as users write them, each run in a process of its own with a store in its folder."""
+"""Programs as users write them, in their folder, whose store is that of the test."""
 
-import os
-import subprocess
+import runpy
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
-from typing import Any
 
+import pytest
 from endpoint import Endpoint
 
-from evalflows.store import connect
 
-ROOT = Path(__file__).parent.parent.parent
-
-
-def run_program(folder: Path, endpoint: Endpoint, environment: dict[str, str], *arguments: str, code: int = 0) -> str:
-    """Run Python with these arguments in a folder; return what it printed. OpenAI's client asks the endpoint."""
-    own = {
-        "OPENAI_BASE_URL": endpoint.base_url,
-        "OPENAI_API_KEY": "sk-of-a-test",
-        "EVALFLOWS_STORE": str(folder / "store"),
-        "EVALFLOWS_SPOOL": str(folder / "spool"),
-        "PYTHONPATH": str(ROOT),
-    }
-    env = os.environ | environment | own
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+def environment_of(endpoint: Endpoint) -> dict[str, str]:
+    """The environment in which OpenAI's client asks an endpoint."""
+    return {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "sk-of-a-test"}
 
 
-def rows_in(folder: Path, query: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query of the store in a folder."""
-    with connect(folder / "store") as catalog:
-        return catalog.execute(query).fetchall()
+def run_program(folder: Path, endpoint: Endpoint, program: str, *arguments: str) -> str:
+    """Run a program as `python PROGRAM ARGUMENTS` does, in this process; return what it printed."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", [program, *arguments])
+        for name, value in environment_of(endpoint).items():
+            patch.setenv(name, value)
+        runpy.run_path(program, run_name="__main__")
+    return printed.getvalue()
 
 
 def has_written(folder: Path, text: bytes) -> bool:

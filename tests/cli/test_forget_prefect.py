@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
@@ -36,6 +37,19 @@ def label(outputs):
     return str(outputs["answer"])
 """
 
+PROGRAM = """
+import sys
+import yaml
+from evalflows import run
+from evalflows.specs import ExperimentSpec, IncompleteError
+
+try:
+    for spec in yaml.safe_load_all(sys.stdin):
+        run(ExperimentSpec.model_validate(spec))
+except IncompleteError:
+    sys.exit(4)
+"""
+
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
@@ -51,12 +65,6 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dic
     subprocess.run(command("down"), env=own, check=True, capture_output=True)
 
 
-def run(environment: dict[str, str], *arguments: str, code: int = 0) -> str:
-    done = subprocess.run(command(*arguments), env=environment, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
-
-
 def asked(home: Path, path: str) -> Any:
     """What the server answers when it is asked for all of something."""
     server = json.loads((home / "server.json").read_text())
@@ -70,15 +78,18 @@ def asked(home: Path, path: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_run_that_failed_with_a_persons_words_leaves_none(environment: dict[str, str], tmp_path: Path) -> None:
-    for name, words, code in (("erna", SECRET, 4), ("otto", OTHER, 0)):
-        (tmp_path / f"{name}.yaml").write_text(SPEC.format(name=name, words=words))
-        run(environment, "run", f"{name}.yaml", code=code)
-        (tmp_path / f"{name}.yaml").unlink()
+    specs = [SPEC.format(name=name, words=words) for name, words in (("otto", OTHER), ("erna", SECRET))]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, input="---".join(specs), capture_output=True, text=True
+    )
+    assert done.returncode == 4, done.stderr
     (home,), results = (tmp_path / "home").glob("prefect-*"), tmp_path / "home" / "results"
     assert SECRET in str(asked(home, "logs")) and SECRET in str(asked(home, "flow_runs"))
     assert SECRET not in str(asked(home, "artifacts")), "pages quote no value of the data"
     assert [*results.iterdir()] and results.stat().st_mode & 0o077 == 0 and OTHER in str(asked(home, "artifacts"))
-    assert "runs in Prefect's local server that lost" in run(environment, "forget", "--example", "erna", "--yes")
+    forget = command("forget", "--example", "erna", "--yes")
+    forgot = subprocess.run(forget, env=environment, capture_output=True, text=True)
+    assert forgot.returncode == 0 and "runs in Prefect's local server that lost" in forgot.stdout, forgot.stderr
     assert files_with(SECRET, tmp_path) == [] and not [*results.iterdir()]
     assert OTHER in str(asked(home, "artifacts")), "what the store knows to be about something else stays"
     assert {one["name"] for one in asked(home, "flow_runs")} == {"erna", "otto"}

@@ -62,6 +62,8 @@ NEEDED: dict[str, set[str]] = {
     "robustness --help": STORE,
     "receive --help": set(),
 }
+SELDOM = ("export", "windows", "labels", "compact", "connections", "robustness", "doctor", "evaluators")
+"""Commands whose time is theirs, or that nobody waits for."""
 
 
 @pytest.fixture
@@ -74,7 +76,9 @@ def kept(store_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept")
-@pytest.mark.parametrize("arguments", NEEDED)
+@pytest.mark.parametrize(
+    "arguments", [pytest.param(one, marks=pytest.mark.soak) if one.startswith(SELDOM) else one for one in NEEDED]
+)
 def test_a_command_loads_only_what_it_needs(arguments: str) -> None:
     command = [sys.executable, "-P", "-c", PROGRAM, *(part.replace("\t", " ") for part in arguments.split(" "))]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from endpoint import Endpoint, Reply, serving
 from prefect.settings import Settings
-from running_up import EVALFLOWS, MARK, Up, ask, prefect_yaml, running_up, until
+from running_up import MARK, Up, ask, prefect_yaml, running_up, until
 
+from evalflows.cli.main import cli
 from evalflows.flows.deployments import (
     client_of,
     comparison_spec_of,
@@ -45,12 +47,12 @@ SPEC = {
 PREFECT_YAML = prefect_yaml("mine")
 
 
-def deploy(folder: Path, environment: dict[str, str], *options: str) -> list[str]:
+def deploy(folder: Path, *options: str) -> list[str]:
     """Run `evalflows deploy` in a folder. Returns the lines it prints."""
-    done = subprocess.run(
-        [EVALFLOWS, "deploy", *options], cwd=folder, env=os.environ | environment, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done = CliRunner().invoke(cli, ["deploy", *options])
+    assert (done.exit_code, done.stderr) == (0, "")
     return [line.removeprefix("deployed").strip() for line in done.stdout.splitlines()]
 
 
@@ -61,10 +63,24 @@ def deployment(environment: dict[str, str], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_what_ships_is_deployed_and_scheduled_and_not_replaced_from_elsewhere(
-    prefect_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_ships_is_deployed_and_scheduled_in_place_of_what_was_registered_elsewhere(
+    prefect_api: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = deploy(ROOT, prefect_environment)
+    clone = tmp_path / "prefect.yaml"
+    scheduled = PREFECT_YAML.replace("name: mine", "name: nightly") + "    schedules: [{cron: 0 3 1 * *}]\n"
+    clone.write_text(scheduled + "  - {name: x, entrypoint: 'theirs.py:flow'}\n")
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    with client_of(prefect_api["PREFECT_API_URL"]) as client:
+        assert deploy_file(client, prefect_file(tmp_path)) == ["run_experiment/nightly (0 3 1 * * UTC)"], "not theirs"
+        with pytest.raises(InputError, match=rf"'nightly' was registered from \S+:{tmp_path}, wanted another name"):
+            refuse_those_of_others(client, prefect_file(ROOT))
+        monkeypatch.setenv(DEPLOYED_FROM, prefect_file(tmp_path).origin)
+    check_deployed_from(tmp_path)
+    with pytest.raises(InputError, match=rf"registered from {tmp_path}, wanted a worker that runs there, got one in "):
+        check_deployed_from(ROOT)
+    before = deployment(prefect_api, "nightly")
+
+    said = deploy(ROOT, "--replace")
     experiments = ["run_experiment/demo", "run_experiment/nightly (0 3 * * * UTC)"]
     production = "evaluate_traces/production (5 * * * * UTC, paused)"
     retention = "apply_retention/retention (30 4 * * * UTC, paused)"
@@ -72,7 +88,7 @@ def test_what_ships_is_deployed_and_scheduled_and_not_replaced_from_elsewhere(
     names = [*others, *experiments, f"from {ROOT / 'prefect.yaml'}"]
     assert said == names
     demo, nightly, compare, watched, retained = (
-        deployment(prefect_environment, name) for name in ("demo", "nightly", "compare", "production", "retention")
+        deployment(prefect_api, name) for name in ("demo", "nightly", "compare", "production", "retention")
     )
     for one, load, path in (
         (demo, load_experiment, DEMO),
@@ -87,26 +103,11 @@ def test_what_ships_is_deployed_and_scheduled_and_not_replaced_from_elsewhere(
     assert [target.connection for target in night.targets] == ["local", "local"], "it would cost something"
     assert {evaluator.connection for evaluator in night.evaluators} == {None} and night.compare is None
     assert [one["active"] for one in retained["schedules"]] == [False]
-
-    clone = tmp_path / "prefect.yaml"
-    clone.write_text(PREFECT_YAML.replace("name: mine", "name: demo") + "  - {name: x, entrypoint: 'theirs.py:flow'}\n")
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
-    with client_of(prefect_environment["PREFECT_API_URL"]) as client:
-        with pytest.raises(InputError, match=rf"deployment 'demo' was registered from \S+:{ROOT}, wanted another name"):
-            refuse_those_of_others(client, prefect_file(tmp_path))
-        assert deploy_file(client, prefect_file(tmp_path)) == ["run_experiment/demo"], "not theirs"
-        monkeypatch.setenv(DEPLOYED_FROM, prefect_file(tmp_path).origin)
-    check_deployed_from(tmp_path)
-    with pytest.raises(InputError, match=rf"registered from {tmp_path}, wanted a worker that runs there, got one in "):
-        check_deployed_from(ROOT)
-
-    assert deploy(ROOT, prefect_environment, "--replace") == names
-    again = deployment(prefect_environment, "nightly")
-    assert (again["id"], len(again["schedules"])) == (nightly["id"], 1)
+    assert (nightly["id"], len(nightly["schedules"])) == (before["id"], 1)
 
     def due() -> list[dict[str, Any]]:
         one = {"id": {"any_": [nightly["id"]]}}
-        return list(ask(prefect_environment["PREFECT_API_URL"], "/flow_runs/filter", deployments=one))
+        return list(ask(prefect_api["PREFECT_API_URL"], "/flow_runs/filter", deployments=one))
 
     runs = until(due, 60)
     assert {run["state"]["name"] for run in runs} == {"Scheduled"}

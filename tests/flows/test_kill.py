@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 from endpoint import Endpoint, serving
-from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, output_of, rows_of, start, when_called, write_spec
+from interrupted_runs import (
+    IN_FLIGHT,
+    ITEMS,
+    PER_ITEM,
+    finish,
+    output_of,
+    resume,
+    rows_of,
+    start,
+    when_called,
+    write_spec,
+)
 from trials import KILLS
 
 from evalflows.store import connect
@@ -69,7 +80,7 @@ def test_stopped_by_a_signal_and_resumed(
         assert re.fullmatch(r"evalflows: stopped; `evalflows resume exp-\w+` continues\n", output)
         assert endpoint.calls < 100, "no call begins once it is stopped"
         endpoint.latency_s = 0.0
-        finish(start(tmp_path, prefect_environment, tmp_path / "stopped", "resume", "killed"))
+        resume(tmp_path / "stopped")
     assert endpoint.repeated() <= IN_FLIGHT
     assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2
 
@@ -92,5 +103,5 @@ def test_further_signals_end_it_at_once_without_a_traceback(
             rf"evalflows: ({gently}|stopped at once; finished calls are kept: `evalflows ls`)\n", output
         )
         endpoint.latency_s = 0.0
-        finish(start(tmp_path, prefect_environment, tmp_path / "stopped", "resume", "killed"))
+        resume(tmp_path / "stopped")
     assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2

@@ -7,11 +7,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from click.testing import CliRunner
 from command import command, with_support
 from endpoint import Endpoint
+from plain_flows import plain_flows
 from progress_lines import without_progress
 
+from evalflows.cli.main import cli
 from evalflows.store import connect
 
 ITEMS, IN_FLIGHT, PER_ITEM = 200, 10, 2
@@ -55,6 +59,15 @@ def start(folder: Path, environment: dict[str, str], store: Path | None, *argume
 def finish(process: subprocess.Popen[bytes]) -> None:
     output = output_of(process)
     assert process.returncode == 0, output
+
+
+def resume(store: Path) -> None:
+    """Resume the run of a store in this process, without Prefect."""
+    with pytest.MonkeyPatch.context() as patch, plain_flows():
+        patch.setenv("EVALFLOWS_STORE", str(store))
+        patch.setenv("EVALFLOWS_SPOOL", f"{store}-spool")
+        done = CliRunner().invoke(cli, ["resume", "killed"])
+    assert done.exit_code == 0, done.output
 
 
 def output_of(process: subprocess.Popen[bytes], within: float = 300) -> str:

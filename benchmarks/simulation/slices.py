@@ -33,11 +33,13 @@ def slice_cells() -> Iterator[Cell]:
         yield _cell(world, 600)
     yield _cell(_yes_no(0.04), 600, hard=True)
     yield _cell(graded, 600, clustered=True)
+    yield _cell(_yes_no(0.04), 600, clustered=True)
     for differ, n in ((0.02, 600), (0.04, 600), (0.1, 1000)):
         yield _cell(_yes_no(differ), n, LOSS, FIRST_BOUNDED)
     yield _cell(_yes_no(0.1), 600, LOSS, FIRST)
     yield _cell(graded, 600, LOSS, FIRST_BOUNDED)
     yield _cell(graded, 600, LOSS, FIRST_BOUNDED, clustered=True)
+    yield _cell(_yes_no(0.04), 600, LOSS, FIRST_BOUNDED, clustered=True)
 
 
 def _yes_no(differ: float) -> YesNo:
@@ -52,9 +54,7 @@ def _cell(
             if run % SAME_FIELDS == 0:
                 clusters = [str(place // CLUSTER) for place in range(n)] if clustered else None
                 slices, planted = _slices(rng, n, clustered=clustered)
-            differences = _differences(rng, world, planted, loss, hard=hard)
-            if clustered:
-                differences += 0.2 * np.repeat(rng.standard_normal(n // CLUSTER), CLUSTER)
+            differences = _differences(rng, world, planted, loss, hard=hard, clustered=clustered)
             found = departing(slices, contrasts_of(slices, differences[None], clusters, LEVEL), LEVEL)
             yield [float(bool(found) and (not loss or slices.all[found[0].slice].name == "metadata.field0=1"))]
 
@@ -90,12 +90,19 @@ def _slices(rng: np.random.Generator, n: int, *, clustered: bool) -> tuple[Slice
     return slices_of(rows), fields[0].astype(np.float64)
 
 
-def _differences(rng: np.random.Generator, world: World, planted: FloatArray, loss: float, *, hard: bool) -> FloatArray:
-    """Return a difference for each example. In a hard slice, the planted one, half of the answers differ."""
+def _differences(
+    rng: np.random.Generator, world: World, planted: FloatArray, loss: float, *, hard: bool, clustered: bool
+) -> FloatArray:
+    """Return a difference for each example. In a hard slice, the planted one, half of the answers differ. In clusters,
+    graded values have a part in common, and half of the yes/no answers copy one of their cluster."""
     candidate, baseline = world.pairs(rng, planted.shape, 0.0)
     differences = candidate - baseline
     if not world.binary:
-        return 0.3 * differences - loss * planted
+        common = 0.2 * rng.standard_normal(len(planted) // CLUSTER if clustered else 0)
+        return 0.3 * differences - loss * planted + (np.repeat(common, CLUSTER) if clustered else 0)
+    if clustered:
+        copied = np.repeat(differences[::CLUSTER], CLUSTER)
+        differences = np.where(rng.random(len(planted)) < 0.5, copied, differences)
     if hard:
         return np.where(planted > 0, rng.choice([-1.0, 0.0, 1.0], len(planted), p=[0.25, 0.5, 0.25]), differences)
     return np.where((planted > 0) & (rng.random(len(planted)) < loss), -1.0, differences)

@@ -33,6 +33,7 @@ _SCALARS = [
 ]
 _SCALAR = re.compile("|".join(_SCALARS))
 _VALUE = re.compile("|".join([_nested(4), *_SCALARS]))
+_DIGIT = re.compile(r"\d")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 _WORD = re.compile(r"\w[\w.-]*\w|\w")
 
@@ -57,11 +58,7 @@ class Templates:
         for note in notes:
             texts, values = _split(note)
             rows[texts].append(values)
-        self._kept = {
-            texts: [_recurring(Counter(column), fewest) for column in zip(*of, strict=True)]
-            for texts, of in rows.items()
-            if len(of) > 1
-        }
+        self._kept = {texts: _kept(of, fewest) for texts, of in rows.items() if len(of) > 1}
         words: dict[int, Counter[str]] = defaultdict(Counter)
         for text, n in Counter(self._without_values(note).text for note in notes).items():
             for word, masked in _each_word_masked(text):
@@ -99,6 +96,14 @@ def _parted(pattern: re.Pattern[str], note: str) -> tuple[_Texts, _Values]:
     found = [*pattern.finditer(note)]
     starts, ends = [0, *(one.end() for one in found)], [*(one.start() for one in found), len(note)]
     return tuple(note[start:end] for start, end in zip(starts, ends, strict=True)), tuple(one[0] for one in found)
+
+
+def _kept(rows: Sequence[_Values], fewest: float) -> list[set[str]]:
+    """Return the values that stay at each place of a template. If words do, numbers do not: of which tool, and not in
+    which step."""
+    kept = [_recurring(Counter(column), fewest) for column in zip(*rows, strict=True)]
+    words = [{value for value in values if not _DIGIT.search(value)} for values in kept]
+    return words if any(words) else kept
 
 
 def _recurring(values: Counter[str], fewest: float) -> set[str]:

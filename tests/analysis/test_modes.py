@@ -170,14 +170,14 @@ def test_notes_of_one_template_are_one_mode_and_usual_values_tell_modes_apart(st
     notes += [f"the argument {of} has the wrong type" for of in things]
     notes += [f'{{"expected": {{"name": "{of}"}}, "found": [{n}]}}' for n, of in enumerate(things)]
     usual = [note for tool in ("search", "book") for note in [f"wrong tool: {tool}", f"tool '{tool}' is slow"]]
-    notes += [f"{note} in order W{n}" if "slow" in note else note for note in usual for n in range(10)]
+    notes += [f"{note} in step {n % 2}" if "slow" in note else note for note in usual for n in range(10)]
     notes += ["it is rude (code 7)"]
     found = find_modes(store, [Failure(id=f"r{n:03}", notes=[note]) for n, note in enumerate(notes)], None)
     assert {(group.definition.partition(": ")[2], len(group.failures)) for group in found.proposed} == {
         ("got …, wanted …", 12),
         ("the argument … has the wrong type", 12),
         ('{"expected": {"name": …}, "found": […]}', 12),
-        *((note.replace(" slow", " slow in order …"), 10) for note in usual),
+        *((note.replace(" slow", " slow in step …"), 10) for note in usual),
     }
     assert all({*group.sentences} <= {*notes} for group in found.proposed) and found.n_alone == 1
     again = TaxonomySpec(modes=[group.mode for group in found.proposed])

@@ -3,6 +3,7 @@ callables, names of metrics and slices, and names imported on first use.
 """
 
 import csv
+import gc
 import json
 import re
 import sys
@@ -222,14 +223,21 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package: `modules` lists the names that come from each of its modules.
 
-    The package also lists the names in `__all__`, and imports them under TYPE_CHECKING.
+    The package also lists the names in `__all__`, and imports them under TYPE_CHECKING. Python does not look for cycles
+    of objects meanwhile, which would take a sixth of the time: modules leave hardly any.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        is_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return getattr(import_module(homes[name]), name)
+        finally:
+            if is_enabled:
+                gc.enable()
 
     def names() -> list[str]:
         return sorted({*vars(import_module(package)), *homes})

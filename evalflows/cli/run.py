@@ -66,7 +66,7 @@ from evalflows.store.queries.lookup import (
     run_groups,
     runs_named,
 )
-from evalflows.store.records import ExperimentRow
+from evalflows.store.records import ExperimentRow, now
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
@@ -484,9 +484,16 @@ def _print_changes(experiment_ids: Sequence[str], made: Mapping[str | None, int]
     return True
 
 
-Form = Literal["html", "md", "json", "junit"]
+Form = Literal["html", "png", "md", "json", "junit"]
 
-FORMS: Mapping[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".xml": "junit"}
+FORMS: Mapping[str, Form] = {
+    ".html": "html",
+    ".htm": "html",
+    ".png": "png",
+    ".md": "md",
+    ".json": "json",
+    ".xml": "junit",
+}
 """The format of a file, by the end of its name."""
 
 STDOUT = "-"
@@ -506,7 +513,8 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
     """Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.
 
     It is given by id, id prefix or name; a gate's name means its newest decision. The HTML file holds the dashboard's
-    pages with their tables and plots, and needs no other file and no network.
+    pages with their tables and plots, and needs no other file and no network. A PNG file is a picture of the verdict
+    and the intervals, for a chat.
     """
     with one_line_errors(verbose):
         ending = Path(output or "").suffix.lower()
@@ -515,15 +523,17 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
                 f"report: got a file that ends in {ending!r}, wanted one of {', '.join(FORMS)}, or --format"
             )
         chosen = form or FORMS.get(ending, "html")
-        if output is None and chosen == "html":
-            raise InputError("report: got no file, wanted -o FILE.html, or --format md, json or junit")
+        if output is None and chosen in ("html", "png"):
+            raise InputError(f"report: got no file, wanted -o FILE.{chosen}, or --format md, json or junit")
         from evalflows.reports.sendable import reported
 
-        text = WRITERS[chosen](reported(existing_store(), reference))
-        if output is None or output == STDOUT:
-            echo(text, nl=False)
+        written = WRITERS[chosen](reported(existing_store(), reference))
+        if output is not None and output != STDOUT:
+            write_whole(Path(output), written)
+        elif isinstance(written, bytes):
+            click.echo(written, nl=False)
         else:
-            write_whole(Path(output), text)
+            echo(written, nl=False)
 
 
 def _html(what: "Reported") -> str:
@@ -532,8 +542,15 @@ def _html(what: "Reported") -> str:
     return report_on(what)
 
 
-WRITERS: Mapping[Form, Callable[["Reported"], str]] = {
+def _png(what: "Reported") -> bytes:
+    from evalflows.reports.picture import card_of, picture  # late: the other formats draw nothing
+
+    return picture(card_of(what), now())
+
+
+WRITERS: Mapping[Form, Callable[["Reported"], str | bytes]] = {
     "html": _html,
+    "png": _png,
     "md": lambda what: what.markdown,
     "json": lambda what: json_document(what.document),
     "junit": lambda what: what.junit,

@@ -48,10 +48,11 @@ from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.modes import mode_page, modes_map_page, modes_page, take_mode
 from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
-from evalflows.dashboard.rendering import STATIC, Page, Query, Site, one_file, render, whole_page
+from evalflows.dashboard.rendering import PICTURE, STATIC, Page, Query, Site, one_file, render, whole_page
 from evalflows.dashboard.report_file import report_on, site_in_file
 from evalflows.dashboard.review import ReviewSettings, review_page, review_start_page
 from evalflows.prefect_server import prefect_ui
+from evalflows.reports.picture import card_of, picture
 from evalflows.reports.sendable import reported
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
@@ -375,7 +376,7 @@ class _Shown:
             with self.store.remembering():
                 page = self.page(site, query)
                 if query.text(FILE):
-                    return _file(page, site)
+                    return _file(page, site, is_picture=query.text(FILE) == PICTURE)
                 html = page.body if query.text(FRAGMENT) else whole_page(page, site, _address(request))
             if state is not None and page.refresh_s is None and page.is_of_store:
                 self.kept.keep(key, state, html)
@@ -398,12 +399,17 @@ class _Shown:
         return Site(store=self.store, links=links, stop=stop, queries=self.queries, is_raw=is_raw)
 
 
-def _file(page: Page, site: Site) -> Response:
+def _file(page: Page, site: Site, *, is_picture: bool) -> Response:
     """Return a report as a file, like `evalflows report`. Raise InputError for a page that is none."""
-    if not page.is_shared:
+    has_picture = page.card or page.reported
+    if not page.is_shared or (is_picture and not has_picture):
         raise InputError(f"{FILE}: got {page.title!r}, wanted an experiment, a comparison, a decision or an incident")
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", page.title).strip("-.")[:80] or "report"
-    headers = {"content-disposition": f'attachment; filename="{name}.html"'}
+    ending = "png" if is_picture else "html"
+    headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
+    if is_picture:
+        card = page.card() if page.card else card_of(reported(site.store, page.reported or ""))
+        return Response(picture(card, site.now), media_type="image/png", headers=headers)
     whole = report_on(reported(site.store, page.reported)) if page.reported else one_file(page.title, [page], site)
     return HTMLResponse(whole, headers=headers)
 

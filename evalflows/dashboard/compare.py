@@ -29,6 +29,7 @@ from evalflows.reports.diff import (
 )
 from evalflows.reports.examples import ExampleDetail, PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.pages_as_text import IN_ORDER, overviews
+from evalflows.reports.picture import Card, card_of_results
 from evalflows.reports.results import Result, metric_ranges, names_apart, sentences
 from evalflows.reports.side_by_side import (
     KeptComparison,
@@ -488,10 +489,11 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
     shown = None if is_alone else asked.shown or next(iter(ids), None)
     of_file = ids if is_alone else []
     rows = side_by_side(site.store, kept.compared, of_file, wanted.changes, repetitions=kept.repetitions)
+    headlines = summaries(site.store, kept.diff)
     figures = {
         "diff": kept.diff,
         "table": metric_table(site.store, kept.diff),
-        "summaries": summaries(site.store, kept.diff),
+        "summaries": headlines,
         "excluded": excluded_metrics(site.store, kept.diff.run_groups),
     }
     body = render(
@@ -524,7 +526,15 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         body=body,
         refresh_s=REFRESH_S if kept.is_running else None,
         is_shared=True,
+        card=lambda: _card(title(kept), kept.diff, headlines),
     )
+
+
+def _card(title: str, diff: ExperimentsDiff, summaries: Sequence[Summary]) -> Card:
+    """Return what a picture of the page shows; of one candidate, with the worst that gates said of it."""
+    said = {*summaries[0].gates.values()} if len(summaries) == 1 else set()
+    worst = next((one for one in ("FAIL", "NOT ENOUGH EVIDENCE", "PASS") if one in said), None)
+    return replace(card_of_results(title, diff.results), verdict=worst)
 
 
 MOST_EXTREMES = 3

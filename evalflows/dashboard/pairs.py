@@ -250,7 +250,8 @@ def comparison_page(site: Site, query: Query) -> Page:
         **listed_pairs(site, query, row, names),
     )
     refresh_s = 5 if report.overview.state == "running" else None
-    return Page(title=report.overview.name, section="pairwise", body=body, refresh_s=refresh_s, is_shared=True)
+    name = report.overview.name
+    return Page(title=name, section="pairwise", body=body, refresh_s=refresh_s, is_shared=True, reported=identity)
 
 
 def _shown_rates(report: ComparisonReport, systems: Sequence[str]) -> list[WinRate]:

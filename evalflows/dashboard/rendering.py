@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, wraps
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
@@ -31,6 +32,9 @@ from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import now
 from evalflows.store.stop import Stop
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.reports.picture import Card
 
 Section = Literal[
     "home",
@@ -76,8 +80,12 @@ class Page:
     is_of_store: bool = True  # whether only another state of the store changes it
     is_shared: bool = False  # whether it is a report, which can be sent as a file
     reported: str | None = None  # what `evalflows report` is asked for the same
+    card: "Callable[[], Card] | None" = None  # what a picture of it shows, if that is not what is `reported`
     summary: Markup | None = None  # in a report, what its first screen shows; the body is folded below
 
+
+PICTURE = "png"
+"""The value of the parameter `file` that asks for a picture of a page."""
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -272,7 +280,8 @@ def whole_page(page: Page, site: Site, address: str = "/") -> str:
         sections=SECTIONS,
         style=versioned("style.css"),
         script=versioned("script.js"),
-        file=f"{address}{'&' if '?' in address else '?'}file=1" if page.is_shared else None,
+        file=f"{address}{'&' if '?' in address else '?'}file=" if page.is_shared else None,
+        picture=PICTURE if (page.reported or page.card) and find_spec("PIL") else None,
         texts=f"/texts?{query_text(raw=None if site.is_raw else '1', to=address)}",
     )
 

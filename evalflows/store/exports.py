@@ -226,10 +226,10 @@ def whole_file(target: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def write_whole(target: Path, text: str) -> None:
-    """Write a text file, whole or not at all. Raise InputError if it cannot be written."""
+def write_whole(target: Path, content: str | bytes) -> None:
+    """Write a file of text or bytes, whole or not at all. Raise InputError if it cannot be written."""
     with whole_file(target) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _sync(path: Path) -> None:

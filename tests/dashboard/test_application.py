@@ -1,11 +1,13 @@
 """The routes of the dashboard, and what is answered when there is no page."""
 
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from labelled import judged
+from PIL import Image
 from production import produce, trace
 from starlette.testclient import TestClient
 
@@ -100,6 +102,10 @@ def test_a_page_is_sent_as_a_file_and_shows_raw_texts_to_who_chose_them() -> Non
     sent = pages.get(f"{address}?file=1")
     assert sent.headers["content-disposition"] == 'attachment; filename="small.html"'
     assert "q0" in sent.text and not re.findall("<(?:script|form|a href=./)", sent.text)
+    drawn = pages.get(f"{address}?file=png")
+    assert drawn.headers["content-disposition"] == 'attachment; filename="small.png"'
+    with Image.open(io.BytesIO(drawn.content)) as picture:
+        assert picture.size == (1200, 630) and len(picture.getcolors(1 << 20) or ()) > 4
     refused = pages.get("/experiments?file=1")
     assert refused.status_code == 400 and "wanted an experiment, a comparison" in refused.text
     for given, to in (("//evil.test", "/"), ("https://evil.test", "/"), ("/\\evil.test", "/"), (address, address)):

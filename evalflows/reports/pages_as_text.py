@@ -94,6 +94,7 @@ class ExperimentOverview:
             parts.append("no model calls")
         elif self.calls is not None:
             cost = "cost unknown" if self.cost_usd is None else f"{usd(self.cost_usd)} USD"
+            cost = "nothing paid" if not self.calls and self.cost_usd == 0 else cost
             parts.append(f"{self.calls} model calls, {self.calls_cached} from the ledger, {cost}")
         elif self.cost_usd is not None:
             parts.append(f"{usd(self.cost_usd)} USD, as the application reports")

@@ -210,7 +210,8 @@ class Result:
         """How many of the shared examples its difference rests on, unless on all."""
         if self.n_pairs is None or self.n_pairs == n_shared:
             return ""
-        return f"{self.n_pairs} of {n_shared} pairs{f': {SIDE_BY_SIDE}' if self.metric == LATENCY else ''}"
+        is_timed = self.metric == LATENCY and self.reason_code != "not_side_by_side"
+        return f"{self.n_pairs} of {n_shared} pairs{f': {SIDE_BY_SIDE}' if is_timed else ''}"
 
     @property
     def p_text(self) -> str:

@@ -51,6 +51,7 @@ from evalflows.reports.decisions import (
     explained,
     find_decision,
     identities,
+    other_specs,
 )
 from evalflows.reports.junit import junit
 from evalflows.reports.pages_as_text import plain
@@ -487,6 +488,8 @@ def explain(decision: str, again: bool, is_whole: bool, form: str, verbose: bool
     with one_line_errors(verbose):
         store = existing_store()
         found = find_decision(store, decision)
+        if decision == found.gate and (others := other_specs(store, found)):
+            echo_error(f"the newest decision of a gate {decision!r}; {', '.join(others)} has a gate of that name, too")
         if form == "json":
             document = gate_report(store, [found]).document
             document["explanation"] = [{"title": title, "lines": lines} for title, lines in explained(store, found)]
@@ -575,6 +578,7 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
         store = existing_store()
         (identity,) = find_experiments(store, experiment, just_one=True)
         from evalflows import approve as approve_experiment
+        from evalflows.store.row_specs import experiment_spec
 
         approved = approve_experiment(identity, name, reason=reason, by=by)
         by = approved.approved_by
@@ -582,6 +586,11 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
             print_json(approved)
         else:
             echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}"))
+        own = experiment_spec(store.read("experiments", identity)[0])
+        beside = [one.name for one in own.gates if own.baseline_target(one) is not None]
+        if beside and len(beside) == len(own.gates) and approved.name == own.name:
+            command = hints.gate_against(approved.name).code
+            echo_error(f"its spec's gates compare with a target of each run, not with this: {command} does")
         for decision in decisions_of(store, [identity]):
             if decision.conclusion != "PASS" and decision.candidate_experiment_id == identity:
                 said = f"{decision.title} said {decision.conclusion} of this experiment"

@@ -157,10 +157,10 @@ def listed_decisions(store: Store, choice: DecisionChoice, *, page: int, in_page
 
 
 def newest_decisions(store: Store) -> list[Decision]:
-    """Return the newest decision of each gate, newest first."""
-    newest = (
-        "select arg_max(decision_id, confirmed_at) from gate_decisions group by gate order by max(confirmed_at) desc"
-    )
+    """Return the newest decision of each gate of each spec, newest first."""
+    newest = """select arg_max(decision_id, confirmed_at)
+                from gate_decisions d join experiments e on e.experiment_id = d.candidate_experiment_id
+                group by gate, e.spec ->> 'name' order by max(confirmed_at) desc"""
     (rows,) = ask(store, (newest, []))
     return decisions_named(store, [identity for (identity,) in rows])
 
@@ -178,6 +178,16 @@ def gate_names(store: Store) -> list[str]:
     """Return the names of gates that have decisions."""
     (known,) = ask(store, ("select distinct gate from gate_decisions order by gate", []))
     return [gate for (gate,) in known]
+
+
+def other_specs(store: Store, decision: Decision) -> list[str]:
+    """Return the names of other specs than the candidate's with decisions of a gate of the same name."""
+    query = """select distinct e.spec ->> 'name' as other
+               from gate_decisions d join experiments e on e.experiment_id = d.candidate_experiment_id
+               join experiments own on own.experiment_id = $2
+               where d.gate = $1 and (e.spec ->> 'name') <> (own.spec ->> 'name') order by other"""
+    (rows,) = ask(store, (query, [decision.gate, decision.candidate_experiment_id]))
+    return [other for (other,) in rows]
 
 
 def find_decision(store: Store, reference: str) -> Decision:

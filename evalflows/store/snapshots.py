@@ -17,7 +17,7 @@ from typing import Any, TypeVar, overload
 
 import orjson
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.values import identifier, is_blank, stored_row
 from evalflows.store.arrow import np, pa, pq
 from evalflows.store.files import state_of, storage_errors, verify
@@ -401,9 +401,14 @@ def make_current(
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Make a snapshot the current version of `name`, if it is not."""
-    before, since = _current_version(store, name)
+    before, since, of_before = _current_version(store, name)
     if before == identity:
         return
+    if before is not None and of_before != source and not store.query(_SHARED, [before, identity]):
+        print_note(
+            f"dataset {name!r} is now {source}, which shares no example with its version before, {of_before}: if these "
+            "are two datasets, give one another `name`"
+        )
     recorded_at = after(since)
     version = new_id("ver", recorded_at)
     row = DatasetVersionRow(
@@ -419,6 +424,10 @@ def make_current(
     store.publish("dataset_versions", version, [row])
 
 
+_SHARED = """select 1 from source.examples one join source.examples other using (example_id)
+             where one.snapshot_id = ? and other.snapshot_id = ? and one.inputs = other.inputs limit 1"""
+
+
 def _tables(examples: Iterable[ExampleRow], identity: str, splits: Counter[str]) -> Iterator[pa.Table]:
     """Yield the rows of a snapshot in blocks, and count how many are in each split."""
     for block in in_blocks(examples, size_of):
@@ -432,12 +441,13 @@ def current_snapshot(store: Store, name: str) -> str | None:
     return _current_version(store, name)[0]
 
 
-def _current_version(store: Store, name: str) -> tuple[str | None, datetime | None]:
-    """Return the id of a dataset's current snapshot, and since when it is current; None if there is none."""
+def _current_version(store: Store, name: str) -> tuple[str | None, datetime | None, str | None]:
+    """Return the id of a dataset's current snapshot, since when it is current, and its source; None without one."""
     store.verify_table("dataset_versions")
-    query = "select snapshot_id, recorded_at from source.dataset_versions where name = ? order by recorded_at desc"
+    query = """select snapshot_id, recorded_at, source from source.dataset_versions
+               where name = ? order by recorded_at desc limit 1"""
     rows = store.query(query, [name])
-    return rows[0] if rows else (None, None)
+    return rows[0] if rows else (None, None, None)
 
 
 def load_snapshot(store: Store, identity: str) -> Examples:

@@ -15,11 +15,13 @@ from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 
-def frozen(store: Store, question: str) -> str:
-    return freeze(store, to_examples([(1, {"inputs": question})], "rows"), name="faq", source="rows")
+def frozen(store: Store, question: str, source: str = "rows") -> str:
+    return freeze(store, to_examples([(1, {"inputs": question})], "rows"), name="faq", source=source)
 
 
-def test_a_dataset_is_its_newest_version(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_is_its_newest_version(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     frozen(store, "old")
     set_clock_back(monkeypatch)
     for question in ("newer", "newest"):
@@ -29,6 +31,9 @@ def test_a_dataset_is_its_newest_version(store: Store, monkeypatch: pytest.Monke
     assert mart == identity
     ids = store.query("select dataset_version_id[:14] from source.dataset_versions order by recorded_at")
     assert ids == sorted(ids), "ids sort by the same time, in milliseconds"
+    assert capsys.readouterr().err == "", "one file that was rewritten"
+    frozen(store, "other", "b/faq.jsonl")
+    assert "is now b/faq.jsonl, which shares no example with its version before, rows" in capsys.readouterr().err
 
 
 def test_the_newest_approval_holds(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

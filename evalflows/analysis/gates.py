@@ -469,7 +469,7 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         reason_code=estimate.reason_code,
         caution=None if sample.values.is_binary else _caution(f"{n} {noun}", n, sample.scale, sample.values),
         missing_as=AS_0_OR_1 if sample.scale.is_observed else "",
-        method=" (Clopper-Pearson, tables: Wilson)" if is_exact else "",
+        method=" (exact)" if is_exact else "",
     )
 
 

@@ -3,13 +3,14 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evalflows.analysis.note_templates import Compared, Templates
+from evalflows.analysis.terms import Terms, unique
 from evalflows.engine.prepare import with_shared
 from evalflows.engine.secret_blocks import key_for
 from evalflows.evaluators.binding import verdict_schema
@@ -47,8 +48,6 @@ MAX_READ = 4 * MAX_SENTENCE
 """Characters of a note in which what differs between notes is looked for."""
 USUAL = 0.05
 """Least share of the failures whose notes name a tool, or have a value, for it to stay."""
-SAID_OF = 0.3
-"""Least share of a group's sentences that have a term of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +214,7 @@ async def _found(
     joined = _with_variants(groups(vectors, similarity), compared)
     sizes = np.bincount(joined[joined >= 0]) if (joined >= 0).any() else np.zeros(0, dtype=int)
     covering = await _covering(texts, vectors, joined, taxonomy, templates, embed)
-    spoken = _Terms(texts)
+    spoken = Terms(texts)
     proposed: list[Group] = []
     rare: list[Group] = []
     taken = {*TAKEN, *(taxonomy.names if taxonomy else ())}
@@ -229,7 +228,7 @@ async def _found(
         name, definition = spoken.name(places), f"The {what} is like this one: {texts[near[0]]}"
         if size >= MIN_FAILURES and complete is not None:
             name, definition = await _named(said, kind, complete)
-        name = _unique(name, taken)
+        name = unique(name, taken)
         taken.add(name)
         group = Group(name=name, definition=definition, sentences=said, failures=[noted[place][0] for place in near])
         (proposed if size >= MIN_FAILURES else rare).append(group)
@@ -300,39 +299,6 @@ async def _covering(
             if has_example or float(own @ middle(vectors[places])) >= COVERED:
                 covering.setdefault(number, mode.name)
     return covering
-
-
-_TERM = re.compile(r"[^\W\d_]{3,}")
-
-
-class _Terms:
-    """Which sentences have which terms."""
-
-    def __init__(self, sentences: Sequence[str]) -> None:
-        self._of = [frozenset(_TERM.findall(sentence.lower())) for sentence in sentences]
-        self._counts = Counter(term for terms in self._of for term in terms)
-
-    def name(self, places: Iterable[int]) -> str:
-        """Return the one or two terms that most tell the sentences at some places from the others, joined by _."""
-        of_group = [self._of[place] for place in places]
-        counts, n, rest = Counter(term for terms in of_group for term in terms), len(of_group), len(self._of)
-
-        def weight(term: str) -> float:
-            """The term's share within the group times the logarithm of its ratio to the share outside."""
-            within, outside = counts[term] / n, (self._counts[term] - counts[term] + 1) / (rest - n + 2)
-            return float(within * np.log(within / outside))
-
-        usual = sorted((term for term in counts if counts[term] >= SAID_OF * n), key=lambda term: (-weight(term), term))
-        telling = [term for term in usual if weight(term) > 0]
-        telling = telling[:1] + [term for term in telling[1:2] if counts[term] >= n / 2]
-        return "_".join(telling or usual[:1]) or "unnamed"
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    """Return a name as a taxonomy may have it, with a number if it is taken."""
-    clean = re.sub(r"\W+", "_", name.strip().lower()).strip("_")[:50] or "unnamed"
-    numbers = (f"{clean}_{number}" for number in range(2, len(taken) + 3))
-    return clean if clean not in taken else next(one for one in numbers if one not in taken)
 
 
 async def _described(texts: Sequence[AnswerTexts], kind: Kind, complete: Complete) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.differences import ExperimentPair
+from evalflows.analysis.input_groups import kept_groups, named_groups
 from evalflows.specs.errors import MEASURES
 from evalflows.specs.evaluator import as_key
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts
@@ -63,8 +64,8 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
 
     Slices are the values of the split, the cluster and of each field of inputs and metadata that has at most
     MAX_VALUES, quarters of numbers, of the length of the inputs and of the input tokens, the label that an evaluator
-    gives both answers, as one of the input or a topic does, and pairs of two of these. Metrics are those of evaluators
-    that may decide, or
+    gives both answers, as one of the input or a topic does, groups of the inputs if they are kept, and pairs of two of
+    these. Metrics are those of evaluators that may decide, or
     the given ones.
     """
     return _search(pair, metrics)[0]
@@ -96,7 +97,11 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     places = pair.shared_places("")
     positions = pair.matched.candidate[places]
     examples = list(load_snapshot(pair.reader.store, pair.candidate.snapshot_id).rows(positions.tolist()))
-    slices = slices_of(examples, _of_answers(pair, [one.example_id for one in examples]))
+    given = _of_answers(pair, [one.example_id for one in examples])
+    if groups := kept_groups(pair.reader.store, pair.candidate.snapshot_id):
+        of_examples = [groups[place] for place in positions]
+        given["group of inputs"] = named_groups(examples, of_examples, MIN_EXAMPLES, MAX_VALUES)
+    slices = slices_of(examples, given)
     named, differences, signs = _differences(pair, metrics)
     clusters = None if pair.clusters is None else [pair.clusters[place] for place in positions]
     contrasts = contrasts_of(slices, differences, clusters, level)
@@ -133,7 +138,7 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
 
 
 Given = Mapping[str, Sequence[Any]]
-"""By field, what both answers to each example have, which is not in its columns; None if they have none."""
+"""By field, what each example has that is not in its columns; None if it has none."""
 
 
 def slices_of(examples: Sequence[ExampleRow], given: Given = MappingProxyType({})) -> Slices:
@@ -186,7 +191,7 @@ def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str
     return named, np.array(differences), signs
 
 
-def _of_answers(pair: ExperimentPair, examples: Sequence[str]) -> Given:
+def _of_answers(pair: ExperimentPair, examples: Sequence[str]) -> dict[str, Sequence[Any]]:
     """Return the labels that evaluators gave the candidate's and the baseline's answers alike, and the input tokens of
     both if all answers have them.
 

@@ -94,7 +94,7 @@ def diff(
     """Compare stored experiments with a BASELINE, on the metrics that they share.
 
     Experiments are given by id, id prefix or name: NAME is the newest run of a name, NAME~1 the one before it. They may
-    have been started together or apart. Nothing is run or stored.
+    have been started together or apart. Nothing is run or stored, but --slices keeps which inputs are alike.
     """
     with one_line_errors(verbose):
         store = existing_store()
@@ -102,10 +102,14 @@ def diff(
             raise InputError(
                 f"diff: got one experiment, {baseline!r}, wanted a baseline and a candidate{_such_as(store, baseline)}"
             )
+        from evalflows.analysis.input_groups import keep_groups
         from evalflows.reports.diff import diff_of
 
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
         most = METRICS_SHOWN if limit is None else limit
+        if settings["slices"]:
+            for one in others:
+                keep_groups(store, store.read("experiments", one)[0].snapshot_id)
         with store.remembering():
             compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
         if form == "json":

@@ -14,8 +14,8 @@ from evalflows.store.database import catalog_path
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS
 from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, states_of, storage_errors
+from evalflows.store.layout import INPUT_GROUPS, StoredFile
 from evalflows.store.layout import KNOWN_FILES as KNOWN
-from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS
 from evalflows.store.object_store import ObjectFiles
@@ -160,8 +160,9 @@ class _Examiner:
         catalogs = (str(catalog_path(layout, with_packed=with_packed)) for with_packed in (True, False))
         known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, *catalogs)}
         known.add(f"{root}/{GITIGNORE}")
+        folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, KNOWN, INPUT_GROUPS))
         for path in sorted(self._fs.find(root, withdirs=False)):
-            if path in known or path.startswith(tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, KNOWN))):
+            if path in known or path.startswith(folders):
                 continue
             if path.startswith(f"{root}/{PLANS}/") and path.endswith(".json"):
                 problem = "the plan of an erasure that has not ended: texts may be left"

@@ -21,6 +21,9 @@ DEFAULT_ROOT = "data/store"
 KNOWN_FILES = "known_files"
 """The folder that notes which snapshots files became."""
 
+INPUT_GROUPS = "input_groups"
+"""The folder that notes which examples of snapshots have inputs that are alike."""
+
 SEALED = "rows.parquet"
 """The name of a sealed file."""
 _EMPTY = r"_\.parquet"

@@ -167,7 +167,8 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     assert Store().query(
         "select count(*) from slice_differences where contains(concat(slice, condition), 'billing')"
     ) == [(0,)]
-    assert worse["fields"] == ["length of inputs", *(f"metadata.{name}" for name in ("age", "level", "topic", "vip"))]
+    fields = ["group of inputs", "length of inputs", *(f"metadata.{name}" for name in ("age", "level", "topic", "vip"))]
+    assert worse["fields"] == fields
 
 
 def test_a_label_that_both_answers_have_is_a_slice_too(past: Past) -> None:
@@ -207,6 +208,21 @@ def test_a_label_that_both_answers_have_is_a_slice_too(past: Past) -> None:
     assert fields() == ["input tokens", "label topic"]
     past.store.publish("outputs", row.experiment_id, [replace(read[0], tokens_in=None), *read[1:]])
     assert fields() == ["label topic"], "unknown for an answer"
+
+
+def test_examples_with_inputs_that_are_alike_are_a_slice_once_they_were_compared(past: Past) -> None:
+    asked = ["will it rain today, what is the weather in town {}?", "refund the money for order {} to my card"]
+    past.fields = [{"inputs": {"q": asked[place % 2].format(place)}} for place in range(60)]
+    for version, lost in (("old", np.arange(60) < 0), ("new", np.arange(60) % 2 == 1)):
+        past.experiment({"right": (np.arange(60) % 10 > 0) & ~lost}, target_version=version, name=version)
+    before = diff("old", "new").slices()
+    assert "group of inputs=" in called("diff", "old", "new", "--slices", "--limit", "0").stdout
+    found = diff("old", "new").slices()
+    worse = found[found["is_loss"] & found["slice"].str.startswith("group of inputs=")]
+    assert worse[["n_examples", "where"]].values.tolist() == [[30, ""]], found
+    assert set(worse["slice"].item().partition("=")[2].split("_")) <= {"refund", "money", "order", "card", "for"}
+    assert not before["slice"].str.contains("group of inputs").any()
+    called("doctor")
 
 
 def test_a_number_whose_direction_nobody_declared_says_which_one_is_taken(past: Past) -> None:

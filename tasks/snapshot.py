@@ -32,7 +32,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.target import RecordedTarget, TargetSpec
 from evalflows.store.ingest import Loaded
-from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.lookup import find_experiments, newest_complete
 from evalflows.store.records import FINAL, CheckRow, ExperimentRow
 from evalflows.store.store import Store
 from evalflows.tasks.start import flow_run_id
@@ -123,13 +123,14 @@ def _check_gates(run: Context) -> None:
         elif gate.compares and spec.baseline_target(gate) is None:
             baseline = baseline_row(store, spec, gate, [])
             if baseline is not None or not is_look:  # how else would a baseline get answers to the final examples?
-                _check_baseline(prepared, gate, baseline)
+                _check_baseline(store, prepared, gate, baseline)
 
 
-def _check_baseline(prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow | None) -> None:
+def _check_baseline(store: Store, prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow | None) -> None:
     spec = prepared.spec
     if baseline is None:
-        raise InputError(f"gate {gate.name!r}: {no_baseline(spec, gate)}")
+        newest = newest_complete(store, spec.name) if gate.baseline is None else None
+        raise InputError(f"gate {gate.name!r}: {no_baseline(spec, gate, newest)}")
     compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
     if timed := sorted(timed_metrics(spec).keys() & compared):
         raise InputError(

@@ -895,7 +895,7 @@ class GateEvaluation:
             estimate = self._production.estimate(rule.metric, sample, self.gate.min_examples)
             return self._why_too_wide(rule, sample) or estimate
         if self.pair.baseline is None:
-            return Reason("no_baseline", no_baseline(self.pair.spec, self.gate))
+            return Reason("no_baseline", no_baseline(self.pair.spec, self.gate, self.pair.candidate.experiment_id))
         if self.pair.is_against_itself:
             return Reason("candidate_is_baseline", "the candidate is the approved baseline itself")
         paired, matched = self.pair.paired(rule.metric), self.pair.matched_in(rule.metric)

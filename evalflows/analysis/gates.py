@@ -69,14 +69,17 @@ def baseline_row(store: Store, spec: ExperimentSpec, gate: GateSpec, rows: list[
     return experiments[0]
 
 
-def no_baseline(spec: ExperimentSpec, gate: GateSpec) -> str:
-    """The message for a baseline that is not approved yet."""
+def no_baseline(spec: ExperimentSpec, gate: GateSpec, newest: str | None) -> str:
+    """The message for a baseline that is not approved yet; `newest` is the experiment that could be."""
     name = baseline_name(spec, gate)
     if FINAL in (spec.dataset.splits or ()):
         return (
             f"no experiment is approved as baseline {name!r} in this store: run the version to compare with by "
             f"this gate, then {hints.approve_as(name).code}"
         )
+    if newest is not None:
+        command = hints.approve_as(name, newest).code
+        return f"no experiment is approved as baseline {name!r} in this store: {command} approves one"
     return (
         f"no experiment is approved as baseline {name!r} in this store: {hints.run().code} runs the version to compare "
         f"with, then {hints.approve_as(name).code}"

@@ -108,9 +108,9 @@ def approve(experiment: str) -> Hint:
     return Hint(("baseline", "approve", experiment))
 
 
-def approve_as(name: str) -> Hint:
-    """Approve some experiment as the baseline of a name."""
-    return Hint(("baseline", "approve", "EXPERIMENT", "--name", name))
+def approve_as(name: str, experiment: str = "EXPERIMENT") -> Hint:
+    """Approve an experiment as the baseline of a name."""
+    return Hint(("baseline", "approve", experiment, "--name", name))
 
 
 def approve_some() -> Hint:

@@ -76,7 +76,9 @@ def test_against_an_approved_baseline_which_never_moves_by_itself(tmp_path: Path
 
     (first,) = run(spec_of(fields))
     (none,) = decisions_of(Store(), [first])
-    assert (none.conclusion, "baseline approve" in none.summary) == ("NOT ENOUGH EVIDENCE", True)
+    assert (none.conclusion, f"baseline approve {first} --name app" in none.summary) == ("NOT ENOUGH EVIDENCE", True)
+    with pytest.raises(InputError, match=f"baseline approve {first} --name app"):
+        gate(spec_of(fields))
     assert approve(first, reason="as agreed").name == "app"
 
     worse = gated(tmp_path, [GUARD], v2=fallen(old, 0.15))

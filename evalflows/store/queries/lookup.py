@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evalflows.specs.errors import InputError, NotFoundError, StorageError, names_to_choose
+from evalflows.specs.errors import TRIAL, InputError, NotFoundError, StorageError, names_to_choose
 from evalflows.store.arrow import np
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, SubjectKind, from_json, new_id, to_json
 from evalflows.store.schemas import TABLES
@@ -307,6 +307,15 @@ def newest_finished(store: Store) -> list[str]:
     if not rows:
         raise NotFoundError(f"{store.layout.root}: got no finished experiment, wanted at least one")
     return [identity for identity, group in rows if group == rows[0][1]]
+
+
+def newest_complete(store: Store, spec_name: str) -> str | None:
+    """Return the newest complete experiment of a spec's name, by id, trials excepted; None if there is none."""
+    query = """select experiment_id from source.experiments
+               where state = 'completed' and spec ->> 'name' = ? and not list_contains(tags, ?)
+               order by started_at desc, target limit 1"""
+    rows = store.query(query, [spec_name, TRIAL])
+    return rows[0][0] if rows else None
 
 
 def newest_start(store: Store, name: str, spec_name: str) -> datetime | None:

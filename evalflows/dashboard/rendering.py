@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from evalflows.analysis.figures import estimate, figure, p_text
+from evalflows.analysis.figures import estimate, figure, p_text, usd
 from evalflows.dashboard.charts import domain, histogram, line_sample, scatter, share_bar, sparkline, timeline, whisker
 from evalflows.dashboard.links import Links, query_text
 from evalflows.dashboard.texts import markdown, rendered
@@ -352,6 +352,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "figure": figure,
+        "usd": usd,
         "interval": _interval,
         "p": p_text,
         "when": _when,

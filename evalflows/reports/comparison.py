@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from evalflows.analysis.figures import p_text, percent
+from evalflows.analysis.figures import calls_text, p_text, percent
 from evalflows.reports.results import conclusion_text, names_apart
 from evalflows.specs.errors import NotFoundError
 from evalflows.store.queries.progress import spooled_if_running
@@ -50,8 +50,7 @@ class Overview:
         text = f"{self.n_experiments} experiments, {self.n_shared} shared examples, {self.order_text}; "
         text += f"{self.judged} of {self.planned} judged"
         if self.calls is not None:
-            cost = "cost unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
-            text += f"; {self.calls} model calls, {self.calls_cached} from the ledger, {cost}"
+            text += f"; {calls_text(self.calls, self.calls_cached or 0, self.cost_usd)}"
         elif self.state in ("completed", "incomplete"):
             text += "; model calls of evaluators were not recorded, so their cost is unknown"
         return f"{text}; {self.reason}" if self.reason else text

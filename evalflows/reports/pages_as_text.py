@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.analysis.figures import usd
+from evalflows.analysis.figures import calls_text, usd
 from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
 from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.comparison import ComparisonReport, Overview
@@ -90,12 +90,8 @@ class ExperimentOverview:
     def calls_text(self) -> str:
         """Its model calls and their cost in words, known or not; empty if nothing was recorded yet."""
         parts = []
-        if self.calls == self.calls_cached == 0 and not self.cost_usd:
-            parts.append("no model calls")
-        elif self.calls is not None:
-            cost = "cost unknown" if self.cost_usd is None else f"{usd(self.cost_usd)} USD"
-            cost = "nothing paid" if not self.calls and self.cost_usd == 0 else cost
-            parts.append(f"{self.calls} model calls, {self.calls_cached} from the ledger, {cost}")
+        if self.calls is not None:
+            parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd))
         elif self.cost_usd is not None:
             parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
         if self.unrecorded:

@@ -372,7 +372,7 @@ class ReadingTools:
             rows = (f"{one.trace_id} {one.started_at:%Y-%m-%d %H:%M:%S} {one.name} {one.status}" for one in found)
             answer.line(f"{len(found)} traces")
             answer.data("traces", rows, count=len(found), more="traces(where=started_at < '…')")
-        return str(answer)
+            return str(answer)
         view = trace_view(observations_of_trace(self._store, trace))
         whole = f"sql(query=select input, output from observations where trace_id = '{view.id}')"
         observations = [one for _, one in in_depth(view.observations)]

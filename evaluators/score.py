@@ -13,7 +13,6 @@ from decimal import Decimal
 from enum import Enum
 from hashlib import sha256
 from itertools import count as count_up
-from numbers import Integral
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from evalflows.specs.comparison import OrderStatus
@@ -207,7 +206,7 @@ def _whole(value: float | bool | None) -> float | int | bool | None:
 
 
 def _checked_count(name: str, value: object) -> int:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not 1 <= int(value) < 1 << 31:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 1 <= int(value) < 1 << 31:
         raise ValueError(f"returned the {name} {short(value)}, wanted a whole number of at least 1")
     return int(value)
 
@@ -383,7 +382,7 @@ def _preference_from_fields(fields: Mapping[str, Any], name: str, run_ids: Seque
         key=str(fields.get("key") or fields.get("name") or name),
         comment=_comment(fields.get("reasoning") if comment is None else comment, run_ids),
         metadata=fields.get("metadata") or None,
-        **{name: check(fields[name]) for name, check in _PREFERENCE_OWN.items() if fields.get(name) is not None},
+        **{name: check(name, fields[name]) for name, check in _PREFERENCE_OWN.items() if fields.get(name) is not None},
     )
 
 
@@ -438,40 +437,28 @@ def _comment(comment: object, run_ids: Sequence[str]) -> str | None:
     return None if comment is None else str(comment)
 
 
-def _preference_checked_text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"returned the prompt_hash {short(value)}, wanted a text")
-    return value
-
-
-def _preference_checked_count(value: object) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or not 1 <= int(value) < 1 << 31:
-        raise ValueError(f"returned the repeats {short(value)}, wanted a whole number of at least 1")
-    return int(value)
-
-
-def _checked_share(value: object) -> float:
+def _checked_share(_: str, value: object) -> float:
     number = as_number(value)
     if number is None or isinstance(number, bool) or not 0 <= number <= 1:
         raise ValueError(f"returned the agreement {short(value)}, wanted a number from 0 to 1")
     return number
 
 
-def _checked_place(value: object) -> Place:
+def _checked_place(_: str, value: object) -> Place:
     if value not in get_args(Place):
         raise ValueError(f"returned {short(value)} as shown_first, wanted first or second")
     return cast("Place", value)
 
 
-def _checked_order_status(value: object) -> OrderStatus:
+def _checked_order_status(_: str, value: object) -> OrderStatus:
     if value not in get_args(OrderStatus):
         raise ValueError(f"returned {short(value)} as order_status, wanted {', '.join(get_args(OrderStatus))}")
     return cast("OrderStatus", value)
 
 
-_PREFERENCE_OWN: Mapping[str, Callable[[object], Any]] = {
-    "prompt_hash": _preference_checked_text,
-    "repeats": _preference_checked_count,
+_PREFERENCE_OWN: Mapping[str, Callable[[str, object], Any]] = {
+    "prompt_hash": _checked_text,
+    "repeats": _checked_count,
     "agreement": _checked_share,
     "shown_first": _checked_place,
     "order_status": _checked_order_status,

@@ -16,6 +16,7 @@ from labelled import judged
 pytest.importorskip("mcp")
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from production import produce, trace, trace_id
 from starlette.testclient import TestClient
 
 import evalflows.mcp_server
@@ -90,6 +91,7 @@ def talk(with_client: Callable[[Call, list[str]], Awaitable[None]], to: Any) -> 
 @pytest.mark.usefixtures("without_prefect")
 def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
     planted()
+    produce(store, trace("asked", input="a question", output=HOSTILE))
 
     async def asks(call: Call, tools: list[str]) -> None:
         assert {"experiments", "diff", "worst", "sql", "plan"} <= {*tools} and not {"run", "gate", "resume"} & {*tools}
@@ -131,7 +133,9 @@ def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
             assert said.startswith("error: ") and wanted in said
         assert "--set" in await call("docs", command="gate") and "evalflows gate: " in await call("docs")
         assert "metric_summary: one row per" in await call("tables") and "mean" in await call("tables", name="results")
-        assert (await call("traces"), await call("alerts")) == ("0 traces", "0 incidents")
+        assert await call("alerts") == "0 incidents"
+        assert (await call("traces")).startswith("1 traces")
+        assert HOSTILE.splitlines()[0] in await call("traces", trace=trace_id("asked"))
 
     arguments = ["-m", "evalflows.cli.main", "mcp"]
     talk(asks, StdioServerParameters(command=sys.executable, args=arguments, env={**os.environ}))

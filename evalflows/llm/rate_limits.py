@@ -67,8 +67,8 @@ class Breaker:
         if self._open_until is None:  # the usual case needs no lock
             return False
         with self._lock:
-            if self._open_until is None:
-                return False
+            if self._open_until is None:  # another thread has closed it
+                return False  # type: ignore[unreachable]
             if self._on_trial or self.gave_up or self._clock() < self._open_until:
                 raise CallError("stopped", self._reason, attempts=0)
             self._on_trial = True

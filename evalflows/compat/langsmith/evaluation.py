@@ -126,7 +126,7 @@ def as_target(target: object) -> Function:
     """
     function: Function = untraced(getattr(target, "invoke", target))
     if not callable(function):
-        kind = type(target).__name__
+        kind = type(target).__name__  # type: ignore[unreachable]  # what users hand over has any type
         raise InputError(f"evaluate: target: got {kind}, wanted a function of the inputs, or an experiment")
     where = f"target {name_of(function)!r}"
     parameters = parameters_of(function, where)

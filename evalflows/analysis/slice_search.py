@@ -1,6 +1,6 @@
 """Where did it get worse? The slices of the examples in which a candidate departs from its overall difference."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, combinations, islice, pairwise
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.input_groups import kept_groups, named_groups
 from evalflows.specs.errors import MEASURES
 from evalflows.specs.evaluator import as_key
+from evalflows.specs.target import RecordedTarget
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts
 from evalflows.store.layout import quoted
 from evalflows.store.records import CheckRow, ExampleRow, derived_id, from_json, to_json
@@ -65,8 +66,8 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
     Slices are the values of the split, the cluster and of each field of inputs and metadata that has at most
     MAX_VALUES, quarters of numbers, of the length of the inputs and of the input tokens, the label that an evaluator
     gives both answers, as one of the input or a topic does, groups of the inputs if they are kept, and pairs of two of
-    these. Metrics are those of evaluators that may decide, or
-    the given ones.
+    these. A field of the metadata with recorded answers is left out: where the baseline was right by luck, it can only
+    get worse. Metrics are those of evaluators that may decide, or the given ones.
     """
     return _search(pair, metrics)[0]
 
@@ -101,7 +102,7 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     if groups := kept_groups(pair.reader.store, pair.candidate.snapshot_id):
         of_examples = [groups[place] for place in positions]
         given["group of inputs"] = named_groups(examples, of_examples, MIN_EXAMPLES, MAX_VALUES)
-    slices = slices_of(examples, given)
+    slices = slices_of(examples, given, _recorded(pair))
     named, differences, signs = _differences(pair, metrics)
     clusters = None if pair.clusters is None else [pair.clusters[place] for place in positions]
     contrasts = contrasts_of(slices, differences, clusters, level)
@@ -141,9 +142,11 @@ Given = Mapping[str, Sequence[Any]]
 """By field, what each example has that is not in its columns; None if it has none."""
 
 
-def slices_of(examples: Sequence[ExampleRow], given: Given = MappingProxyType({})) -> Slices:
-    """Return the slices of examples that are searched."""
-    singles = list(_single(examples, given))
+def slices_of(
+    examples: Sequence[ExampleRow], given: Given = MappingProxyType({}), left_out: Collection[str | None] = ()
+) -> Slices:
+    """Return the slices of examples that are searched; `left_out` are fields of the metadata."""
+    singles = list(_single(examples, given, left_out))
     doubles = _doubles(singles)
     return Slices(singles=singles, doubles=doubles[:MAX_PAIRS], n_left_out=max(0, len(doubles) - MAX_PAIRS))
 
@@ -229,11 +232,17 @@ group by example_id having count(*) = 2
 """
 
 
-def _single(examples: Sequence[ExampleRow], given: Given) -> Iterator[Slice]:
+def _recorded(pair: ExperimentPair) -> set[str | None]:
+    """Return the fields of the metadata that have the answers of recorded targets, of both sides."""
+    specs = [pair.spec, *([] if pair.baseline is None else [pair.reader.spec(pair.baseline)])]
+    return {target.column for spec in specs for target in spec.targets if isinstance(target, RecordedTarget)}
+
+
+def _single(examples: Sequence[ExampleRow], given: Given, left_out: Collection[str | None]) -> Iterator[Slice]:
     """Yield the slices of one field, each set of members once."""
     seen: set[bytes] = set()
     further = [(field, [*of], "") for field, of in given.items()]
-    for field, values, expression in chain(_fields(examples), further):
+    for field, values, expression in chain(_fields(examples, left_out), further):
         for one in _of_field(field, values, expression):
             n = int(one.members.sum())
             if MIN_EXAMPLES <= n <= len(examples) - MIN_EXAMPLES and (key := one.members.tobytes()) not in seen:
@@ -241,7 +250,7 @@ def _single(examples: Sequence[ExampleRow], given: Given) -> Iterator[Slice]:
                 yield one
 
 
-def _fields(examples: Sequence[ExampleRow]) -> Iterator[tuple[str, list[Any], str]]:
+def _fields(examples: Sequence[ExampleRow], left_out: Collection[str | None]) -> Iterator[tuple[str, list[Any], str]]:
     """Yield each field of the examples: its path, its values (None if an example has none), and SQL that reads it."""
     yield "split", [one.split for one in examples], "split"
     yield "cluster", [one.cluster for one in examples], "cluster"
@@ -249,6 +258,8 @@ def _fields(examples: Sequence[ExampleRow]) -> Iterator[tuple[str, list[Any], st
     for column in ("metadata", "inputs"):
         rows: list[Mapping[str, Any]] = [from_json(getattr(one, column)) or {} for one in examples]
         for name in dict.fromkeys(name for row in rows for name in row if '"' not in name):
+            if column == "metadata" and name in left_out:
+                continue
             values, path = [row.get(name) for row in rows], quoted(name if name.isidentifier() else f'$."{name}"')
             if any(isinstance(value, list) for value in values):
                 lengths = [len(value) if isinstance(value, list) else None for value in values]

@@ -171,6 +171,18 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     assert worse["fields"] == fields
 
 
+def test_the_recorded_answers_of_one_side_are_no_slice(past: Past) -> None:
+    """Two systems are right in half of the examples by luck: where one was, the other can only be worse."""
+    old, new = np.arange(200) % 2 == 0, np.arange(200) % 4 < 2
+    past.fields = [{"metadata": {"said": "yes" if right else "no"}} for right in old]
+    recorded = past.spec(targets=[{"kind": "recorded", "column": "said"}])
+    past.experiment({"right": new}, name="new")
+    for name, spec, wanted in (("old", recorded, False), ("python", past.spec(), True)):
+        past.experiment({"right": old}, name=name, spec=spec)
+        (search,) = json.loads(called("diff", name, "new", "--slices", "--format", "json").stdout)["slices"]
+        assert ("metadata.said" in search["fields"], bool(search["found"])) == (wanted, wanted)
+
+
 def test_a_label_that_both_answers_have_is_a_slice_too(past: Past) -> None:
     """Of a metric without values: a topic, or what a judge says of the input."""
     past.fields, places = None, np.arange(100)

@@ -70,7 +70,7 @@ class TableCopies:
         rows = self._rows(table, read, "" if is_all else whose)
         self._connection.execute("begin")
         try:
-            if _is_large(files) or self._has_long_texts(table, rows):
+            if _is_large(files) or (read and self._has_long_texts(table, rows)):
                 self._large.add(table)
                 self._make(table, "view", f"from memory.source.{table}")
             elif is_all:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,15 +34,28 @@ def chromium() -> tuple[str, str]:
     return str(programs[0]), str(programs[1])
 
 
+@contextmanager
+def _started(programs: tuple[str, str], folder: Path) -> Iterator[Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location, driver = programs
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in (*FLAGS, f"--user-data-dir={folder}"):
+        options.add_argument(flag)
+    with webdriver.Chrome(options=options, service=webdriver.ChromeService(driver)) as chrome:
+        yield chrome
+
+
 @pytest.fixture
 def browser(chromium: tuple[str, str], tmp_path: Path) -> Iterator[Chrome]:
     """A browser that nobody has used, and that reaches this machine only."""
-    options = webdriver.ChromeOptions()
-    options.binary_location, driver = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'chromium'}"):
-        options.add_argument(flag)
-    with webdriver.Chrome(options=options, service=webdriver.ChromeService(driver)) as chrome:
+    with _started(chromium, tmp_path / "chromium") as chrome:
+        yield chrome
+
+
+@pytest.fixture(scope="module")
+def shared_browser(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """Such a browser for all tests of a module, to which the pages of other tests make no difference."""
+    with _started(chromium, tmp_path_factory.mktemp("chromium")) as chrome:
         yield chrome
 
 

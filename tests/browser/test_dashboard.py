@@ -56,6 +56,14 @@ def url(everything: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def browser(shared_browser: Chrome) -> Chrome:
+    """The browser of this module: wide and light, and without complaints of other pages."""
+    look(shared_browser, "light", 1400)
+    shared_browser.get_log("browser")
+    return shared_browser
+
+
 def look(browser: Chrome, scheme: str, width: int, height: int = 1000) -> None:
     """Set the colour scheme and the size of the page."""
     scheme_feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}

@@ -171,7 +171,7 @@ def test_a_run_is_started_in_the_form(browser: Chrome, up: Up, screenshots: Path
     fill(browser, "Targets", json.dumps({"kind": "python", "name": "shouting", "function": "mine:upper"}))
     picture(browser, screenshots / "form.png", height=5800)
     submit(browser)
-    assert how_it_ended(browser) == "Completed"
+    assert how_it_ended(browser, up) == "Completed"
     picture(browser, screenshots / "run.png")
     open_artifact(browser, "result")
     find(browser, "//table[contains(., 'exact_match')]")

@@ -109,7 +109,11 @@ async def later(outputs: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "functions", [[*SYNC, fine], [*SYNC, fine, cancels_its_task, hangs_later]], ids=["sync", "mixed"]
+    "functions",
+    [
+        pytest.param([*SYNC, fine], id="sync", marks=pytest.mark.soak),
+        pytest.param([*SYNC, fine, cancels_its_task, hangs_later], id="mixed"),
+    ],
 )
 def test_odd_code_costs_its_own_rows_only(functions: list[Any]) -> None:
     targets = [

@@ -75,6 +75,7 @@ def fill(store: Store, make: Make) -> None:
     store.append("labels", "by-program", "p", [make("labels", **by_program)])
 
 
+@pytest.mark.slow
 def test_queries_of_ours_read_the_same_rows_from_copies_in_memory(full: duckdb.DuckDBPyConnection) -> None:
     ((root,),) = full.execute("select source.root()").fetchall()
     for path in view_files():

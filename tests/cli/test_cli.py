@@ -94,7 +94,8 @@ def test_an_application_that_is_down_is_named_once(here: Path) -> None:
     (here / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": targets, "chunk_retries": 0}))
     done = in_process("run", "spec.yaml")
     assert (done.exit_code, done.output.count(url)) == (4, 1), done.output
-    assert done.stderr.splitlines()[-1].endswith("): none of 4 answered") and "4/4 answers" not in done.output
+    assert "answering and judging: 0/4 answers, 0/4 judgements" in done.stderr and "4/4" not in done.output
+    assert done.stderr.splitlines()[-1].endswith("): none of 4 answered")
     assert in_process("show", "small").stdout.count(url) == 1
 
 

@@ -1,17 +1,13 @@
 """How a run is judged: by evaluators that misbehave, by tiers, by a sample, by turns, by score configs."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from click.testing import CliRunner
 from endpoint import Endpoint, completion, serving
 from user_places import without_places
 
 from evalflows import evaluate, run
-from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import connect
 
@@ -342,22 +338,6 @@ def test_functions_may_stand_in_a_mapping() -> None:
     tiers = {"use": "cascade", "name": "tiered", "tiers": [{"use": brief, "decides": [True]}, "exact_match"]}
     result = evaluate(lambda question: question.upper(), ROWS, [spec, tiers])
     assert result.scores("brief") == result.scores("tiered") == [1.0] * 6
-
-
-def test_an_application_that_is_down_is_named_once_and_no_answer_counts_as_made(tmp_path: Path) -> None:
-    url = "http://127.0.0.1:9/answer"
-    spec = {
-        "name": "down",
-        "dataset": {"rows": [row | {"id": f"{row['id']}-{i}"} for i in range(10) for row in ROWS]},
-        "targets": [{"kind": "http", "name": "app", "url": url, "attempts": 1}],
-        "evaluators": ["exact_match"],
-        "chunk_retries": 0,
-    }
-    (tmp_path / "down.yaml").write_text(yaml.safe_dump(spec))
-    shown = CliRunner(env={"COLUMNS": "80"}).invoke(cli, ["run", str(tmp_path / "down.yaml")])
-    assert shown.exit_code == 4
-    assert "answering and judging: 0/60 answers, 0/60 judgements" in shown.stderr and "60/60" not in shown.stderr
-    assert shown.output.count(url) == 1 and "10 failed, no connection)" in " ".join(shown.output.split())
 
 
 def test_what_judges_see_whole_and_contexts_are_said_once_before_the_first_is_asked(

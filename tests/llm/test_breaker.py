@@ -103,6 +103,10 @@ def test_while_it_is_open_one_item_alone_is_let_through_after_the_pause() -> Non
     assert one.enter() is True
     clock.now += 1000.0
     assert not lets_through(one), "while the trial is under way"
+    unreached, _ = breaker()
+    go(unreached, ["connection"] * 5)
+    with pytest.raises(CallError, match=r"^5 of the last 5 failed, no connection$"):
+        unreached.enter()
 
 
 def test_a_trial_that_succeeds_closes_it_and_the_window_begins_anew() -> None:

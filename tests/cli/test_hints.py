@@ -17,6 +17,7 @@ import kept_store
 import pytest
 import yaml
 from alarmed import SPEC, alarmed_production
+from catalog_rows import rows
 from click.testing import CliRunner, Result
 from endpoint import Endpoint, completion, serving
 from made_windows import IDENTITY, NAME
@@ -31,7 +32,6 @@ from evalflows.prefect_server import access_denied
 from evalflows.specs import ExperimentSpec, hints
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.hints import Hint
-from evalflows.store import connect
 from evalflows.store.erasing import Subjects, keep_plan, new_plan
 from evalflows.store.leases import leased
 from evalflows.store.queries.continuing import continued_by, continuing
@@ -111,11 +111,6 @@ def write(folder: Path, answers: Sequence[str], **fields: Any) -> str:
     path = folder / "my spec.yaml"
     path.write_text(yaml.safe_dump(spec | fields))
     return str(path)
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 def in_an_empty_store(reader: Reader, folder: Path) -> None:

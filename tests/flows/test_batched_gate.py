@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from endpoint import Endpoint, completion, serving
-from gated import drawn, fallen, gated, rows
+from gated import decided, drawn, fallen, gated, rows
+from matched import asked
 
 from evalflows import gate, run
 from evalflows.engine.chunks import in_running_order
-from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.reports.decisions import decisions_named
 from evalflows.specs import ExperimentSpec
-from evalflows.specs.errors import GateFailedError, IncompleteError
-from evalflows.store import connect
+from evalflows.specs.errors import IncompleteError
 from evalflows.store.records import ExperimentRow, now
 from evalflows.store.snapshots import to_examples
 from evalflows.store.store import Store
@@ -22,20 +22,6 @@ from evalflows.store.store import Store
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
 BATCHED = {"non_inferiority": {"exact_match": 0.05}, "batch": 50}
-
-
-def decided(fields: dict[str, Any]) -> Decision:
-    spec = ExperimentSpec.model_validate(fields)
-    try:
-        (one,) = decisions_named(Store(), gate(spec))
-    except GateFailedError as error:
-        (one,) = decisions_named(Store(), error.decisions)
-    return one
-
-
-def asked(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 @pytest.mark.slow

@@ -5,32 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gated import drawn, fallen, gated
+from catalog_rows import rows
+from gated import decided, drawn, fallen, gated
 
-from evalflows import approve, gate, run
-from evalflows.reports.decisions import Decision, decisions_named
+from evalflows import approve, run
 from evalflows.specs import ExperimentSpec
-from evalflows.specs.errors import GateFailedError
-from evalflows.store import connect
-from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
 BRIDGED = {"non_inferiority": {"exact_match": 0.05}, "recalibrate": {"sample": 150}}
-
-
-def decided(fields: dict[str, Any]) -> Decision:
-    spec = ExperimentSpec.model_validate(fields)
-    try:
-        (one,) = decisions_named(Store(), gate(spec))
-    except GateFailedError as error:
-        (one,) = decisions_named(Store(), error.decisions)
-    return one
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 def judged_otherwise(fields: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from catalog_rows import rows
 from gated import drawn, fallen, gated
 
 from evalflows import approve, decide_again, decide_on, gate, run
@@ -12,7 +13,6 @@ from evalflows.reports.decisions import Decision, decisions_named, decisions_of
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.errors import GateFailedError
 from evalflows.specs.gate import GateSpec
-from evalflows.store import connect
 from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
@@ -30,11 +30,6 @@ def decided(fields: dict[str, Any]) -> list[Decision]:
         return decisions_named(Store(), gate(spec_of(fields)))
     except GateFailedError as error:
         return decisions_named(Store(), error.decisions)
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 @pytest.mark.slow

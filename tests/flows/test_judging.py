@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from catalog_rows import rows
 from endpoint import Endpoint, completion, serving
 from user_places import without_places
 
 from evalflows import evaluate, run
 from evalflows.specs import ExperimentSpec, InputError
-from evalflows.store import connect
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
@@ -34,11 +34,6 @@ def judged(*evaluators: Any, **changes: Any) -> str:
         "chunk_retry_delay_s": 0.05,
     }
     return run(ExperimentSpec.model_validate(fields | changes))[0]
-
-
-def rows(query: str) -> list[tuple[Any, ...]]:
-    with connect() as catalog:
-        return catalog.execute(query).fetchall()
 
 
 MOCK = {"connection": "mock"}

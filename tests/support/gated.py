@@ -7,6 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from evalflows import gate
+from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.specs import ExperimentSpec
+from evalflows.specs.errors import GateFailedError
+from evalflows.store.store import Store
+
 RIGHT, WRONG = "yes", "no"
 Right = Sequence[bool | str] | np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -58,3 +64,13 @@ def gated(folder: Path, gates: Sequence[dict[str, Any]], changes: dict[str, Any]
         "chunk_retry_delay_s": 0.01,
         **(changes or {}),
     }
+
+
+def decided(fields: dict[str, Any]) -> Decision:
+    """What the only gate of a spec decides on its only candidate, whatever it is."""
+    try:
+        identities = gate(ExperimentSpec.model_validate(fields))
+    except GateFailedError as error:
+        identities = error.decisions
+    (one,) = decisions_named(Store(), identities)
+    return one

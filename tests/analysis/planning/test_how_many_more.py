@@ -35,7 +35,7 @@ def test_identical_answers_need_as_many_as_the_gate_says(n: int, margin: float) 
     outcome, text = said(np.arange(n) % 2, np.arange(n) % 2, margin, is_binary=True)
     assert outcome == ("met" if n >= NEEDED[margin] else "open")
     about = math.ceil(NEEDED[margin] / 10) * 10 if NEEDED[margin] >= 100 else NEEDED[margin]
-    assert (f"about {about} pairs would be enough" in text) == (n < NEEDED[margin])
+    assert (f"about {about} pairs would decide" in text) == (n < NEEDED[margin])
     assert needed_for_margin(margin, 0.0) == NEEDED[margin]
 
 

@@ -523,8 +523,10 @@ def explain(decision: str, again: bool, is_whole: bool, form: str, verbose: bool
 def _explain_in_brief(out: Console, store: Store, stored: Decision, worst: Worst | None) -> None:
     """The decision, its limits, what was compared, and how to reproduce it."""
     examples = [f"         examples of the first: {stored.where_command}"] if stored.where_command else []
+    looks = f"analyses   {stored.interim_analyses} interim; {stored.calls_saved} model calls saved"
     lines = [
         *identities(store, stored),
+        *([looks] if stored.calls_saved is not None else []),
         f"reproduce  {hints.explain(stored.decision_id, again=True)}",
         "           its settings, SQL queries and files: --all",
     ]

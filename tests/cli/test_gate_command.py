@@ -241,7 +241,7 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
     ((candidate, baseline, decision),) = folder.rows(
         "select candidate_experiment_id, baseline_experiment_id, decision_id from decisions"
     )
-    printed = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC", "NOW", " ".join(decided.stdout.split()))
+    printed = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC|…\w{6}", "NOW", " ".join(decided.stdout.split()))
     assert "FAIL gate release: app (NOW) against app (NOW) " in printed
     assert "approved as app by Ada, " in " ".join(folder("explain", decision).stdout.split())
     worst = folder("show", candidate, "--worst", "exact_match", "--against", baseline)

@@ -196,7 +196,9 @@ def test_the_printed_commands_run_as_they_are(
     decided = CliRunner().invoke(cli, shlex.split(gate, comments=True)[1:])
     assert decided.exit_code == 0, decided.stderr
     assert "PASS  gate release: evals-candidate against evals-current\n" in decided.stdout
-    assert re.search(r"contains reaches 0\.8: 1\.0+ \[0\.\d+, 1\.0+\], 5 examples", " ".join(decided.stdout.split()))
+    assert re.search(
+        r"contains reaches 0\.8: 1\.0+ \[0\.\d+, 1\.0+\] \(exact\), 5 examples", " ".join(decided.stdout.split())
+    )
     tested = in_bash(tests, here, prefect_api)
     assert tested.returncode == 0, tested.stdout
     assert "2 passed" in tested.stdout

@@ -75,7 +75,7 @@ def test_a_failed_assertion_is_stored_as_a_decision() -> None:
         assert_no_regression("app-new", "app-old", "exact_match", margin=0.04)
     done = CliRunner().invoke(cli, ["explain", "assert_no_regression exact_match"])
     assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("gate assert_no_regression exact_match: app-new against app-old: FAIL\n")
+    assert done.stdout.startswith("FAIL  gate assert_no_regression exact_match: app-new against app-old\n")
     assert "exact_match is worse by more than 0.04: -0.30" in done.stdout
     assert (
         "assert_no_regression exact_match: app-new against app-old" in CliRunner().invoke(cli, ["show", "app"]).stdout
@@ -137,10 +137,10 @@ def test_the_interval_or_the_mean_must_reach_a_value() -> None:
     assert assert_at_least("exact_match", 0.45, experiment="app-new").conclusion == "PASS"
     assert assert_at_least("exact_match", 0.6, experiment="app-new", sure=False).conclusion == "PASS"
     open_ = told(assert_at_least, "exact_match", 0.6, experiment="app-new")
-    assert open_[0] == "NOT ENOUGH EVIDENCE: exact_match may not reach 0.6: 0.60 [0.48, 0.71], 80 examples"
+    assert open_[0] == "NOT ENOUGH EVIDENCE: exact_match may not reach 0.6: 0.60 [0.48, 0.71] (exact), 80 examples"
     assert told(assert_at_least, "exact_match", 0.61, experiment="app-new", sure=False)[0].startswith("FAIL: ")
     lines = told(assert_at_least, "exact_match", 0.9, experiment="app-new")
-    assert lines[0] == "FAIL: exact_match does not reach 0.9 at 95% confidence: 0.60 [0.48, 0.71], 80 examples"
+    assert lines[0] == "FAIL: exact_match does not reach 0.9 at 95% confidence: 0.60 [0.48, 0.71] (exact), 80 examples"
     assert [line for line in lines if "answer" in line] == ["        answer: no"] * 5
     assert assert_at_most("answer_length", 4, experiment="app-new").conclusion == "PASS"
     lines = told(assert_at_most, "answer_length", 2, experiment="app-new")

@@ -189,7 +189,7 @@ def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> l
         ),
         Section(
             items=[*overall, *slices[:differing]],
-            draw=lambda rates: _rates(report, rates),
+            draw=_rates,
             what="win rate",
             least=min(4, len(overall)) * is_alone,
             count=len(overall) + len(slices),
@@ -208,7 +208,7 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
     """Print win rates, the ranking, known judge biases, and a summary in sentences; with `wide` also p-values."""
     out = console()
     if wide or not report.has_many_pairs:
-        out.print(_all_columns(report) if wide else _rates(report, report.win_rates))
+        out.print(_all_columns(report) if wide else _rates(report.win_rates))
     if report.has_ranking:
         out.print(_ranking(report.ranking, wide=wide))
     for sentence in report.sentences:
@@ -222,7 +222,7 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
         out.print(Text(f"  {count} x {evaluator}: {error}", style="yellow"))
 
 
-def _rates(report: ComparisonReport, rates: Sequence[WinRate]) -> Table:
+def _rates(rates: Sequence[WinRate]) -> Table:
     """One row per pair of experiments, and per slice; the number of missing pairs only if there are any."""
     has_slices, has_missing = any(map(_slice, rates)), any(rate.missing for rate in rates)
     columns = ("metric", "candidate", "baseline", *(("on",) if has_slices else ()), "win rate", "wins/ties/losses")

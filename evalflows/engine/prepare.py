@@ -609,7 +609,7 @@ def _start(name: str, connection: ConnectionSpec, store: Store) -> "Trial | Futu
     except (InputError, RuntimeError) as error:  # RuntimeError: not a GGUF file
         message = str(error).removeprefix(f"connection {name!r}: ")
         return Trial(name=name, outcome="fails", message=without_key(message, key))
-    return loop.start(_try(name, connection, complete, key))
+    return loop.start(_try(name, complete, key))
 
 
 def _why_not(connection: ConnectionSpec, model: str | None) -> str | None:
@@ -620,7 +620,7 @@ def _why_not(connection: ConnectionSpec, model: str | None) -> str | None:
     return None if has_model else "no model configured, wanted one to ask"
 
 
-async def _try(name: str, connection: ConnectionSpec, complete: Complete, key: str | None) -> Trial:
+async def _try(name: str, complete: Complete, key: str | None) -> Trial:
     try:
         answer = await _answer(complete)
     except CallError as error:

@@ -246,7 +246,7 @@ def explained(store: Store, decision: Decision) -> Iterator[Section]:
     """Yield each section with its lines."""
     yield "In the store", identities(store, decision)
     yield "Rules and settings", list(_settings(decision))
-    yield f"The data behind each rule, by example ({hints.sql('QUERY')})", list(_queries(store, decision))
+    yield f"The data behind each rule, by example ({hints.sql('QUERY')})", list(_queries(decision))
     yield "The files", list(_files(store, decision))
 
 
@@ -316,7 +316,7 @@ def _settings(decision: Decision) -> Iterator[str]:
     yield from yaml.safe_dump(policy, sort_keys=False, allow_unicode=True).splitlines()
 
 
-def _queries(store: Store, decision: Decision) -> Iterator[str]:
+def _queries(decision: Decision) -> Iterator[str]:
     yield f"select * from gate_rules where decision_id = {quoted(decision.decision_id)}"
     yield f"select * from verdicts where decision_id = {quoted(decision.decision_id)}"
     for metric, kinds in _kinds(decision).items():

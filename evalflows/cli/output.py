@@ -91,6 +91,11 @@ def echo(text: str, err: bool = False, nl: bool = True) -> None:
     click.echo(escaped(text), err=err, nl=nl)
 
 
+def echo_bytes(content: bytes) -> None:
+    """Write a file's content to standard output."""
+    click.echo(content, nl=False)
+
+
 def echo_error(message: str) -> None:
     """Print an error as one line on standard error, cut at MAX_MESSAGE characters."""
     echo(f"evalflows: {shortened(one_line(joined(message)))}", err=True)

@@ -23,7 +23,7 @@ from evalflows.cli.late_commands import (
     stdout_for,
     with_detail,
 )
-from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_error, shortened
+from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_bytes, echo_error, shortened
 from evalflows.cli.running import load_for_runs, prepared
 from evalflows.cli.sections import IN_BRIEF, IN_BRIEF_SHOWN, Section, lines_section, print_sections
 from evalflows.cli.show import (
@@ -531,7 +531,7 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
         if output is not None and output != STDOUT:
             write_whole(Path(output), written)
         elif isinstance(written, bytes):
-            click.echo(written, nl=False)
+            echo_bytes(written)
         else:
             echo(written, nl=False)
 

@@ -120,7 +120,7 @@ def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjust
     estimate, gain = test.estimate, test.gain()
     if gain is None:
         is_significant = p_adjusted <= 1 - estimate.confidence_level
-        alone = "; a small p-value without an interval decides nothing" if is_significant else ""
+        alone = "; p alone decides nothing" if is_significant else ""
         return Reason(estimate.reason_code or "no_interval", f"{estimate.reason or 'no interval'}{alone}")
     if gain[0] <= 0 <= gain[1]:
         return Reason("no_significant_difference", f"no significant difference ({estimate.n_pairs} pairs)")

@@ -8,7 +8,6 @@ from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
-from evalflows.reports.results import SIDE_BY_SIDE
 from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs.errors import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.queries.looks import look_of, looks_until
@@ -140,7 +139,8 @@ def _of_pairs(name: str, tested: _Tested, n_shared: int | None) -> Iterator[str]
     if tested.warning:
         yield f"{name}: {tested.warning}"
     if name == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:
-        yield f"{LATENCY}: {tested.n_pairs} of {n_shared} pairs: {SIDE_BY_SIDE}"
+        which = "those answered side by side over open connections, without the first"
+        yield f"{LATENCY}: {tested.n_pairs} of {n_shared} pairs: {which}"
 
 
 def _metrics_of_rules(decision: Decision, candidate: _Experiment) -> dict[str, list[str]]:

@@ -128,10 +128,6 @@ def conclusion_text(conclusion: str | None, reason_code: str | None, margin: flo
     return f"{text} (margin {margin:g})" if conclusion in WITHIN_MARGIN and margin is not None else text
 
 
-SIDE_BY_SIDE = "those answered side by side over open connections, without the first"
-"""The pairs of latencies that are compared."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One metric of one experiment, compared with the baseline's if there is one."""
@@ -211,7 +207,7 @@ class Result:
         if self.n_pairs is None or self.n_pairs == n_shared:
             return ""
         is_timed = self.metric == LATENCY and self.reason_code != "not_side_by_side"
-        return f"{self.n_pairs} of {n_shared} pairs{f': {SIDE_BY_SIDE}' if is_timed else ''}"
+        return f"{self.n_pairs} of {n_shared} pairs{', answered side by side' if is_timed else ''}"
 
     @property
     def p_text(self) -> str:

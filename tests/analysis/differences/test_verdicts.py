@@ -106,5 +106,5 @@ def test_no_variation_without_a_range_is_not_enough_evidence() -> None:
         alike = paired_difference([candidate] * 12, [1.0] * 12)
         assert alike.low is None
         undecided = verdict(DifferenceTest(estimate=alike, margin=0.8))
-        more = "" if candidate == 1.0 else "; a small p-value without an interval decides nothing"
+        more = "" if candidate == 1.0 else "; p alone decides nothing"
         assert (undecided.conclusion, undecided.reason) == ("not_enough_evidence", f"{alike.reason}{more}")

@@ -13,9 +13,10 @@ from evalflows.analysis.changes import (
     Note,
 )
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
+from evalflows.analysis.figures import assumed_direction
 from evalflows.analysis.pairing import commit_change, is_plain_change
 from evalflows.analysis.slice_search import search_slices
-from evalflows.specs.errors import MEASURES, InputError
+from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.gate import Adjustment
 from evalflows.store.queries.lookup import decided_verdicts
@@ -149,18 +150,14 @@ def _notes(pair: ExperimentPair) -> list[Note]:
 
 
 def _assumed_directions(pairs: Sequence[ExperimentPair], verdicts: Sequence[VerdictRow]) -> Iterator[Note]:
-    """Yield a note on each metric whose values are no shares, and whose direction the spec leaves open."""
+    """Yield a note on each metric whose direction is assumed."""
     specs = {pair.candidate.experiment_id: pair.spec for pair in pairs}
     for row in verdicts:
-        declared = specs[row.candidate_experiment_id].metrics.get(row.metric, MetricSpec())
-        is_declared = declared.higher_is_better is not None or declared.range is not None or row.metric in MEASURES
-        is_share = all(mean is None or 0 <= mean <= 1 for mean in (row.candidate_mean, row.baseline_mean))
-        if not is_declared and not is_share and row.slice is None:
-            text = (
-                f"{row.metric}: higher counts as better, since nothing says otherwise; if lower is better, declare "
-                f"metrics: {{{row.metric}: {{higher_is_better: false}}}}"
-            )
-            owner = row.candidate_experiment_id
+        owner = row.candidate_experiment_id
+        declared = specs[owner].metrics.get(row.metric, MetricSpec())
+        is_declared = declared.higher_is_better is not None or declared.range is not None
+        text = assumed_direction(row.metric, is_declared, (row.candidate_mean, row.baseline_mean))
+        if text and row.slice is None:
             yield Note(candidate_experiment_id=owner, what="direction", metric=row.metric, text=text, refuses=False)
 
 

@@ -1,8 +1,8 @@
 """Numbers, p-values, shares and intervals as text, with as many digits as they bear."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from evalflows.specs.errors import LENGTH
+from evalflows.specs.errors import LENGTH, MEASURES
 
 MOST_DIGITS = {"cost": 6, "tokens": 1, LENGTH: 1}
 """Digits after the point, at most. Other metrics have 3; a small cost has more, for two significant digits."""
@@ -27,6 +27,16 @@ def calls_text(calls: int, from_ledger: int, cost: float | None) -> str:
         return "no model calls"
     paid = "cost unknown" if cost is None else "nothing paid" if not calls and not cost else f"{usd(cost)} USD"
     return f"{calls} model calls, {from_ledger} from the ledger, {paid}"
+
+
+def assumed_direction(metric: str, is_declared: bool, means: Iterable[float | None]) -> str | None:
+    """Say which direction of a metric is taken if nothing declares it, or a range, and its means are no shares."""
+    if is_declared or metric in MEASURES or all(mean is None or 0 <= mean <= 1 for mean in means):
+        return None
+    return (
+        f"{metric}: higher counts as better, since nothing says otherwise; if lower is better, declare "
+        f"metrics: {{{metric}: {{higher_is_better: false}}}}"
+    )
 
 
 def p_text(value: float | None) -> str:

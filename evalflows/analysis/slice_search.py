@@ -254,7 +254,6 @@ def _fields(examples: Sequence[ExampleRow], left_out: Collection[str | None]) ->
     """Yield each field of the examples: its path, its values (None if an example has none), and SQL that reads it."""
     yield "split", [one.split for one in examples], "split"
     yield "cluster", [one.cluster for one in examples], "cluster"
-    yield "length of inputs", [len(one.inputs) for one in examples], "length(inputs)"
     for column in ("metadata", "inputs"):
         rows: list[Mapping[str, Any]] = [from_json(getattr(one, column)) or {} for one in examples]
         for name in dict.fromkeys(name for row in rows for name in row if '"' not in name):
@@ -267,6 +266,7 @@ def _fields(examples: Sequence[ExampleRow], left_out: Collection[str | None]) ->
             else:
                 simple = [None if isinstance(value, dict) else value for value in values]
                 yield f"{column}.{name}", simple, f"{column}->>{path}"
+    yield "length of inputs", [len(one.inputs) for one in examples], "length(inputs)"  # after what people named
 
 
 def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[Slice]:

@@ -79,7 +79,9 @@ def results_sections(
     """Return the metrics, the worst examples, the limits of decisions, what restricts the results, and the state of the
     experiments."""
     notes = [*(Text(remark, "bold") for remark in remarks(report.results)), *_checks(report)]
-    failures = [*map(_failure_line, report.failures)]
+    by_cause = sorted(report.failures, key=lambda one: (one.source != "target", -one.count))
+    failures = [*map(_failure_line, by_cause)]
+    has_nothing = any(one.missing and not one.scored for one in report.results)  # of a metric: then the error says why
     made = [] if calls_made is None else [Text(calls_made_text(report.experiments, calls_made))]
     is_apart = not notes and not failures
     least = max(len(missing_values(report.results)), min(1, len(notes)))  # no mean without what it lacks
@@ -88,7 +90,7 @@ def results_sections(
         *worst_sections(report.worst, min(width, MAX_WIDTH)),
         *([limits] if limits else []),
         lines_section(notes, least=least, is_apart=limits is None),
-        lines_section(failures, "failure", least=0),
+        lines_section(failures, "failure", least=min(len(failures), int(has_nothing))),
         lines_section(_calls_notes(report), "note"),
         lines_section([*states_in_brief(_bad_first(report)), *made], "state", least=1, is_apart=is_apart),
     ]

@@ -37,6 +37,7 @@ from evalflows.specs.errors import (
     describe,
     kept_apart,
     metric_of,
+    names_to_choose,
     print_note,
 )
 from evalflows.specs.evaluator import PAIR_LABELS, CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
@@ -157,7 +158,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
     check_needs(prepared.evaluators)
     _check_metrics(prepared)
     _check_kept_apart(prepared)
-    _check_gates(prepared)
+    _check_names(prepared)
     check_slices(spec.gates, examples)
     for composite in spec.composites:
         _check_composite(composite, prepared)
@@ -386,9 +387,9 @@ def _known_metrics(prepared: PreparedExperiment) -> list[str] | None:
     )
 
 
-def _check_gates(prepared: PreparedExperiment) -> None:
+def _check_names(prepared: PreparedExperiment) -> None:
     """Raise InputError for a gate rule on a metric that does not exist; print a note if only a user's evaluator, which
-    may give any, could give it.
+    may give any, could give it, and for declared metrics that no evaluator is called like.
     """
     spec, known = prepared.spec, _known_metrics(prepared)
     declared = [metric for evaluator in prepared.of_runs for metric in evaluator.metrics]
@@ -399,9 +400,17 @@ def _check_gates(prepared: PreparedExperiment) -> None:
                 continue
             if known is not None:
                 raise InputError(f"gate {gate.name!r}: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
-            called = ", ".join(dict.fromkeys(declared))
+            wanted = names_to_choose(metric, dict.fromkeys(names))
             print_note(
-                f"gate {gate.name!r}: no evaluator is called {metric!r} ({called}); if none gives it, its rule is open"
+                f"gate {gate.name!r}: no evaluator is called {metric!r}, wanted {wanted}; its rule stays open "
+                "unless an evaluator returns a score of that name"
+            )
+    for metric in spec.metrics:
+        if base_metric(metric) not in names:
+            wanted = names_to_choose(metric, dict.fromkeys(names))
+            print_note(
+                f"metrics: no evaluator is called {metric!r}, wanted {wanted}; what is declared has no "
+                "effect unless an evaluator returns a score of that name"
             )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
-from evalflows.analysis.figures import figure
+from evalflows.analysis.figures import assumed_direction, figure
 from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.slices import examples_command, where_lines
@@ -39,6 +39,8 @@ class _Tested:
 
     name: str
     metric: str
+    candidate_mean: float | None
+    baseline_mean: float | None
     n_pairs: int
     minimum_detectable_effect: float | None
     power: float | None
@@ -77,8 +79,13 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     tested = {one.name: one for one in records_of(_Tested, verdicts)}
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule["metric"]))
+    declared = from_json(candidate.spec)["metrics"]
     for name, row in sorted(tested.items()):
         yield from _of_pairs(name, row, decision.n_shared)
+        of_metric = declared.get(row.metric) or {}
+        is_declared = any(of_metric.get(field) is not None for field in ("higher_is_better", "range"))
+        if text := assumed_direction(row.metric, is_declared, (row.candidate_mean, row.baseline_mean)):
+            yield text
     metrics = _metrics_of_rules(decision, candidate)
     yield from _of_judges(store, metrics, judges, candidate.run_group)
     yield from _of_stepped(store, decision, metrics)

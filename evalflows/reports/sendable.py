@@ -102,8 +102,8 @@ def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint:
             return hints.diff(baseline, worse.experiment_id, slices=True)
         return hints.show_worst(worse.experiment_id, [worse.metric], baseline)
     if any(one.conclusion == "better" for one in judged) and len(diff.candidates) == 1:
-        decided = conclusions_on(store, [candidate]).get(candidate, {})
-        return _after_pass(store, candidate, (), None) if decided else hints.show_all(candidate)
+        decided = {*conclusions_on(store, [candidate]).get(candidate, {}).values()}
+        return _after_pass(store, candidate, (), None) if decided == {"PASS"} else hints.show_all(candidate)
     is_open = any(one.conclusion == "not_enough_evidence" for one in judged)
     return hints.plan(candidate) if is_open else hints.show_all(candidate)
 

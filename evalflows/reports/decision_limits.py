@@ -79,7 +79,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     tested = {one.name: one for one in records_of(_Tested, verdicts)}
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule["metric"]))
-    declared = from_json(candidate.spec)["metrics"]
+    declared = (from_json(candidate.spec) or {}).get("metrics") or {}
     for name, row in sorted(tested.items()):
         yield from _of_pairs(name, row, decision.n_shared)
         of_metric = declared.get(row.metric) or {}

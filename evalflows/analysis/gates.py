@@ -21,7 +21,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import TRIAL, InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
-from evalflows.stats.means import MeanEstimate, sample_skewness
+from evalflows.stats.means import TAILED, MeanEstimate, sample_skewness
 from evalflows.stats.multiple_tests import adjusted
 from evalflows.stats.paired import PairedDifferences
 from evalflows.stats.power import least_n
@@ -160,7 +160,7 @@ class BoundedEstimate:
     against: str | None = None  # what the candidate is compared with, if not with the same examples
     caution: str | None = None  # why a rule may be met more often than it should
     missing_as: str = ""  # what a missing value counts as, if nothing declares it
-    method: str = ""  # of the interval, in words, where tables of means have another one
+    method: str = ""  # what a reader should know of how the interval was made, in words
     interval_of_size: Callable[[int, float], Interval | None] | None = None  # of another n, by confidence level
 
     @property
@@ -393,6 +393,10 @@ class ReplicatedDifferences:
         return (low, high) if self.higher_is_better else (-high, -low)
 
 
+def _widened(method: str) -> str:
+    return " (widened by the range)" if TAILED in method else ""
+
+
 def replicated_differences(paired: PairedMetric, rows: PairedRows) -> ReplicatedDifferences:
     """The differences that are tested in replicates of a pair; the pair itself is one."""
     known = paired.differences_of(rows)
@@ -421,6 +425,7 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
         p_value=estimate.p_value,
         reason=estimate.reason,
         reason_code=estimate.reason_code,
+        method=_widened(estimate.method),
         caution=None
         if paired.is_binary
         else _caution(f"{n} {noun}", n, paired.scale, paired.candidate, paired.baseline),
@@ -472,7 +477,7 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         reason_code=estimate.reason_code,
         caution=None if sample.values.is_binary else _caution(f"{n} {noun}", n, sample.scale, sample.values),
         missing_as=AS_0_OR_1 if sample.scale.is_observed else "",
-        method=" (exact)" if is_exact else "",
+        method=" (exact)" if is_exact else _widened(estimate.method),
     )
 
 

@@ -536,10 +536,13 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
 
 
 def _card(title: str, diff: ExperimentsDiff, summaries: Sequence[Summary]) -> Card:
-    """Return what a picture of the page shows; of one candidate, with the worst that gates said of it."""
-    said = {*summaries[0].gates.values()} if len(summaries) == 1 else set()
+    """Return what a picture of the page shows; of one candidate, with the worst that gates said of it, and why."""
+    card = card_of_results(title, diff.results)
+    if len(summaries) > 1:
+        return card
+    said = summaries[0].gates.values()
     worst = next((one for one in ("FAIL", "NOT ENOUGH EVIDENCE", "PASS") if one in said), None)
-    return replace(card_of_results(title, diff.results), verdict=worst)
+    return replace(card, verdict=worst, sentences=[*filter(None, [summaries[0].why]), *card.sentences])
 
 
 MOST_EXTREMES = 3

@@ -1,6 +1,6 @@
 """What could still be wrong with a decision, and in which slices it got worse, in words, from what is stored."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,13 +79,9 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     tested = {one.name: one for one in records_of(_Tested, verdicts)}
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule["metric"]))
-    declared = (from_json(candidate.spec) or {}).get("metrics") or {}
     for name, row in sorted(tested.items()):
         yield from _of_pairs(name, row, decision.n_shared)
-        of_metric = declared.get(row.metric) or {}
-        is_declared = any(of_metric.get(field) is not None for field in ("higher_is_better", "range"))
-        if text := assumed_direction(row.metric, is_declared, (row.candidate_mean, row.baseline_mean)):
-            yield text
+    yield from _of_directions(candidate, tested.values())
     metrics = _metrics_of_rules(decision, candidate)
     yield from _of_judges(store, metrics, judges, candidate.run_group)
     yield from _of_stepped(store, decision, metrics)
@@ -140,6 +136,18 @@ def _includes_bound(rule: StoredRule) -> bool:
 
 def _interval(rule: StoredRule, low: float | None, high: float | None) -> str:
     return rule_texts(rule, None, low, high)[1]
+
+
+def _of_directions(candidate: _Experiment, tested: Iterable[_Tested]) -> Iterator[str]:
+    """Yield each metric whose direction is assumed, once for all its slices."""
+    declared = (from_json(candidate.spec) or {}).get("metrics") or {}
+    means: dict[str, list[float | None]] = {}
+    for row in tested:
+        means.setdefault(row.metric, []).extend((row.candidate_mean, row.baseline_mean))
+    for metric, of_metric in sorted(means.items()):
+        is_declared = any((declared.get(metric) or {}).get(one) is not None for one in ("higher_is_better", "range"))
+        if text := assumed_direction(metric, is_declared, of_metric):
+            yield text
 
 
 def _of_pairs(name: str, tested: _Tested, n_shared: int | None) -> Iterator[str]:

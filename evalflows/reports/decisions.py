@@ -244,7 +244,7 @@ TABLES = ("experiments", "outputs", "judgements")
 
 def explained(store: Store, decision: Decision) -> Iterator[Section]:
     """Yield each section with its lines."""
-    yield "In the store", identities(store, decision)
+    yield "In the store", list(identities(store, decision))
     yield "Rules and settings", list(_settings(decision))
     yield f"The data behind each rule, by example ({hints.sql('QUERY')})", list(_queries(decision))
     yield "The files", list(_files(store, decision))
@@ -286,12 +286,8 @@ def pairs_query(metric: str, candidate: str, baseline: str) -> str:
     )
 
 
-def identities(store: Store, decision: Decision) -> list[str]:
-    """Return what was compared, by whom its baseline had been approved, and the manifest that binds it, in lines."""
-    return [*_identities(store, decision)]
-
-
-def _identities(store: Store, decision: Decision) -> Iterator[str]:
+def identities(store: Store, decision: Decision) -> Iterator[str]:
+    """Yield what was compared, by whom its baseline had been approved, and the manifest that binds it, in lines."""
     yield f"decision   {decision.decision_id} of {decision.decided_at:%Y-%m-%d %H:%M:%S} UTC"
     yield f"candidate  {decision.candidate_apart} ({decision.candidate_experiment_id})"
     known = manifests(store.layout, store.filesystem, {decision.decision_id})

@@ -17,7 +17,7 @@ from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Result, results_against, results_of, verdict_sentences
 from evalflows.reports.sendable import Reported, ReportedComparison, ReportedDecision
-from evalflows.specs.errors import MEASURES, InputError, one_line
+from evalflows.specs.errors import MEASURES, InputError, metric_of, one_line
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -88,8 +88,10 @@ def _of_decision(what: Reported, decision: Decision) -> Card:
     (decision,) = with_limits(what.store, [decision])
     baseline, candidate = decision.baseline_experiment_id, decision.candidate_experiment_id
     rows = _rows(results_against(what.store, candidate, baseline, [decision.decision_id]))
-    outcomes = {rule["metric"]: rule["outcome"] for rule in decision.rules}
-    rows.sort(key=lambda row: ("broken", "open", "met", None).index(outcomes.get(row.name)))
+    order = ("broken", "open", "met", None)
+    rules = sorted(decision.rules, key=lambda rule: order.index(rule["outcome"]), reverse=True)  # the worst one counts
+    outcomes = {metric_of(rule["metric"]): rule["outcome"] for rule in rules}
+    rows.sort(key=lambda row: order.index(outcomes.get(row.name)))
     title = f"{decision.title[0].upper()}{decision.title[1:]}"
     return Card(verdict=decision.conclusion, title=title, sentences=[decision.summary, *decision.where], rows=rows)
 
@@ -181,7 +183,7 @@ def _draw_row(draw: "ImageDraw", row: Row, y: int) -> None:
     draw.line((EDGE, y - 28, WIDTH - EDGE, y - 28), LINE)
     draw.text((EDGE, y), next(_lines(row.name, _font(20), 300, 1), ""), INK, _font(20), anchor="lm")
     means = " to ".join(filter(None, (row.before, row.value)))
-    draw.text((570, y), means, INK, _font(20), anchor="rm")
+    draw.text((570, y), next(_lines(means, _font(20), 210, 1), ""), INK, _font(20), anchor="rm")
     draw.text((WIDTH - EDGE, y), next(_lines(row.verdict, _font(18), 250, 1), ""), colour, _font(18), anchor="rm")
     if row.middle is None:
         return

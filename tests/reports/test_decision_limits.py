@@ -116,6 +116,14 @@ def test_a_judge_counts_for_the_composites_that_it_is_part_of() -> None:
     assert [one.partition(" is not")[0] for one in limits(past, gate, spec)] == ["both: the judge right"]
 
 
+def test_a_direction_that_is_assumed_is_said_once_for_a_metric_and_its_slices() -> None:
+    past = Past(fields=[{"split": "hard" if place % 2 else "easy"} for place in range(40)])
+    for more in (0.0, 2.0):
+        past.experiment({"words": 20 + more + np.arange(40) % 3})
+    gate = GateSpec.model_validate({"superiority": ["words", "words@split=hard"]})
+    assert sum(one.startswith("words: higher counts as better") for one in limits(past, gate)) == 1
+
+
 def test_an_application_that_does_not_say_its_version_may_have_changed() -> None:
     past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), target_kind="http")
     alone = GateSpec.model_validate({"confident_thresholds": {"right": 0.3}})

@@ -99,28 +99,23 @@ def outcomes(store: Store, columns: str, comparison: str = "both orders") -> dic
     return dict(zip(said, (tuple(row.values()) for row in found), strict=True))
 
 
-def test_orders_of_a_pair_have_one_outcome(compared: Store) -> None:
+def test_orders_of_a_pair_have_one_outcome_and_the_rule_says_what_a_tie_in_one_counts(compared: Store) -> None:
     columns = "status, outcome, winner, left_points"
     assert outcomes(compared, columns) == BOTH_ORDERS
     assert outcomes(compared, columns, "one order") == ONE_ORDER
+    for rule, wanted in RULES.items():
+        found = outcomes(compared, "left_points, winner, consistency", f"by {rule}")
+        pairs = [found["left", "tie"], found["tie", "right"], found["right", "left"], found["right", "right"]]
+        assert tuple(zip(*pairs, strict=True)) == (*wanted, ("half", "half", "flipped", "consistent")), rule
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_the_rule_says_what_a_tie_in_one_order_counts(compared: Store, rule: str | None) -> None:
-    found = outcomes(compared, "left_points, winner, consistency", f"by {rule}")
-    pairs = [found["left", "tie"], found["tie", "right"], found["right", "left"], found["right", "right"]]
-    points, winners, consistency = zip(*pairs, strict=True)
-    assert (points, winners) == RULES[rule]
-    assert consistency == ("half", "half", "flipped", "consistent")
-
-
-def test_missing_orders_are_counted_and_explained(compared: Store) -> None:
-    orders = outcomes(compared, "orders, shown_first")
-    assert [orders[said] for said in (("left", "left"), ("left", None), (None, "left"))] == [
-        (2, "both"),
-        (1, "left"),
-        (1, "right"),
-    ]
+def test_missing_orders_are_counted_and_explained_and_make_a_cost_unknown(compared: Store) -> None:
+    found = outcomes(compared, "orders, shown_first, comment, other_comment, cost_usd, calls")
+    assert found["left", "left"][:2] == (2, "both") and found["left", "left"][4:] == (0.5, 2)
+    assert found["left", "right"][2:4] == ("left, left first", "right, right first")
+    assert found["left", None][:4] == (1, "left", "left, left first", None)
+    assert found[None, "left"][:4] == (1, "right", "left, right first", None)
+    assert (found["left", "not_attempted"][4:], found["left", "failed"][4:]) == ((0.25, 1), (None, 2))
     errors = outcomes(compared, "error")
     for said, error in {
         ("failed", "not_attempted"): "boom",
@@ -135,18 +130,6 @@ def test_missing_orders_are_counted_and_explained(compared: Store) -> None:
         assert errors[said] == (error,), said
 
 
-def test_the_comment_of_the_order_with_the_left_answer_first_goes_first(compared: Store) -> None:
-    found = outcomes(compared, "comment, other_comment")
-    assert found["left", "right"] == ("left, left first", "right, right first")
-    assert (found["left", None], found[None, "left"]) == (("left, left first", None), ("left, right first", None))
-
-
-def test_a_cost_is_unknown_if_one_order_has_none(compared: Store) -> None:
-    found = outcomes(compared, "cost_usd, calls")
-    assert found["left", "left"] == (0.5, 2)
-    assert (found["left", "not_attempted"], found["left", "failed"]) == ((0.25, 1), (None, 2))
-
-
 def test_scores_and_agreement_are_means_over_both_orders(store: Store) -> None:
     compared = Compared(store, examples=["q0", "q1"], both_orders=True)
     compared.judge("q0", "left", "left", judge_model="a judge")
@@ -158,13 +141,10 @@ def test_scores_and_agreement_are_means_over_both_orders(store: Store) -> None:
         third,
     ]
     compared.write()
-    both, one = rows(
-        store, "select left_score, right_score, agreement, judge_model from pair_outcomes order by position"
-    )
-    assert both == {"left_score": 0.75, "right_score": 0.25, "agreement": 0.75, "judge_model": "a judge"}
-    assert (one["left_score"], one["right_score"]) == (None, None)
-    comments = rows(store, "select comment, other_comment from pair_outcomes order by position")
-    assert comments[0] == {"comment": None, "other_comment": "left, right first"}
+    columns = "left_score, right_score, agreement, judge_model, comment, other_comment"
+    both, one = (tuple(row.values()) for row in rows(store, f"select {columns} from pair_outcomes order by position"))
+    assert both == (0.75, 0.25, 0.75, "a judge", None, "left, right first")
+    assert one[:2] == (None, None)
 
 
 def test_a_later_attempt_replaces_a_failed_one(store: Store) -> None:
@@ -183,21 +163,14 @@ def test_a_pair_stands_beside_its_question_and_both_answers(store: Store) -> Non
     compared.answer(1, "q1", None)
     compared.judge("q1", "left unasked")
     compared.write()
-    found = only(store, "*")
-    judged = {
-        "metric": "preference",
-        "evaluator": "preference",
-        "evaluator_version": "v1",
-        "decided_by": "failed_output",
-    }
-    asked = {"example_id": "q1", "repetition": 0, "position": 1, "inputs": '{"question":"q1?"}'}
-    left = {"left_experiment_id": "exp-00", "left_experiment": "old", "left_run_id": run_id(0, "q1")}
-    answered = {"left_length": 9, "left_outputs": '{"output":"old on q1"}', "left_output_status": "ok"}
-    right = {"right_experiment_id": "exp-01", "right_experiment": "new", "right_run_id": run_id(1, "q1")}
-    failed = {"right_length": None, "right_outputs": None, "right_output_status": "failed"}
     wanted = {"comparison_id": "cmp-1", "comparison": "old and new", "decided_by": "failed_output"}
-    wanted |= judged | asked | left | answered | right | failed
-    assert {name: found[name] for name in wanted} == wanted
+    wanted |= {"metric": "preference", "evaluator": "preference", "evaluator_version": "v1"}
+    wanted |= {"example_id": "q1", "repetition": 0, "position": 1, "inputs": '{"question":"q1?"}'}
+    wanted |= {"left_experiment_id": "exp-00", "left_experiment": "old", "left_run_id": run_id(0, "q1")}
+    wanted |= {"left_length": 9, "left_outputs": '{"output":"old on q1"}', "left_output_status": "ok"}
+    wanted |= {"right_experiment_id": "exp-01", "right_experiment": "new", "right_run_id": run_id(1, "q1")}
+    wanted |= {"right_length": None, "right_outputs": None, "right_output_status": "failed"}
+    assert only(store, "*").items() >= wanted.items()
 
 
 def test_the_question_is_as_the_experiment_named_first_has_it(store: Store) -> None:
@@ -238,32 +211,17 @@ def test_pairs_metrics_repetitions_and_versions_stay_apart(store: Store) -> None
 
 
 def test_an_overview_says_what_was_compared_and_how(store: Store) -> None:
-    ended = {"ended_at": START, "calls": 3, "calls_cached": 1, "cost_usd": 0.5, "reason": "over budget"}
-    compared = Compared(
-        store,
-        ["a", "b", "c"],
-        name="three",
-        description="of three",
-        both_orders=True,
-        n_left_out=4,
-        state="incomplete",
-        **{"failed_output_policy": "left_out", "baseline_experiment_id": "exp-01", **ended},
-        experiments=["exp-02", "exp-01", "exp-00"],
-    )
+    said = {"name": "three", "description": "of three", "both_orders": True, "n_left_out": 4, "state": "incomplete"}
+    said |= {"failed_output_policy": "left_out", "ended_at": START, "calls": 3, "calls_cached": 1, "cost_usd": 0.5}
+    said |= {"reason": "over budget"}
+    given = {**said, "baseline_experiment_id": "exp-01", "experiments": ["exp-02", "exp-01", "exp-00"]}
+    compared = Compared(store, ["a", "b", "c"], **given)
     other = replace(compared.experiments[1], dataset_name="more")
     compared.experiments[1:] = [other, replace(compared.experiments[2], dataset_name=None)]
     compared.write()
-    found = only(store, "*", "comparison_overview")
-    assert found.items() >= ({"name": "three", "description": "of three", "state": "incomplete", **ended}).items()
-    assert (found["experiments"], found["datasets"]) == (["c", "b", "a"], ["more", "questions"])
-    assert (found["baseline"], found["n_experiments"], found["repetitions"]) == ("b", 3, 1)
-    assert (found["n_shared"], found["n_left_out"], found["both_orders"], found["randomize_order"]) == (
-        1,
-        4,
-        True,
-        True,
-    )
-    assert (found["failed_output_policy"], found["started_at"]) == ("left_out", START)
+    said |= {"experiments": ["c", "b", "a"], "datasets": ["more", "questions"], "baseline": "b", "n_experiments": 3}
+    said |= {"repetitions": 1, "n_shared": 1, "randomize_order": True, "started_at": START}
+    assert only(store, "*", "comparison_overview").items() >= said.items()
 
 
 @pytest.mark.parametrize(
@@ -286,24 +244,14 @@ def test_what_was_planned(store: Store, of_set: dict[str, Any], planned: int) ->
 
 def test_every_judgement_that_was_planned_counts_as_what_it_is(compared: Store) -> None:
     columns = "planned, judged, decided_without_judge, missing, ties, half, flipped"
-    found = {
-        row.pop("comparison_id"): row
-        for row in rows(compared, f"select comparison_id, {columns} from comparison_overview")
-    }
+    query = f"select comparison_id, {columns} from comparison_overview"
+    found = {one: counts for one, *counts in (row.values() for row in rows(compared, query))}
     said = [one for orders in BOTH_ORDERS for one in orders]
     unasked = sum(one in ("right unasked", "left_out") for one in said)
     missing = sum(one in ("failed", "not_attempted", None) for one in said)
-    assert found["both orders"] == {
-        "planned": len(said),
-        "judged": len(said) - unasked - missing,
-        "missing": missing,
-        "decided_without_judge": unasked,
-        "ties": 1,
-        "half": 4,
-        "flipped": 2,
-    }
-    of_one = found["one order"]
-    assert (of_one["judged"], of_one["decided_without_judge"], of_one["ties"], of_one["flipped"]) == (4, 2, 1, 0)
+    assert found["both orders"] == [len(said), len(said) - unasked - missing, unasked, missing, 1, 4, 2]
+    _, judged, decided, _, ties, _, flipped = found["one order"]
+    assert (judged, decided, ties, flipped) == (4, 2, 1, 0)
 
 
 def test_several_metrics_of_one_evaluator_are_one_judgement(store: Store) -> None:
@@ -342,65 +290,50 @@ def verdict(make: Make, **fields: Any) -> VerdictRow:
 
 
 def test_a_win_rate_is_half_of_one_and_the_difference(written: Store, make: Make) -> None:
-    numbers = {
-        "candidate_mean": 0.6,
-        "difference": 0.2,
-        "ci_low": -0.5,
-        "ci_high": 0.75,
-        "confidence_level": 0.9,
-        "p_value": 0.04,
-        "standard_error": 0.2,
-    }
-    said = {"n_pairs": 10, "n_clusters": 9, "conclusion": "better", "reason": "so", "reason_code": None, "warning": "w"}
-    adjusted = {"p_adjusted": 0.08, "adjustment": "holm"}
-    written.publish("verdicts", "cmp-1", [verdict(make, **numbers, **said, **adjusted)])
-    found = only(written, "*", "win_rates")
-    rates = {
-        "win_rate": 0.6,
-        "win_rate_low": 0.25,
-        "win_rate_high": 0.875,
-        "confidence_level": 0.9,
-        "p_value": 0.04,
-        "standard_error": 0.1,
-        **adjusted,
-    }
-    assert found == {
+    same = {"confidence_level": 0.9, "p_value": 0.04, "p_adjusted": 0.08, "adjustment": "holm", "reason": "so"}
+    same |= {"n_pairs": 10, "n_clusters": 9, "conclusion": "better", "reason_code": None, "warning": "w"}
+    numbers = {"candidate_mean": 0.6, "difference": 0.2, "ci_low": -0.5, "ci_high": 0.75, "standard_error": 0.2}
+    written.publish("verdicts", "cmp-1", [verdict(make, **numbers, **same)])
+    between = {"candidate_experiment_id": "exp-01", "baseline_experiment_id": "exp-00"}
+    assert only(written, "*", "win_rates") == {
         "comparison_id": "cmp-1",
         "comparison": "old and new",
         "metric": "preference",
         "method": "paired",
-        "candidate_experiment_id": "exp-01",
-        "baseline_experiment_id": "exp-00",
+        **between,
         "candidate": "new",
         "baseline": "old",
         "slice": "all",
         "length_controlled": False,
-        **rates,
+        "win_rate": 0.6,
+        "win_rate_low": 0.25,
+        "win_rate_high": 0.875,
+        "standard_error": 0.1,
+        **same,
         **COUNTS,
         **DISCRETE,
         "discrete_win_rate": 0.5,
-        **said,
     }
 
 
 def test_only_verdicts_of_comparisons_are_win_rates_by_slice(written: Store, make: Make) -> None:
+    kinds = [("all", False), ("all", True), ("test", False), ("test", True)]
     given = [
-        verdict(make, verdict_id=f"{slice_}-{controlled}", slice=slice_, length_controlled=controlled, settings=None)
-        for slice_ in (None, "test")
-        for controlled in (False, True)
+        verdict(
+            make,
+            verdict_id=f"{kind}",
+            slice=None if kind[0] == "all" else "test",
+            length_controlled=kind[1],
+            settings=None,
+        )
+        for kind in kinds
     ]
     written.publish("verdicts", "cmp-1", given)
     of_gate = verdict(make, verdict_id="a", decision_id="dec-1", run_group="group-1")
     of_experiment = verdict(make, verdict_id="b", comparison_id=None, run_group="group-1")
     written.publish("verdicts", "group-1", [of_gate, of_experiment])
     found = rows(written, "select slice, length_controlled, win_rate, win_rate_low, wins from win_rates order by all")
-    assert [tuple(row.values())[:2] for row in found] == [
-        ("all", False),
-        ("all", True),
-        ("test", False),
-        ("test", True),
-    ]
-    assert {value for row in found for value in [*row.values()][2:]} == {None}, "without an interval or counts"
+    assert [tuple(row.values()) for row in found] == [(*kind, None, None, None) for kind in kinds]
 
 
 # leaderboard
@@ -413,36 +346,25 @@ def rating(make: Make, **fields: Any) -> RatingRow:
 
 
 def test_a_leaderboard_has_names_beside_ratings(written: Store, make: Make) -> None:
-    numbers = {
-        "rank": 1,
-        "rank_low": 1,
-        "rank_high": 2,
-        "rating": 1100.0,
-        "standard_error": 25.0,
-        "ci_low": 1050.0,
-        "ci_high": 1150.0,
-        "confidence_level": 0.95,
-        "reason": None,
-        "reason_code": None,
-    }
-    won = {"win_rate": 0.75, "win_rate_low": 0.5, "win_rate_high": 0.9, "wins": 3, "losses": 1, "ties": 2, "missing": 5}
-    won["win_rate_standard_error"] = 0.1
+    numbers = {"rank": 1, "rank_low": 1, "rank_high": 2, "rating": 1100.0, "standard_error": 25.0, "ci_low": 1050.0}
+    numbers |= {"ci_high": 1150.0, "confidence_level": 0.95, "reason": None, "reason_code": None, "win_rate": 0.75}
+    numbers |= {"win_rate_low": 0.5, "win_rate_high": 0.9, "wins": 3, "losses": 1, "ties": 2, "missing": 5}
+    numbers |= {"win_rate_standard_error": 0.1}
     settings = to_json({"method": "the method", "guarded": False})
-    written.publish("ratings", "cmp-1", [rating(make, **numbers, **won, settings=settings)])
+    written.publish("ratings", "cmp-1", [rating(make, **numbers, settings=settings)])
     assert only(written, "*", "leaderboard") == {
         "comparison_id": "cmp-1",
         "comparison": "old and new",
         "metric": "preference",
+        "slice": "all",
         "experiment_id": "exp-01",
         "experiment": "new",
         "target": "target of new",
-        "slice": "all",
         "datasets": ["questions"],
         "method": "the method",
         "guarded": False,
         "guard_reason": None,
         **numbers,
-        **won,
     }
 
 
@@ -455,13 +377,15 @@ def check(make: Make, name: str, **fields: Any) -> CheckRow:
     return row
 
 
-def test_the_biases_of_a_judge(written: Store, make: Make) -> None:
+def test_the_biases_of_a_judge_without_checks_of_data_and_of_other_judges(written: Store, make: Make) -> None:
     observed = to_json({"share": 0.75, "standard_error": 0.1, "low": 0.5, "high": 1, "method": "m"})
     checks = [
         check(make, "position_preference", passed=False, n_checked=8, observed=observed, message="prefers the first"),
         check(make, "self_consistency", observed=to_json({"share": None}), message="asked once"),
+        check(make, "not_null", subject_kind="snapshot"),
     ]
     written.publish("checks", "cmp-1", checks)
+    written.publish("checks", "controls", [check(make, "controls", batch_id="controls")])
     first, second = rows(written, "from judge_biases order by bias")
     assert first == {
         "comparison_id": "cmp-1",
@@ -479,16 +403,8 @@ def test_the_biases_of_a_judge(written: Store, make: Make) -> None:
         "message": "prefers the first",
         "reason_code": None,
     }
-    assert {name: second[name] for name in ("passed", "n", "share", "low", "high", "message")} == {
-        **dict.fromkeys(("passed", "n", "share", "low", "high")),
-        "message": "asked once",
-    }
-
-
-def test_checks_of_data_and_of_other_judges_are_no_biases(written: Store, make: Make) -> None:
-    written.publish("checks", "cmp-1", [check(make, "not_null", subject_kind="snapshot")])
-    written.publish("checks", "controls", [check(make, "controls", batch_id="controls")])
-    assert rows(written, "from judge_biases") == []
+    nothing = dict.fromkeys(("passed", "n", "share", "low", "high"))
+    assert second.items() >= {**nothing, "message": "asked once"}.items()
 
 
 # Queries of the docs about comparisons

@@ -143,15 +143,6 @@ def _broken(*_: object, **__: object) -> None:
     raise OSError("broken")
 
 
-def test_a_restricted_query_reads_the_mirror_only(objects: Store, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("key")
-    assert select_from(objects, "select count(*) from outputs").fetchall() == [(2,)]
-    folder = objects.filesystem.mirror.folder
-    for path in (tmp_path / "secret", folder / ".." / "store.lock"):
-        with pytest.raises(InputError, match=r"^sql: got read_text"):
-            select_from(objects, f"from read_text('{path}')")
-
-
 def test_a_store_beyond_the_limit_is_refused(objects: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     objects.filesystem.mirror.remove()
     monkeypatch.setenv("EVALFLOWS_MIRROR_GB", "0.00001")
@@ -184,20 +175,16 @@ def test_mirrors_that_were_not_used_for_the_longest_time_make_room(
 # Roots
 
 
-def test_a_plain_connection_to_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_connection_elsewhere_is_refused_and_a_server_that_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://example.invalid:9000")
     with pytest.raises(InputError, match=r"AWS_ENDPOINT_URL: got http://example.invalid:9000, wanted https://"):
         Store("s3://bucket/x")
-
-
-def test_a_server_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "RETRY_S", 0.1)
-    for name, value in {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-        "AWS_ACCESS_KEY_ID": "very",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-    }.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "very")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with pytest.raises(StorageError) as raised:
         Store("s3://bucket/x")
     assert re.fullmatch(r"s3://bucket/x/evalflows.json: .* \(http://127.0.0.1:9\)", str(raised.value))

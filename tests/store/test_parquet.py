@@ -25,18 +25,12 @@ from evalflows.store.store import REOPENED, Store
 # Writing and reading
 
 
-def test_a_sealed_row_is_read_back_as_it_was(store: Store, output: Make) -> None:
-    row = output("a", outputs='{"text":"é"}', started_at=EARLY, recorded_at=LATE)
-    store.append("outputs", OWNER, "p", [row])
-    store.seal(OWNER, ["outputs"])
-    assert store.read("outputs", OWNER) == [row]
-
-
 def test_published_rows_are_sealed_and_replace_what_was_published_before(any_store: Store, output: Make) -> None:
+    row = output("c", outputs='{"text":"é"}', started_at=EARLY, recorded_at=LATE)
     any_store.publish("outputs", OWNER, [output("a"), output("b")])
-    any_store.publish("outputs", OWNER, [output("c")])
+    any_store.publish("outputs", OWNER, [row])
     assert any_store.is_sealed("outputs", OWNER)
-    assert runs(any_store) == seen(any_store) == ["c"]
+    assert seen(any_store) == ["c"] and any_store.read("outputs", OWNER) == [row]
 
 
 def test_only_the_parts_asked_for_are_read(store: Store, output: Make) -> None:
@@ -49,27 +43,29 @@ def test_only_the_parts_asked_for_are_read(store: Store, output: Make) -> None:
 # One row a key
 
 
-@pytest.mark.parametrize(("sealed", "success_is_later"), [(False, False), (True, False), (False, True)])
-def test_success_beats_failure_whichever_came_later(
-    store: Store, output: Make, sealed: bool, success_is_later: bool
+@pytest.mark.parametrize("sealed", [False, True])
+def test_success_beats_failure_and_of_equals_the_later_recorded_row_wins(
+    store: Store, output: Make, sealed: bool
 ) -> None:
-    first, second = (EARLY, LATE) if success_is_later else (LATE, EARLY)
-    store.append("outputs", OWNER, "p", [output("a", status="failed", recorded_at=first)])
-    store.append("outputs", OWNER, "p", [output("a", status="ok", recorded_at=second)])
+    for run, part, status, at in (
+        *(("ok later", "p", "failed", EARLY), ("ok later", "p", "ok", LATE)),
+        *(("ok first", "p", "failed", LATE), ("ok first", "p", "ok", EARLY)),
+        *(("both ok", "p2", "ok", LATE), ("both ok", "p1", "ok", EARLY)),
+        *(("both failed", "p2", "failed", LATE), ("both failed", "p1", "failed", EARLY)),
+    ):
+        row = output(run, status=status, error=f"{status} {at.isoformat()}", recorded_at=at)
+        store.append("outputs", OWNER, part, [row])
     if sealed:
         store.seal(OWNER, ["outputs"])
-    assert [row.status for row in store.read("outputs", OWNER)] == ["ok"]
-    assert seen(store, "status") == ["ok"]
-
-
-@pytest.mark.parametrize(("sealed", "status"), [(False, "ok"), (True, "ok"), (False, "failed")])
-def test_of_equals_the_later_recorded_row_wins(store: Store, output: Make, sealed: bool, status: str) -> None:
-    store.append("outputs", OWNER, "p2", [output("a", status=status, error="late", recorded_at=LATE)])
-    store.append("outputs", OWNER, "p1", [output("a", status=status, error="early", recorded_at=EARLY)])
-    if sealed:
-        store.seal(OWNER, ["outputs"])
-    assert [row.error for row in store.read("outputs", OWNER)] == ["late"]
-    assert seen(store, "error") == ["late"]
+    wanted = {
+        "ok later": ("ok", LATE),
+        "ok first": ("ok", EARLY),
+        "both ok": ("ok", LATE),
+        "both failed": ("failed", LATE),
+    }
+    texts = {run: f"{status} {at.isoformat()}" for run, (status, at) in wanted.items()}
+    assert {row.run_id: row.error for row in store.read("outputs", OWNER)} == texts
+    assert dict(store.query("select run_id, error from source.outputs")) == texts
 
 
 def test_a_settled_score_beats_a_later_missing_one(store: Store, score: Make) -> None:
@@ -84,50 +80,45 @@ def test_a_settled_score_beats_a_later_missing_one(store: Store, score: Make) ->
 # Sealing and reopening
 
 
-def test_sealing_leaves_one_file_with_each_key_once(any_store: Store, output: Make) -> None:
-    any_store.append("outputs", OWNER, "p", [output("a"), output("b", status="failed")])
-    any_store.append("outputs", OWNER, "q", [output("b"), output("c")])
+def test_sealing_leaves_one_file_with_each_key_once_and_a_reopened_owner_takes_more_rows(
+    any_store: Store, output: Make
+) -> None:
+    any_store.append("outputs", OWNER, "p", [output("a"), output("b", status="failed", recorded_at=LATE)])
+    any_store.append("outputs", OWNER, "q", [output("b", recorded_at=EARLY), output("c")])
     any_store.seal(OWNER, ["outputs"])
     assert any_store.is_sealed("outputs", OWNER)
     assert open_parts(any_store) == []
     assert runs(any_store) == seen(any_store) == ["a", "b", "c"]
-
-
-def test_a_reopened_owner_takes_more_rows_and_is_sealed_again(any_store: Store, output: Make) -> None:
-    any_store.append("outputs", OWNER, "p", [output("a"), output("b", status="failed", recorded_at=LATE)])
-    any_store.seal(OWNER, ["outputs"])
     any_store.reopen(OWNER, ["outputs"])
     assert not any_store.is_sealed("outputs", OWNER)
-    any_store.append("outputs", OWNER, "q", [output("b", recorded_at=EARLY), output("c")])
-    assert runs(any_store) == seen(any_store) == ["a", "b", "c"]
+    any_store.append("outputs", OWNER, "r", [output("d")])
+    assert runs(any_store) == seen(any_store) == ["a", "b", "c", "d"]
     any_store.seal(OWNER, ["outputs"])
-    assert runs(any_store) == seen(any_store) == ["a", "b", "c"]
-    assert seen(any_store, "status") == ["ok", "ok", "ok"]
+    assert runs(any_store) == seen(any_store) == ["a", "b", "c", "d"]
+    assert seen(any_store, "status") == ["ok"] * 4
 
 
 # Refused
 
 
-def test_rows_of_another_record_are_refused(store: Store, score: Make) -> None:
-    with pytest.raises(TypeError, match="outputs: got JudgementRow, wanted OutputRow"):
-        store.append("outputs", OWNER, "p", [score("s")])
-    assert seen(store) == []
-
-
-def test_none_is_refused_where_there_must_be_a_value(store: Store, output: Make) -> None:
+def test_rows_of_another_record_or_owner_and_rows_without_a_value_are_refused(
+    store: Store, output: Make, score: Make, make: Make
+) -> None:
+    refused: list[tuple[str, list[Any], str]] = [
+        ("outputs", [score("s")], "outputs: got JudgementRow, wanted OutputRow")
+    ]
     for column in ("run_id", "status", "repetition", "recorded_at"):
-        rows = [output("a"), replace(output("b"), **{column: None})]
-        with pytest.raises((TypeError, ValueError), match=column):
-            store.publish("outputs", OWNER, rows)
-        with pytest.raises((TypeError, ValueError), match=column):
-            store.append("outputs", OWNER, "p", rows)
+        refused.append(("outputs", [output("a"), replace(output("b"), **{column: None})], column))
+    refused.append(("outputs", [output("a"), output("b", experiment_id="exp-2")], "'exp-2'"))
+    refused.append(("judgements", [make("judgements", experiment_id=None)], "None"))
+    for table, rows, said in refused:
+        with pytest.raises((TypeError, ValueError), match=said):
+            store.publish(table, OWNER, rows)
+        with pytest.raises((TypeError, ValueError), match=said):
+            store.append(table, OWNER, "p", rows)
     assert seen(store) == []
-
-
-def test_a_text_that_utf8_cannot_hold_does_not_cost_the_other_rows(store: Store, output: Make) -> None:
-    torn = output("b", status="failed", error="an emoji cut in two: \ud83d")
-    store.append("outputs", OWNER, "p", [output("a"), torn])
-    assert [row.run_id for row in sorted(store.read("outputs", OWNER), key=lambda row: row.run_id)] == ["a", "b"]
+    store.append("outputs", OWNER, "p", [output("a"), output("b", error="an emoji cut in two: \ud83d")])
+    assert runs(store) == ["a", "b"], "a text that UTF-8 cannot hold does not cost the other rows"
 
 
 def test_an_owner_that_is_a_path_or_a_pattern_is_refused(store: Store, output: Make) -> None:
@@ -153,16 +144,6 @@ def test_an_owner_may_be_called_almost_anything(store: Store, output: Make) -> N
         store.seal(owner, ["outputs"])
         assert [row.experiment_id for row in store.read("outputs", owner)] == [owner]
     assert seen(store, "experiment_id") == sorted(owners)
-
-
-def test_rows_of_another_owner_are_refused(store: Store, output: Make, make: Make) -> None:
-    with pytest.raises(ValueError, match="'exp-2'"):
-        store.append("outputs", OWNER, "p", [output("a"), output("b", experiment_id="exp-2")])
-    with pytest.raises(ValueError, match="'exp-2'"):
-        store.publish("outputs", OWNER, [output("a"), output("b", experiment_id="exp-2")])
-    with pytest.raises(ValueError, match="None"):
-        store.append("judgements", OWNER, "p", [make("judgements", experiment_id=None)])
-    assert seen(store) == []
 
 
 HASH = "0123456789abcdef" * 2
@@ -199,25 +180,18 @@ def broken_seal(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_parts(store)
 
 
-def test_sealing_again_clears_what_a_broken_seal_has_left(
+def test_a_seal_that_breaks_off_has_changed_nothing_or_is_finished_by_the_next(
     any_store: Store, output: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     any_store.append("outputs", OWNER, "p", [output("a")])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(evalflows.store.files, "_write_parquet", broken)
+        any_store.seal(OWNER, ["outputs"])
+    assert not any_store.is_sealed("outputs", OWNER)
+    assert runs(any_store) == seen(any_store) == ["a"]
     broken_seal(any_store, monkeypatch)
     any_store.seal(OWNER, ["outputs"])
     assert open_parts(any_store) == []
-    assert runs(any_store) == seen(any_store) == ["a"]
-
-
-def test_a_seal_broken_off_before_it_published_has_changed_nothing(
-    any_store: Store, output: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    any_store.append("outputs", OWNER, "p", [output("a")])
-    with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.files, "_write_parquet", broken)
-        with pytest.raises(KeyboardInterrupt):
-            any_store.seal(OWNER, ["outputs"])
-    assert not any_store.is_sealed("outputs", OWNER)
     assert runs(any_store) == seen(any_store) == ["a"]
 
 
@@ -233,27 +207,21 @@ def test_a_reopening_broken_off_between_copy_and_removal_counts_each_row_once(an
 def test_a_broken_write_leaves_the_old_file_and_nothing_else(
     any_store: Store, output: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error, raised = OSError("disk full"), StorageError
+    def half_a_file(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any, **_: Any) -> None:
+        sink.write(b"PAR1 and then")
+        raise OSError("disk full")
+
     any_store.publish("outputs", OWNER, [output("old")])
     before = {path: any_store._fs.cat_file(path) for path in any_store._fs.find(any_store.layout.root)}
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.files, "_write_parquet", half_a_file(error))
-        with pytest.raises(raised):
-            any_store.publish("outputs", OWNER, [output("new")])
-        with pytest.raises(raised):
-            any_store.publish("outputs", "exp-2", [output("new", experiment_id="exp-2")])
-        with pytest.raises(raised):
-            any_store.append("outputs", "exp-3", "p", [output("new", experiment_id="exp-3")])
+        patch.setattr(evalflows.store.files, "_write_parquet", half_a_file)
+        for owner in (OWNER, "exp-2"):
+            with pytest.raises(StorageError):
+                any_store.publish("outputs", owner, [output("new", experiment_id=owner)])
+            with pytest.raises(StorageError):
+                any_store.append("outputs", owner, "p", [output("new", experiment_id=owner)])
     assert {path: any_store._fs.cat_file(path) for path in any_store._fs.find(any_store.layout.root)} == before
     assert seen(any_store) == ["old"]
-
-
-def half_a_file(error: BaseException) -> Callable[..., None]:
-    def write(schema: pa.Schema, tables: Iterable[pa.Table], sink: Any, **_: Any) -> None:
-        sink.write(b"PAR1 and then")
-        raise error
-
-    return write
 
 
 def test_a_part_is_on_the_disk_before_it_gets_its_name_and_its_name_before_append_returns(
@@ -301,34 +269,24 @@ def test_readers_see_each_row_once_while_another_seals_and_reopens(store: Store,
     assert set(found) == {(25, 25)}  # query() asks again where a file was sealed meanwhile; a bare view may not see it
 
 
-def changes(store: Store, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
-    return {"broken seal": lambda: broken_seal(store, monkeypatch), "reopen": lambda: store.reopen(OWNER, ["outputs"])}
-
-
-@pytest.fixture(params=["broken seal", "reopen"])
-def changing(
-    request: pytest.FixtureRequest, memory_root: str, output: Make, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Store, Callable[[], None]]:
-    """A store with the rows a and b, and what happens to it."""
-    store = Store(memory_root)
-    store.append("outputs", OWNER, "p", [output("a"), output("b")])
-    if request.param == "reopen":
-        store.seal(OWNER, ["outputs"])
-    return store, changes(store, monkeypatch)[request.param]
-
-
+@pytest.mark.parametrize("is_reopened", [False, True])
 @pytest.mark.parametrize("is_followed", [True, False])
 def test_the_stores_own_queries_are_asked_again_where_a_file_went_away(
-    changing: tuple[Store, Callable[[], None]], monkeypatch: pytest.MonkeyPatch, is_followed: bool
+    memory_root: str, output: Make, monkeypatch: pytest.MonkeyPatch, is_reopened: bool, is_followed: bool
 ) -> None:
     """Right after the mirror was brought up to date; also if another process has its mirror follow at once."""
-    store, change = changing
-    follow = ObjectFiles.follow
+    store, follow = Store(memory_root), ObjectFiles.follow
+    store.append("outputs", OWNER, "p", [output("a"), output("b")])
+    if is_reopened:
+        store.seal(OWNER, ["outputs"])
 
     def follow_then_change(self: ObjectFiles) -> dict[str, object]:
         states = follow(self)
         monkeypatch.setattr(ObjectFiles, "follow", follow)
-        change()
+        if is_reopened:
+            store.reopen(OWNER, ["outputs"])
+        else:
+            broken_seal(store, monkeypatch)
         if is_followed:
             follow(self)
         return states

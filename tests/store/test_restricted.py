@@ -243,29 +243,25 @@ def test_every_view_can_be_read(store: Store, make: Make) -> None:
         assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
 
 
-@pytest.mark.parametrize("name", ["it's", "a größe", "{b,c} 50% #1", "year=2026", "below/../beside"])
-def test_the_stores_folder_may_be_called_anything(tmp_path: Path, make: Make, name: str) -> None:
-    (tmp_path / "below").mkdir()
-    store = Store(tmp_path / name)
-    store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
-    with connect(tmp_path / name, restricted=True) as catalog:
-        assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
-        with pytest.raises(duckdb.PermissionException):
-            catalog.execute("from read_text('/etc/hostname')")
-    store.seal("exp-1", ["outputs"])
-    assert [row.run_id for row in store.read("outputs", "exp-1")] == ["a"]
-
-
-def test_the_stores_folder_may_be_a_link_or_relative(
+def test_the_stores_folder_may_be_called_anything_and_be_a_link_or_relative(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "real").mkdir()
+    for folder in ("below", "real"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     monkeypatch.chdir(tmp_path)
-    for root in (tmp_path / "link" / "store", "link/store", "../" + tmp_path.name + "/real/store"):
-        Store(root).publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
+    relative = ["link/store", f"../{tmp_path.name}/real/store"]
+    names = ["it's", "a größe", "{b,c} 50% #1", "year=2026", "below/../beside", "link/store"]
+    for root in (*(tmp_path / name for name in names), *relative):
+        store = Store(root)
+        store.reopen("exp-1", ["outputs"])
+        store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
         with connect(root, restricted=True) as catalog:
             assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
+            with pytest.raises(duckdb.PermissionException):
+                catalog.execute("from read_text('/etc/hostname')")
+        store.seal("exp-1", ["outputs"])
+        assert [row.run_id for row in store.read("outputs", "exp-1")] == ["a"]
 
 
 def test_an_object_store_can_be_read_and_nothing_beside_it(memory_root: str, make: Make, secret: Path) -> None:
@@ -291,13 +287,17 @@ def test_frames_can_be_joined() -> None:
         assert select(catalog, "select x from mine").fetchall() == [(1,)]
 
 
-def test_a_query_is_stopped_when_its_time_is_over(store: Store) -> None:
+def test_a_query_that_needs_more_time_or_memory_is_stopped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(restricted=True) as catalog:
         begun = time.monotonic()
         with pytest.raises(InputError, match=r"sql: stopped after 0\.3 s, wanted a faster query"):
             select(catalog, "select count(*) from range(1000000000000)", timeout_s=0.3)
         assert time.monotonic() - begun < 10
         assert select(catalog, "select 1 as one", timeout_s=30).fetchall() == [(1,)]
+    monkeypatch.setattr("evalflows.store.database.MEMORY_SHARE", 0.01)
+    wanted = r"^sql: Out of Memory Error: [^\n]*used\), wanted a query that needs less$"
+    with connect(restricted=True) as catalog, pytest.raises(InputError, match=wanted):
+        select(catalog, "select list(range) as numbers from range(1000000000)", timeout_s=60)
 
 
 def test_at_most_half_of_the_memory_is_used() -> None:
@@ -308,10 +308,3 @@ def test_at_most_half_of_the_memory_is_used() -> None:
         unrestricted.execute("set memory_limit = '50%'")
         assert unrestricted.execute("select current_setting('memory_limit')").fetchall() == [(used,)]
     assert 0 < memory_limit_bytes() <= 0.51 * pages * size
-
-
-def test_a_query_that_needs_more_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflows.store.database.MEMORY_SHARE", 0.01)
-    wanted = r"^sql: Out of Memory Error: [^\n]*used\), wanted a query that needs less$"
-    with connect(restricted=True) as catalog, pytest.raises(InputError, match=wanted):
-        select(catalog, "select list(range) as numbers from range(1000000000)", timeout_s=60)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
@@ -18,7 +19,6 @@ from zlib import crc32
 import pytest
 
 from evalflows.specs.errors import StorageError
-from evalflows.store.records import OutputRow
 from evalflows.store.spool import RESERVED, Spool, _read, recover, spool_folder
 from evalflows.store.store import Store
 
@@ -67,33 +67,23 @@ def output(make: Make) -> Make:
 # While it lives
 
 
-def test_a_flushed_row_is_on_disk_when_add_returns(store: Store, output: Make) -> None:
-    with Spool(store, OWNER, "p") as spool:
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_a_flushed_row_is_on_disk_at_once_and_leaving_the_block_in_any_way_writes_the_part(
+    store: Store, output: Make, make: Make, error: type[BaseException] | None
+) -> None:
+    with pytest.raises(error) if error else nullcontext(), Spool(store, OWNER, "p") as spool:
         for count, run in enumerate(("a", "b"), start=1):
             spool.add("outputs", output(run))
             assert lines() == count
             assert f'"{run}"' in spooled()[0].read_text(encoding="utf-8").splitlines()[-1]
-        assert runs(store) == []  # no part yet
-
-
-def test_leaving_the_block_writes_a_part_a_table_and_removes_the_file(store: Store, output: Make, make: Make) -> None:
-    with Spool(store, OWNER, "p") as spool:
-        spool.add("outputs", output("a"))
-        spool.add("outputs", output("b"), flush=False)
-        spool.add("calls", make("calls", call_id="c", experiment_id=OWNER))
-    assert runs(store) == ["a", "b"]
-    assert [row.call_id for row in store.read("calls", OWNER, ["p"])] == ["c"]
-    assert spooled() == []
-    assert not (spool_folder(Store()) / OWNER).exists()
-
-
-def test_a_block_left_by_an_exception_still_writes_its_part(store: Store, output: Make) -> None:
-    with pytest.raises(KeyboardInterrupt), Spool(store, OWNER, "p") as spool:
-        spool.add("outputs", output("flushed"))
         spool.add("outputs", output("cheap"), flush=False)
-        raise KeyboardInterrupt
-    assert runs(store) == ["cheap", "flushed"]
-    assert spooled() == []
+        spool.note_sent(make("calls", call_id="c", experiment_id=OWNER, status="failed"))
+        assert runs(store) == []  # no part yet
+        if error:
+            raise error
+    assert runs(store) == ["a", "b", "cheap"]
+    assert [row.call_id for row in store.read("calls", OWNER, ["p"])] == ["c"], "nobody waits for it any more"
+    assert not (spool_folder(Store()) / OWNER).exists()
 
 
 def test_rows_are_kept_on_disk_where_the_part_cannot_be_written(
@@ -134,26 +124,21 @@ def test_a_call_that_was_sent_is_kept_once_whether_or_not_it_was_answered(
     assert found == {("a", "ok"), ("c", "failed"), ("d", "failed")}
 
 
-def test_calls_that_nobody_waits_for_any_more_are_kept_as_they_were_sent(store: Store, make: Make) -> None:
-    with pytest.raises(KeyboardInterrupt), Spool(store, OWNER, "p") as spool:
-        spool.note_sent(make("calls", call_id="a", experiment_id=OWNER, status="failed"))
-        raise KeyboardInterrupt
-    assert [row.call_id for row in store.read("calls", OWNER)] == ["a"]
+def at_once(work: Callable[[int], None], count: int) -> None:
+    """Call `work` in so many threads. Raise what one of them raised."""
+    with ThreadPoolExecutor(count) as threads:
+        for _ in threads.map(work, range(count)):
+            pass
 
 
 def test_threads_that_add_at_once_lose_nothing(store: Store, output: Make) -> None:
-    rows = {me: [output(f"{me}-{i}", outputs='{"text":"' + "x" * 5000 + '"}') for i in range(50)] for me in range(4)}
     with Spool(store, OWNER, "p") as spool:
 
         def add(me: int) -> None:
-            for row in rows[me]:
-                spool.add("outputs", row)
+            for i in range(50):
+                spool.add("outputs", output(f"{me}-{i}", outputs='{"text":"' + "x" * 5000 + '"}'))
 
-        threads = [threading.Thread(target=add, args=(me,)) for me in rows]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(add, 4)
         leave_behind("q", spooled()[0].read_bytes())
     assert len(runs(store)) == 200
     assert recover(store, OWNER) == 200
@@ -164,22 +149,13 @@ def test_parts_of_one_owner_may_begin_and_end_at_once(
     store: Store, output: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Store, "append", lambda *_: None)  # it would take the most of the time
-    faults: list[BaseException] = []
 
     def begin_and_end(me: int) -> None:
-        try:
-            for i in range(150):
-                with Spool(store, OWNER, f"p{me}") as spool:
-                    spool.add("outputs", output(f"{me}-{i}"))
-        except BaseException as error:
-            faults.append(error)
+        for i in range(150):
+            with Spool(store, OWNER, f"p{me}") as spool:
+                spool.add("outputs", output(f"{me}-{i}"))
 
-    threads = [threading.Thread(target=begin_and_end, args=(me,)) for me in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert faults == []
+    at_once(begin_and_end, 3)
 
 
 # After its process died
@@ -212,18 +188,8 @@ def test_what_a_killed_process_had_finished_is_taken_up(store: Store) -> None:
     assert len(spooled()) == 1
     assert recover(store, OWNER) == 2
     assert spooled() == []
-    assert store.read("outputs", OWNER, ["r0-0-10"]) == [
-        OutputRow(
-            run_id="a",
-            experiment_id=OWNER,
-            example_id="x",
-            repetition=0,
-            status="ok",
-            outputs='{"text":"\u00e9\u2028"}',
-            started_at=AT,
-            recorded_at=AT,
-        )
-    ]
+    (row,) = store.read("outputs", OWNER, ["r0-0-10"])
+    assert (row.run_id, row.outputs, row.started_at, row.recorded_at) == ("a", '{"text":"\u00e9\u2028"}', AT, AT)
     assert [(row.call_id, row.response, row.started_at) for row in store.read("calls", OWNER)] == [("c", None, AT)]
 
 
@@ -236,16 +202,8 @@ def test_recovered_rows_equal_those_that_were_added(store: Store, output: Make, 
     assert store.read("experiments", OWNER) == [experiment]
 
 
-def test_only_the_files_of_one_part_are_taken_up_if_it_is_named(store: Store, output: Make) -> None:
+def test_recovering_twice_doubles_nothing_and_a_named_part_is_taken_up_alone(store: Store, output: Make) -> None:
     """A process of a cluster takes up a chunk that was another's; what other chunks have is not its business."""
-    for part in ("r0-0-10", "r0-0-100"):
-        leave_behind(part, content_of(store, ("outputs", output(part))))
-    assert recover(store, OWNER, part="r0-0-10") == 1
-    assert [row.run_id for row in store.read("outputs", OWNER)] == ["r0-0-10"]
-    assert len(spooled()) == 1
-
-
-def test_recovering_twice_doubles_nothing(store: Store, output: Make) -> None:
     content = content_of(store, ("outputs", output("a")), ("outputs", output("b")))
     leave_behind("p", content)
     assert recover(store, "exp-2") == 0
@@ -255,6 +213,10 @@ def test_recovering_twice_doubles_nothing(store: Store, output: Make) -> None:
     assert recover(store, OWNER) == 0
     assert runs(store) == ["a", "b"]
     assert store.query("select count(*) from source.outputs") == [(2,)]
+    for part in ("r0-0-10", "r0-0-100"):
+        leave_behind(part, content_of(store, ("outputs", output(part))))
+    assert recover(store, OWNER, part="r0-0-10") == 1
+    assert runs(store) == ["a", "b", "r0-0-10"] and len(spooled()) == 1
 
 
 # Beside one that lives
@@ -344,24 +306,19 @@ def test_rows_given_as_columns_are_in_the_part_with_the_others(store: Store, out
     assert len(found) == 3
 
 
-def aside() -> bytes:
-    """The lines that were set aside."""
-    return (spool_folder(Store()) / OWNER / "p.dead.damaged").read_bytes()
-
-
-@pytest.mark.parametrize("cut", [1, 200])
-def test_a_torn_last_line_is_set_aside_and_named(
-    store: Store, output: Make, cut: int, capsys: pytest.CaptureFixture[str]
+def test_a_torn_last_line_and_unknown_tables_and_columns_are_set_aside_and_named(
+    store: Store, output: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = content_of(store, ("outputs", output("a")))
-    torn = content_of(store, ("outputs", output("b")))[:-cut]
-    leave_behind("p", first + torn)
-    assert recover(store, OWNER) == 1
-    assert runs(store) == ["a"]
-    assert spooled() == []
-    assert aside() == torn
-    expected = "evalflows: set aside 1 line of the spool that cannot be read, in /"
-    assert capsys.readouterr().err.startswith(expected)
+    known, other = (content_of(store, ("outputs", output(run))) for run in "ab")
+    texts = [b'{"table":"tomorrow","row":{}}\n', b'{"table":"outputs","row":{"run":"b"}}\n', b'"a"\n', b"[]\n", b"{}\n"]
+    unknown = b"".join(b"%08x " % crc32(text) + text for text in texts)
+    aside = spool_folder(Store()) / OWNER / "p.dead.damaged"
+    for before, after, count in ((b"", other[:-1], "1 line"), (b"", other[:-200], "1 line"), (unknown, b"", "5 lines")):
+        leave_behind("p", before + known + after)
+        assert recover(store, OWNER) == 1
+        assert (runs(store), spooled(), aside.read_bytes()) == (["a"], [], before + after)
+        expected = f"evalflows: set aside {count} of the spool that cannot be read, in {aside}\n"
+        assert capsys.readouterr().err == expected
 
 
 def test_every_flipped_bit_is_noticed_and_the_rows_beside_it_are_recovered(store: Store, output: Make) -> None:
@@ -375,15 +332,6 @@ def test_every_flipped_bit_is_noticed_and_the_rows_beside_it_are_recovered(store
     leave_behind("p", beside[0] + bytes(flipped) + beside[1])
     assert recover(store, OWNER) == 2
     assert runs(store) == ["a", "c"]
-
-
-def test_lines_of_unknown_tables_and_columns_are_set_aside(store: Store, output: Make) -> None:
-    known = content_of(store, ("outputs", output("a")))
-    texts = [b'{"table":"tomorrow","row":{}}\n', b'{"table":"outputs","row":{"run":"b"}}\n', b'"a"\n', b"[]\n", b"{}\n"]
-    unknown = b"".join(b"%08x " % crc32(text) + text for text in texts)
-    leave_behind("p", unknown + known)
-    assert recover(store, OWNER) == 1
-    assert aside() == unknown
 
 
 # On a disk that fails

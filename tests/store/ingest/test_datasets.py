@@ -44,22 +44,14 @@ def test_growing_a_dataset_replaces_few_sampled_examples(store: Store) -> None:
     assert len(after & new) == len(before - after)
 
 
-def test_the_name_refers_to_the_whole_dataset_when_a_sample_is_kept(store: Store) -> None:
+def test_a_name_is_that_of_the_newest_whole_dataset(store: Store) -> None:
+    old, newest = (load_and_keep(store, rows=numbered(size), name="faq") for size in (3, 4))
+    assert ids(load(store, name="faq")) == ids(load(store, snapshot=newest)) == ["e0", "e1", "e2", "e3"]
+    assert load_and_keep(store, snapshot=old, name="faq") == old
+    assert find_snapshot(store, "faq") == newest, "loading an old one does not make it the newest"
     kept = load_and_keep(store, rows=numbered(5), name="faq", sample=2)
     assert len(load_snapshot(store, kept)) == 2
     assert len(load_snapshot(store, find_snapshot(store, "faq"))) == 5
-
-
-def test_a_name_alone_loads_the_newest_snapshot(store: Store) -> None:
-    load_and_keep(store, rows=numbered(3), name="faq")
-    newest = load_and_keep(store, rows=numbered(4), name="faq")
-    assert ids(load(store, name="faq")) == ids(load(store, snapshot=newest)) == ["e0", "e1", "e2", "e3"]
-
-
-def test_loading_an_old_snapshot_does_not_make_it_the_newest(store: Store) -> None:
-    old, newest = (load_and_keep(store, rows=numbered(size), name="faq") for size in (3, 4))
-    assert load_and_keep(store, snapshot=old, name="faq") == old
-    assert find_snapshot(store, "faq") == newest
 
 
 def test_a_sample_from_the_store_equals_a_sample_from_the_rows(store: Store) -> None:
@@ -69,24 +61,13 @@ def test_a_sample_from_the_store_equals_a_sample_from_the_rows(store: Store) -> 
     assert load_and_keep(store, snapshot=from_rows, splits=["test", "dev"], sample=400) == from_rows
 
 
-@pytest.mark.parametrize(
-    ("known", "wanted"), [([], "one of: none yet"), (["faq"], "faq"), (["help", "b", "c"], "one of: b, c, help")]
-)
-def test_an_unknown_dataset_is_refused_with_the_known_ones_listed(store: Store, known: list[str], wanted: str) -> None:
-    for name in known:
+def test_a_dataset_is_found_by_any_name_and_a_snapshot_by_its_full_id(store: Store) -> None:
+    for name, wanted in (("help", "one of: none yet"), ("b", "one of: help"), ("faq", "one of: b, help"), ("c", "faq")):
+        assert problem(store, name="fa") == f"dataset 'fa': not in the store, wanted {wanted}"
         load_and_keep(store, rows=numbered(1), name=name)
-    assert problem(store, name="fa") == f"dataset 'fa': not in the store, wanted {wanted}"
-
-
-def test_dataset_names_may_contain_any_character(store: Store) -> None:
     for name in ("team/faq", "50%", "it's", "FAQ é"):
         kept = load_and_keep(store, rows=numbered(2), name=name)
-        assert find_snapshot(store, name) == kept
-
-
-def test_a_snapshot_is_found_only_by_its_full_id(store: Store) -> None:
-    kept = load_and_keep(store, rows=numbered(2))
-    assert find_snapshot(store, kept) == kept
+        assert find_snapshot(store, name) == find_snapshot(store, kept) == kept
     with pytest.raises(InputError, match="not in the store"):
         find_snapshot(store, kept[:-1])
     assert problem(store, snapshot="snap-none").startswith("snapshot 'snap-none': not in the store ")
@@ -97,18 +78,17 @@ def test_a_snapshot_is_found_only_by_its_full_id(store: Store) -> None:
 OLD = examples(*numbered(3))
 
 
-def test_new_examples_are_appended_and_known_examples_kept_once() -> None:
+def test_new_examples_are_appended_and_known_examples_kept_once(store: Store) -> None:
     together = merge_examples(OLD, examples(*reversed(numbered(5))), "more.csv")
     assert ids(together) == ["e0", "e1", "e2", "e4", "e3"]
     assert [example.position for example in together] == [0, 1, 2, 3, 4]
-
-
-def test_rows_without_ids_are_matched_by_content() -> None:
     rows = [{"inputs": {"q": "a"}}, {"inputs": {"q": "b"}}]
     old, new = examples(*rows), examples({"inputs": {"q": "c"}}, *reversed(rows))
     together = merge_examples(old, new, "x")
-    assert inputs(together) == [{"q": "a"}, {"q": "b"}, {"q": "c"}]
+    assert inputs(together) == [{"q": "a"}, {"q": "b"}, {"q": "c"}], "without ids they are matched by content"
     assert ids(together)[:2] == ids(old)
+    together = merge_examples(load(store, rows=numbered(30), sample=3), examples({"id": "new", "inputs": 1}), "x")
+    assert max(together, key=lambda example: example.position).example_id == "new"
 
 
 def test_an_id_with_other_content_is_refused() -> None:
@@ -117,12 +97,6 @@ def test_an_id_with_other_content_is_refused() -> None:
     for change in changes:
         with pytest.raises(InputError, match=r"more.csv: got example 'e1', in the dataset with other content"):
             merge_examples(OLD, examples(numbered(2)[1] | change), "more.csv")
-
-
-def test_new_examples_are_appended_to_a_sample(store: Store) -> None:
-    sample = load(store, rows=numbered(30), sample=3)
-    together = merge_examples(sample, examples({"id": "new", "inputs": 1}), "x")
-    assert max(together, key=lambda example: example.position).example_id == "new"
 
 
 # Differences

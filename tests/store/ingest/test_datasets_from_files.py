@@ -20,30 +20,17 @@ from evalflows.store.store import Store
 CSV = b'number,question,reply,topic\n1,"Why, oh why?",So.,sky\n2,"Who\nknows?",,\n'
 
 
-@pytest.fixture
-def faq(tmp_path: Path) -> Path:
-    path = tmp_path / "faq.csv"
-    path.write_bytes(CSV)
-    return path
-
-
-COLUMNS = {"inputs": "question", "reference_outputs": {"answer": "reply"}, "id": "number"}
-
-
-def test_columns_map_a_file_of_any_schema_to_examples(store: Store, faq: Path) -> None:
-    first, second = load(store, path=str(faq), columns=COLUMNS)
-    assert (first.example_id, first.inputs, first.reference_outputs, first.metadata) == (
-        "1",
-        '{"question":"Why, oh why?"}',
-        '{"answer":"So."}',
-        '{"topic":"sky"}',
-    )
-    assert (second.example_id, second.inputs, second.reference_outputs, second.metadata) == (
-        "2",
-        '{"question":"Who\\nknows?"}',
-        None,
-        '{"topic":null}',
-    )
+def test_columns_map_a_file_of_any_schema_to_examples(store: Store, tmp_path: Path) -> None:
+    (path := tmp_path / "faq.csv").write_bytes(CSV)
+    columns = {"inputs": "question", "reference_outputs": {"answer": "reply"}, "id": "number"}
+    found = [
+        (one.example_id, one.inputs, one.reference_outputs, one.metadata)
+        for one in load(store, path=str(path), columns=columns)
+    ]
+    assert found == [
+        ("1", '{"question":"Why, oh why?"}', '{"answer":"So."}', '{"topic":"sky"}'),
+        ("2", '{"question":"Who\\nknows?"}', None, '{"topic":null}'),
+    ]
 
 
 def test_every_format_gives_the_same_examples(store: Store, tmp_path: Path) -> None:
@@ -56,9 +43,8 @@ def test_every_format_gives_the_same_examples(store: Store, tmp_path: Path) -> N
     assert set(found) == {snapshot_id(load(store, rows=rows))}
 
 
-@pytest.mark.parametrize(
-    ("content", "columns", "said"),
-    [
+def test_errors_in_a_file_name_the_line(store: Store, tmp_path: Path) -> None:
+    for content, columns, said in (
         (b"", None, "FILE: got no rows, wanted at least one example"),
         (b"inputs,outputs\n", None, "FILE: got no rows, wanted at least one example"),
         (CSV, None, "FILE:2: no inputs: got number, question, reply, topic, wanted 'inputs' (or `columns`, for rows"),
@@ -70,31 +56,16 @@ def test_every_format_gives_the_same_examples(store: Store, tmp_path: Path) -> N
         (b"inputs,outputs,expected_output\na,b,c\n", None, "FILE:2: got both 'outputs' and 'expected_output'"),
         (b"inputs\na\n\n,b\n", None, "FILE:4: got 2 cells, wanted 1"),
         (b"inputs,split\na,x\n,y\n", None, "FILE:3: no inputs: got inputs, split, wanted"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_errors_in_a_file_name_the_line(
-    store: Store, tmp_path: Path, content: bytes, columns: object, said: str
-) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_bytes(content)
-    assert problem(store, path=str(path), columns=columns).replace(str(path), "FILE").startswith(said)
-
-
-def test_half_a_character_is_refused_with_its_line(store: Store, tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"inputs": "a"}\n{"inputs": "bad \\ud83d end"}\n')
+    ):
+        (path := tmp_path / "rows.csv").write_bytes(content)
+        assert problem(store, path=str(path), columns=columns).replace(str(path), "FILE").startswith(said)
+    (path := tmp_path / "rows.jsonl").write_bytes(b'{"inputs": "a"}\n{"inputs": "bad \\ud83d end"}\n')
     said = r"rows.jsonl:2: got '\ud83d', half of a character, wanted whole characters"
     assert problem(store, path=str(path)).endswith(said)
 
 
 def from_function(store: Store, function: Callable[..., Any], **spec: Any) -> list[ExampleRow]:
     return load(store, function=refer(function), **spec)
-
-
-def function_problem(store: Store, function: Callable[..., Any], **spec: Any) -> str:
-    """Return the one-line error for a function, with its reference replaced by FUNCTION."""
-    return problem(store, function=refer(function), **spec).replace(repr(refer(function)), "FUNCTION")
 
 
 def test_a_function_may_yield_rows_or_return_them(store: Store) -> None:
@@ -117,9 +88,8 @@ def test_a_function_may_be_named_by_its_module(store: Store, tmp_path: Path, mon
     assert problem(store, function="no_such_rows:rows").startswith("'no_such_rows:rows': cannot import 'no_such_rows'")
 
 
-@pytest.mark.parametrize(
-    ("cells", "wanted"),
-    [
+def test_cells_of_pandas_and_numpy_are_read_like_parquet_cells(store: Store) -> None:
+    for cells, wanted in (
         (["So.", "No."], ["So.", "No."]),
         (pd.array([1, None], dtype="Int64"), [1, None]),
         (pd.Categorical(["sky", "sea"]), ["sky", "sea"]),
@@ -128,16 +98,10 @@ def test_a_function_may_be_named_by_its_module(store: Store, tmp_path: Path, mon
         ([1, None], [1, None]),
         (pd.to_datetime(["2026-01-02", None]), ["2026-01-02T00:00:00", None]),
         ([np.array([1, 2]), None], [[1, 2], None]),
-    ],
-    ids=["text", "Int64", "category", "object", "text missing", "number missing", "time", "array"],
-)
-def test_pandas_cells_are_read_like_parquet_cells(store: Store, cells: Any, wanted: list[Any]) -> None:
-    table = pd.DataFrame({"question": ["Why?", "Who?"], "cell": cells})
-    found = from_function(store, lambda: table, columns={"inputs": "question"})
-    assert [json.loads(example.metadata or "")["cell"] for example in found] == wanted
-
-
-def test_numpy_arrays_become_lists(store: Store) -> None:
+    ):
+        table = pd.DataFrame({"question": ["Why?", "Who?"], "cell": cells})
+        found = from_function(store, lambda table=table: table, columns={"inputs": "question"})
+        assert [json.loads(example.metadata or "")["cell"] for example in found] == wanted
     found = from_function(store, lambda: [{"inputs": {"a": np.array([[1, 2]]), "b": np.float32(0.5), "c": np.True_}}])
     assert inputs(found) == [{"a": [[1, 2]], "b": 0.5, "c": True}]
 
@@ -149,27 +113,6 @@ def raises() -> Iterator[Row]:
 
 def asks(path: str) -> list[Row]:
     return [{"inputs": path}]
-
-
-def test_errors_in_a_function_name_the_function(store: Store) -> None:
-    cases: list[tuple[Callable[..., Any], str]] = [
-        (raises, ": ValueError: two lines"),
-        (asks, ": TypeError: asks() missing 1 required positional argument: 'path'"),
-        (lambda: None, ": TypeError: 'NoneType' object is not iterable"),
-        (lambda: [{"inputs": 1}, 7], ": row 2: got int, wanted a mapping"),
-        (lambda: [("inputs", 1)], ": row 1: got tuple, wanted a mapping"),
-        (lambda: {"inputs": 1}, ": row 1: got str, wanted a mapping"),
-        (lambda: pd.Series([1]), ": row 1: got int, wanted a mapping"),
-        (lambda: pd.DataFrame(), ", row: got no rows, wanted at least one example"),
-        (lambda: [{"inputs": 1}, {"input": {}}], ", row:2: no inputs: got input"),
-        (lambda: [{"inputs": {"a": [1, float("inf")]}}], ": row 1: inputs.a.1: got inf, wanted a finite number"),
-        (lambda: [{"inputs": (n for n in "ab")}], ": row 1: inputs: got generator, wanted its values"),
-        (lambda: [{"inputs": {1: "a", "1": "b"}}], ": row 1: inputs: got two keys that are the same as text"),
-        (circular, ": row 1: inputs: nested too deeply, or contains itself"),
-        (lambda: [{"inputs": b"x"}], ": row 1: inputs: got bytes, wanted text"),
-    ]
-    for function, said in cases:
-        assert function_problem(store, function).startswith(f"function FUNCTION{said}")
 
 
 def circular() -> list[Row]:
@@ -186,15 +129,29 @@ async def async_yields() -> Any:
     yield {"inputs": 1}
 
 
-@pytest.mark.filterwarnings("ignore:coroutine 'awaited' was never awaited")
-@pytest.mark.parametrize("function", [awaited, async_yields])
-def test_an_async_function_is_refused(store: Store, function: Callable[..., Any]) -> None:
-    assert "got an async function, wanted a sync function that yields rows" in function_problem(store, function)
-
-
-def test_a_refused_async_function_leaves_no_warning(store: Store) -> None:
+def test_errors_in_a_function_name_the_function_and_leave_no_warning(store: Store) -> None:
+    cases: list[tuple[Callable[..., Any], str]] = [
+        (raises, ": ValueError: two lines"),
+        (asks, ": TypeError: asks() missing 1 required positional argument: 'path'"),
+        (lambda: None, ": TypeError: 'NoneType' object is not iterable"),
+        (lambda: [{"inputs": 1}, 7], ": row 2: got int, wanted a mapping"),
+        (lambda: [("inputs", 1)], ": row 1: got tuple, wanted a mapping"),
+        (lambda: {"inputs": 1}, ": row 1: got str, wanted a mapping"),
+        (lambda: pd.Series([1]), ": row 1: got int, wanted a mapping"),
+        (lambda: pd.DataFrame(), ", row: got no rows, wanted at least one example"),
+        (lambda: [{"inputs": 1}, {"input": {}}], ", row:2: no inputs: got input"),
+        (lambda: [{"inputs": {"a": [1, float("inf")]}}], ": row 1: inputs.a.1: got inf, wanted a finite number"),
+        (lambda: [{"inputs": (n for n in "ab")}], ": row 1: inputs: got generator, wanted its values"),
+        (lambda: [{"inputs": {1: "a", "1": "b"}}], ": row 1: inputs: got two keys that are the same as text"),
+        (circular, ": row 1: inputs: nested too deeply, or contains itself"),
+        (lambda: [{"inputs": b"x"}], ": row 1: inputs: got bytes, wanted text"),
+        (awaited, ": got an async function, wanted a sync function that yields rows"),
+        (async_yields, ": got an async function, wanted a sync function that yields rows"),
+    ]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        function_problem(store, awaited)
+        for function, said in cases:
+            given = problem(store, function=refer(function)).replace(repr(refer(function)), "FUNCTION")
+            assert given.startswith(f"function FUNCTION{said}"), given
         gc.collect()
-    assert [str(one.message) for one in warned if "never awaited" in str(one.message)] == []
+    assert not [one for one in warned if "never awaited" in str(one.message)]

@@ -54,20 +54,11 @@ def refused(*rows: dict[str, Any], **options: Any) -> str:
 
 
 def test_a_label_is_kept_with_all_that_the_file_says(owner: str) -> None:
-    row = {
-        "run_id": run_of(owner, "q1"),
-        "metric": "correct",
-        "value": "no",
-        "labeller": "ann",
-        "comment": "It is Lyon.",
-        "labelled_at": "2026-03-01T10:00:00+01:00",
-        "drawn": "fair",
-        "team": "blue",
-    }
+    run = run_of(owner, "q1")
+    row = {"run_id": run, "metric": "correct", "value": "no", "labeller": "ann", "comment": "It is Lyon."}
+    row |= {"labelled_at": "2026-03-01T10:00:00+01:00", "drawn": "fair", "team": "blue"}
     (label,) = kept(row).labels
-    assert (label.subject_kind, label.subject_id, label.experiment_id, label.example_id) == (
-        *("run", run_of(owner, "q1"), owner, "q1"),
-    )
+    assert (label.subject_kind, label.subject_id, label.experiment_id, label.example_id) == ("run", run, owner, "q1")
     assert (label.metric, label.value, label.label, label.data_type) == ("correct", 0.0, None, "BOOLEAN")
     assert (label.labeller, label.comment, label.source) == ("ann", "It is Lyon.", "labels.csv")
     assert label.labelled_at == datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -116,22 +107,16 @@ def test_the_same_labels_again_change_nothing_in_whatever_order(owner: str) -> N
     assert (first.already_imported, again.already_imported) == (False, True)
     assert first.batch_id == again.batch_id
     assert len(asked("from labels")) == N
+    found = kept(*(row | {"value": "yes" if n == 2 else ""} for n, row in enumerate(rows)))
+    assert (len(found.labels), found.left_empty) == (1, N - 1), "rows that are not filled in are left out"
 
 
 def test_of_one_labeller_the_later_label_counts_and_of_two_both(owner: str) -> None:
-    run = run_of(owner, "q0")
-    kept({"run_id": run, "value": 1, "labeller": "ann"}, metric="correct")
-    kept(
-        {"run_id": run, "value": 0, "labeller": "ann"}, {"run_id": run, "value": 1, "labeller": "ben"}, metric="correct"
-    )
+    of = {"run_id": run_of(owner, "q0"), "metric": "correct", "labeller": "ann"}
+    kept({**of, "value": 1})
+    kept({**of, "value": 0}, {**of, "value": 1, "labeller": "ben"})
     assert asked("select labeller, value from current_labels order by 1") == [("ann", 0.0), ("ben", 1.0)]
     assert len(asked("from labels")) == 3
-
-
-def test_rows_that_are_not_filled_in_are_left_out_and_counted(owner: str) -> None:
-    rows = [{"run_id": run_of(owner, name), "value": "yes" if name == "q2" else ""} for name in NAMES]
-    found = kept(*rows, metric="correct")
-    assert (len(found.labels), found.left_empty) == (1, N - 1)
 
 
 def test_of_two_answers_the_older_experiment_is_left_whoever_is_named_first() -> None:
@@ -204,31 +189,23 @@ def test_judges_are_told_apart_and_measured_as_stats_measures_them() -> None:
     owner = judged("small", good, version="good")
     score(owner, dict.fromkeys(truth, 1.0), version="always", model=None)
     kept(*({"run_id": run_of(owner, name), "value": value} for name, value in truth.items()), metric="correct")
-    found = {
-        version: (n, share, kappa, bias)
-        for version, n, share, kappa, bias in asked(
-            "select evaluator_version, n_labels, agreement, kappa, bias from judge_quality where metric = 'correct'"
-        )
-    }
+    columns = "evaluator_version, n_labels, agreement, kappa, bias"
+    found = {version: rest for version, *rest in asked(f"select {columns} from judge_quality where metric = 'correct'")}
     known = agreement([*good.values()], [*truth.values()])
-    assert found["good"] == pytest.approx((30, known.share, known.kappa, -1 / 30))
-    assert found["always"] == pytest.approx((30, 20 / 30, 0.0, 10 / 30))
+    assert found["good"] == pytest.approx([30, known.share, known.kappa, -1 / 30])
+    assert found["always"] == pytest.approx([30, 20 / 30, 0.0, 10 / 30])
 
 
-def test_what_is_asked_for_and_is_not_there_is_said(owner: str) -> None:
-    kept({"run_id": run_of(owner, "q5"), "value": 1}, metric="right")
+def test_batches_are_listed_and_what_is_not_there_is_said(owner: str) -> None:
+    rows = [{"run_id": run_of(owner, name), "value": 1, "labeller": name[-1]} for name in NAMES[:2]]
+    batch = kept(*rows, metric="right").batch_id
+    (found,) = listed_batches(Store())
+    assert (found.batch_id, found.source, found.metrics) == (batch, "labels.csv", "right")
+    assert (found.n_labels, found.n_labellers, found.experiments) == (2, 2, "small")
     with pytest.raises(InputError, match="metric 'tone': not in small, wanted one of: correct"):
         judged_and_labelled(Store(), "small", "tone", "right")
     with pytest.raises(InputError, match="'correct': got no labels for small, wanted one of: right"):
         judged_and_labelled(Store(), "small", "correct", "correct")
-
-
-def test_batches_are_listed(owner: str) -> None:
-    rows = [{"run_id": run_of(owner, name), "value": 1, "labeller": name[-1]} for name in NAMES[:2]]
-    batch = kept(*rows, metric="correct").batch_id
-    (found,) = listed_batches(Store())
-    assert (found.batch_id, found.source, found.metrics) == (batch, "labels.csv", "correct")
-    assert (found.n_labels, found.n_labellers, found.experiments) == (2, 2, "small")
 
 
 def readings(owner: str, views: Iterable[str]) -> dict[str, str]:

@@ -33,45 +33,39 @@ QUESTIONS = [
 
 
 def shape(**fields: Callable[[int, str], Any]) -> Rows:
-    return [
-        {name: make(number, text) for name, make in fields.items()} for number, text in enumerate(QUESTIONS, start=1)
-    ]
+    return [{name: make(n, text) for name, make in fields.items()} for n, text in enumerate(QUESTIONS, start=1)]
 
 
-SHAPES = {
-    "questions and answers": shape(question=lambda n, q: q, answer=lambda n, q: f"{q} {n}"),
-    "with ids and nulls": shape(
-        id=lambda n, q: f"q{n}", question=lambda n, q: q, context=lambda n, q: q if n % 2 else None
-    ),
-    "turns": shape(question_id=lambda n, q: 80 + n, category=lambda n, q: "writing", turns=lambda n, q: [q, f"{n}?"]),
-    "conversations": shape(
-        id=lambda n, q: n,
-        messages=lambda n, q: [{"role": "user", "content": q}, {"role": "assistant", "content": "So."}],
-    ),
-    "functions": shape(
+def number(n: int, q: str) -> int:
+    return n
+
+
+def words(n: int, q: str) -> str:
+    return q
+
+
+AREA = {"name": "area", "parameters": {"type": "dict", "properties": {"base": {"type": "integer"}}}}
+SHAPES = [
+    shape(question=words, answer=lambda n, q: f"{q} {n}"),
+    shape(id=lambda n, q: f"q{n}", question=words, context=lambda n, q: q if n % 2 else None),
+    shape(question_id=lambda n, q: 80 + n, category=lambda n, q: "writing", turns=lambda n, q: [q, f"{n}?"]),
+    shape(id=number, messages=lambda n, q: [{"role": "user", "content": q}, {"role": "assistant", "content": "So."}]),
+    shape(
         id=lambda n, q: f"simple_{n}",
         question=lambda n, q: [{"role": "user", "content": q}],
-        function=lambda n, q: [
-            {"name": "area", "parameters": {"type": "dict", "properties": {"base": {"type": "integer"}}}}
-        ],
+        function=lambda n, q: [AREA],
     ),
-    "examples": shape(
+    shape(
         inputs=lambda n, q: {"question": q, "n": n},
         reference_outputs=lambda n, q: {"answer": q},
         metadata=lambda n, q: {"topic": "a", "tags": [n]},
         split=lambda n, q: "test" if n % 2 else "dev",
     ),
-    "votes": shape(
-        idx=lambda n, q: n, response1=lambda n, q: q, response2=lambda n, q: q[::-1], winner=lambda n, q: n % 3
-    ),
-    "tool calls": shape(
-        task_id=lambda n, q: n,
-        reward=lambda n, q: n / 4,
-        tool_calls=lambda n, q: [{"name": "find", "arguments": json.dumps({"q": q})}],
-    ),
-    "contexts": shape(question=lambda n, q: q, contexts=lambda n, q: [q, q[:2]], ground_truth=lambda n, q: q),
-    "numbers": shape(a=lambda n, q: n, b=lambda n, q: n * 1.5, right=lambda n, q: n % 2 == 0, note=lambda n, q: q),
-}
+    shape(idx=number, response1=words, response2=lambda n, q: q[::-1], winner=lambda n, q: n % 3),
+    shape(task_id=number, reward=lambda n, q: n / 4, tool_calls=lambda n, q: [{"name": "f", "arguments": f'"{q[0]}"'}]),
+    shape(question=words, contexts=lambda n, q: [q, q[:2]], ground_truth=words),
+    shape(a=number, b=lambda n, q: n * 1.5, right=lambda n, q: n % 2 == 0, note=words),
+]
 
 
 def as_csv(rows: Rows, **how: Any) -> bytes:
@@ -191,7 +185,7 @@ def test_a_mutated_file_is_read_rightly_or_refused(
     refused = 0
     for seed in range(count):
         draw = random.Random(seed)
-        form, rows = draw.choice([*WRITERS]), draw.choice([*SHAPES.values()])
+        form, rows = draw.choice([*WRITERS]), draw.choice(SHAPES)
         content, wanted = WRITERS[form](rows), expected(rows, form)
         kinds = HARMLESS[form] + (HARMLESS["text"] if form != "parquet" else [])
         is_damaged = draw.random() < 0.5 or not kinds

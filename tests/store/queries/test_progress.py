@@ -69,13 +69,10 @@ def missing(run: Run, *evaluators: str) -> str | None:
     return whats_missing(run.store, OWNER, evaluators, 4, answers=4)
 
 
-def test_an_experiment_that_never_began_lacks_everything(run: Run) -> None:
+def test_an_experiment_lacks_everything_until_each_run_has_its_rows(run: Run) -> None:
     run.output("r0", experiment_id=OTHER)
     run.score("r0", "exact", experiment_id=OTHER)
     assert missing(run, "exact", "tone") == "not done: 4 of 4 answers, 4 of 4 by exact, 4 of 4 by tone"
-
-
-def test_nothing_is_missing_where_each_run_has_its_rows(run: Run) -> None:
     for i in range(4):
         run.output(f"r{i}", status="failed" if i == 0 else "ok")
         run.score(f"r{i}", "exact", status="failed" if i == 0 else "scored")
@@ -119,23 +116,19 @@ def test_what_another_attempt_may_bring_is_open(run: Run) -> None:
 # No answer at all
 
 
-def without_answers(run: Run) -> dict[str, str]:
-    return no_answers(run.store, OWNER)
-
-
 def test_of_runs_that_all_failed_the_most_frequent_error_is_said(run: Run) -> None:
     for i, error in enumerate(("once", "often", "often")):
         run.output(f"r{i}", status="failed", error=error)
     run.output("r3", status="ok", experiment_id=OTHER)
-    assert without_answers(run) == {"none of 3 answered": "often"}
+    assert no_answers(run.store, OWNER) == {"none of 3 answered": "often"}
     run.output("r4", status="ok")
-    assert without_answers(run) == {}, "one answer is enough"
+    assert no_answers(run.store, OWNER) == {}, "one answer is enough"
 
 
 # What it cost
 
 
-def test_costs_and_tokens_are_summed_each_call_once(run: Run) -> None:
+def test_costs_and_tokens_are_summed_each_call_once_and_cached_answers_counted(run: Run) -> None:
     run.call("c", experiment_id=OTHER, cost_usd=1.0, tokens_in=1, tokens_out=1)
     assert spent(run.store, OWNER) == Spent(calls=0, tokens_in=0, tokens_out=0, cost_usd=0.0)
     for _ in range(2):  # as after a recovery
@@ -144,9 +137,6 @@ def test_costs_and_tokens_are_summed_each_call_once(run: Run) -> None:
     assert spent(run.store, OWNER) == Spent(calls=2, tokens_in=30, tokens_out=3, cost_usd=0.75)
     run.call("c3", status="failed", cost_usd=None)
     assert spent(run.store, OWNER) == Spent(calls=3, tokens_in=30, tokens_out=3, cost_usd=None), "one is unknown"
-
-
-def test_answers_from_the_ledger_are_counted_of_targets_and_evaluators(run: Run) -> None:
     assert cached_calls(run.store, OWNER) == 0
     run.output("r0", calls_cached=2)
     run.score("r0", "exact", calls_cached=3)
@@ -167,9 +157,10 @@ def test_a_plain_evaluators_rows_stay_as_they_are(run: Run) -> None:
     assert sorted(run.complete().values(), key=lambda row: row.subject_id) == rows
 
 
-def test_a_failure_stands_for_every_metric_that_the_evaluator_gives(run: Run) -> None:
+def test_a_failure_stands_for_every_metric_that_the_evaluator_gives_and_its_cost_for_one(run: Run) -> None:
     a, b = (run.score("r0", "judge", metric, status="scored", value=1.0) for metric in ("a", "b"))
-    failed = run.score("r1", "judge", status="failed", error="boom", error_kind="raised")
+    cost: dict[str, Any] = {"cost_usd": 0.25, "calls": 3, "calls_cached": 1, "tokens_in": 10, "tokens_out": 5}
+    failed = run.score("r1", "judge", status="failed", error="boom", error_kind="raised", **cost)
     found = run.complete()
     assert set(found) == {("r0", "a"), ("r0", "b"), ("r1", "a"), ("r1", "b")}
     assert (found["r0", "a"], found["r0", "b"]) == (a, b)
@@ -178,17 +169,8 @@ def test_a_failure_stands_for_every_metric_that_the_evaluator_gives(run: Run) ->
         assert (row.status, row.value, row.error, row.error_kind) == ("failed", None, "boom", "raised")
         assert row.judgement_id == derived_id("r1", None, metric, "v1") != failed.judgement_id
         assert (row.evaluator, row.run_id) == ("judge", "r1")
-
-
-def test_what_a_failure_cost_is_counted_once(run: Run) -> None:
-    for metric, cost in (("a", 0.5), ("b", 0.0)):
-        run.score("r0", "judge", metric, status="scored", cost_usd=cost, calls=1 if cost else 0)
-    run.score("r1", "judge", status="failed", cost_usd=0.25, calls=3, calls_cached=1, tokens_in=10, tokens_out=5)
-    found = [row for row in run.complete().values() if row.subject_id == "r1"]
-    assert sorted(row.metric for row in found) == ["a", "b"]
-    assert sum(row.cost_usd or 0 for row in found) == 0.25
-    assert (sum(row.calls for row in found), sum(row.calls_cached for row in found)) == (3, 1)
-    assert (sum(row.tokens_in or 0 for row in found), sum(row.tokens_out or 0 for row in found)) == (10, 5)
+    for column, given in cost.items():
+        assert sum(getattr(found["r1", metric], column) or 0 for metric in "ab") == given, column
 
 
 def test_a_metric_that_was_left_out_does_not_apply(run: Run) -> None:
@@ -241,26 +223,17 @@ def test_a_run_that_is_judged_again_replaces_its_failures(run: Run) -> None:
 # Turns
 
 
-def turned(run: Run) -> dict[tuple[str, str, int | None], JudgementRow]:
-    """The sealed scores by run, metric and turn."""
-    complete_judgements(run.store, OWNER)
-    run.store.seal(OWNER, ("judgements",))
-    rows = run.store.read("judgements", OWNER)
-    found = {(row.subject_id, row.metric, row.turn): row for row in rows}
-    assert len(found) == len(rows)
-    return found
-
-
 def test_a_failure_stands_for_every_metric_of_runs_and_for_no_turn(run: Run) -> None:
     for metric in ("a", "b"):
         run.score("r0", "judge", metric, status="scored", value=0.5)
         run.score("r0", "judge", metric, turn=1, status="scored", value=1.0, cost_usd=0.0)
     run.score("r0", "judge", "of turns", turn=1, status="scored", value=1.0)
     run.score("r1", "judge", status="failed", error="boom", cost_usd=0.25)
-    found = turned(run)
-    assert set(found) == {
-        ("r0", "a", None), ("r0", "b", None), ("r0", "a", 1), ("r0", "b", 1), ("r0", "of turns", 1),
-        ("r1", "a", None), ("r1", "b", None),
-    }  # fmt: skip
-    assert [found["r1", metric, None].status for metric in "ab"] == ["failed", "failed"]
-    assert sum(row.cost_usd or 0 for row in found.values()) == 0.25
+    complete_judgements(run.store, OWNER)
+    run.store.seal(OWNER, ("judgements",))
+    rows = run.store.read("judgements", OWNER)
+    whole = [("r0", "a", None), ("r0", "b", None), ("r1", "a", None), ("r1", "b", None)]
+    of_turns = [("r0", "a", 1), ("r0", "b", 1), ("r0", "of turns", 1)]
+    assert sorted(((r.subject_id, r.metric, r.turn) for r in rows), key=str) == sorted([*whole, *of_turns], key=str)
+    assert {row.status for row in rows if row.subject_id == "r1"} == {"failed"}
+    assert sum(row.cost_usd or 0 for row in rows) == 0.25

@@ -30,7 +30,7 @@ import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -504,9 +504,19 @@ SAY_EVERY_S = 10.0
 GRACE_S = 15.0
 """Seconds that the server may take to end before it is killed."""
 
-_started: list["subprocess.Popen[bytes]"] = []
-_announced: set[int] = set()
-_uses: dict[str, IO[bytes]] = {}  # the locks that show that this process uses a server, by folder
+
+@dataclass(slots=True)
+class _Use:
+    """How this process uses the local server."""
+
+    started: "subprocess.Popen[bytes] | None" = None  # the one that it started last
+    is_announced: bool = False
+    held: dict[str, IO[bytes]] = field(default_factory=dict)  # by folder, the locks that show that it uses a server
+    settings: dict[Any, Any] = field(default_factory=dict)  # Prefect's for it, once it is used
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_here = _Use()
 
 
 def begin(port: int | None = None) -> None:
@@ -517,8 +527,8 @@ def begin(port: int | None = None) -> None:
     home = Home.here()
     home.make()
     _use(home)
-    if not is_locked(home.lock) and not any(process.poll() is None for process in _started):
-        _started.append(_spawn(port))
+    if not is_locked(home.lock) and (_here.started is None or _here.started.poll() is not None):
+        _here.started, _here.is_announced = _spawn(port), False
 
 
 def begin_early() -> None:
@@ -594,15 +604,15 @@ def _spawn(port: int | None) -> "subprocess.Popen[bytes]":
 
 def _use(home: Home) -> None:
     """Show, as long as this process lives, that it uses the server."""
-    if str(home.folder) not in _uses:
-        _uses[str(home.folder)] = hold_shared(home.users)
+    if str(home.folder) not in _here.held:
+        _here.held[str(home.folder)] = hold_shared(home.users)
 
 
 def _has_ended(home: Home) -> bool:
     """Whether no server lives or starts. Raise InputError if the one that this process started gave up."""
-    if is_locked(home.lock) or not _started:
+    if is_locked(home.lock) or _here.started is None:
         return not is_locked(home.lock)
-    code = _started[-1].poll()
+    code = _here.started.poll()
     if code == 2:
         raise InputError(last_line(home.log.read_text(errors="replace")))
     if code is not None and code not in (0, ANOTHER_SERVES):
@@ -622,17 +632,14 @@ def is_serving(server: Server) -> bool:
 
 def _announce(server: Server) -> None:
     """Say where the server is, once, in the process that started it."""
-    if server.pid not in _announced and any(process.pid == server.pid for process in _started):
+    if not _here.is_announced and _here.started is not None and _here.started.pid == server.pid:
         lasts = "it ends with this session" if server.ends_unused else f"{hints.stop_server().code} stops it"
         print_note(f"started Prefect's server, with its UI at {server.ui}; {lasts}")
-        _announced.add(server.pid)
+        _here.is_announced = True
 
 
 DENIED = (401, 403)
 """HTTP status codes of denied access."""
-
-_lock = threading.Lock()
-_local: dict[Any, Any] = {}  # the settings by which this process uses the local server, once it does
 
 
 def access_denied(url: str | None) -> InputError:
@@ -659,18 +666,18 @@ def _access() -> Mapping[Any, Any]:
     from pydantic import SecretStr
 
     api = get_current_settings().api
-    with _lock:
-        if api.url and api.url != _local.get(PREFECT_API_URL):
+    with _here.lock:
+        if api.url and api.url != _here.settings.get(PREFECT_API_URL):
             secret = None if api.auth_string else Home.here().secret_at(api.url)
             return {PREFECT_API_AUTH_STRING: SecretStr(secret)} if secret else {}
-        if (calling := _api_of_calling_run()) and calling != _local.get(PREFECT_API_URL):
+        if (calling := _api_of_calling_run()) and calling != _here.settings.get(PREFECT_API_URL):
             return {PREFECT_API_URL: calling}
         server = local_server()
         _pass_proxies_by()
         secret = Home.here().secret()
         found = {PREFECT_API_URL: server.api, PREFECT_API_AUTH_STRING: SecretStr(secret) if secret else None}
-        if found != _local:
-            _local.update(found)
+        if found != _here.settings:
+            _here.settings.update(found)
             _set_for_all_flows(found)
         api = get_current_settings().api
         return {} if found == {PREFECT_API_URL: api.url, PREFECT_API_AUTH_STRING: api.auth_string} else found

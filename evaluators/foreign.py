@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from evalflows.evaluators.binding import zero_to_one
 from evalflows.evaluators.score import ExampleView, RunView, Score, unwrapped
@@ -397,8 +396,8 @@ def _end(start: datetime, latency_s: float | None) -> datetime | None:
 
 OPENEVALS_PACKAGE = "openevals"
 
-_parts: WeakKeyDictionary[Callable[..., Any], object] = WeakKeyDictionary()
-"""The version parts of each function when first seen: a judge changes at its first call, when it fills in its model."""
+_PARTS = "__version_parts__"
+"""The attribute with the version parts of a function as first seen: a judge fills in its model at its first call."""
 
 
 def recognises_openevals(evaluator: object) -> bool:
@@ -436,9 +435,9 @@ def adapt_openevals(function: Any, settings: dict[str, Any], where: str) -> Adap
     async def judge_async(example: ExampleView, run: RunView) -> list[Any]:
         return _openevals_scores(await function(**arguments(example, run)))
 
-    if function not in _parts:
-        _parts[function] = version_values(function)
-    parts = [_parts[function], version_values(settings)]
+    if _PARTS not in vars(function):
+        vars(function)[_PARTS] = version_values(function)
+    parts = [vars(function)[_PARTS], version_values(settings)]
     return Adapted(judge=judge_async if is_async(function) else judge, parts=parts)
 
 

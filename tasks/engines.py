@@ -81,7 +81,7 @@ def restrict_process() -> bool:
     if context is None or context.flow_run is None or context.flow_run.deployment_id is None:
         return False
     permitted.restrict(Path.cwd())
-    permitted.restrict_environment(Path.cwd(), addresses_of_keys())
+    permitted.restrict_environment(addresses_of_keys())
     return True
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 from evalflows.cli.late_commands import INTERRUPTED
 from evalflows.cli.output import console, echo_error, escaped_logs
-from evalflows.engine.interrupts import forget_interrupts, note_interrupt
+from evalflows.engine.interrupts import Noting
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
 from evalflows.specs import hints
@@ -85,19 +85,18 @@ def _signals_stop(at_once: str) -> Iterator[None]:
             echo_error(at_once)
             os._exit(INTERRUPTED)
         stopping = True
-        note_interrupt()
         raise KeyboardInterrupt
 
     numbers = [signal.SIGTERM]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as in a background job
         numbers.append(signal.SIGINT)
-    before = {number: signal.signal(number, stop) for number in numbers}
+    noting = Noting(stop)
+    before = {number: signal.signal(number, noting) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        forget_interrupts()
 
 
 def find_modules_here() -> None:

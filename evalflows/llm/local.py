@@ -26,7 +26,6 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 LOCAL_MODEL = "SmolLM2-135M-Instruct"
 
 _lock = threading.Lock()
-_servers: dict[Path, Any] = {}
 
 
 def gguf_of(connection: LocalConnection) -> Path:
@@ -55,9 +54,7 @@ def serve(connection: LocalConnection) -> str:
     """Return the base URL of the model's server in this process, started once on a free loopback port."""
     path = gguf_of(connection)
     with _lock:
-        if path not in _servers:
-            _servers[path] = _start(path, connection.context_tokens)
-        return f"{_servers[path].listening_address}/v1"
+        return f"{_started(path, connection.context_tokens).listening_address}/v1"
 
 
 def identity_of(connection: LocalConnection) -> str:
@@ -74,7 +71,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("EVALFLOWS_CACHE") or base / "evalflows")
 
 
-def _start(path: Path, context_tokens: int) -> Any:
+@cache
+def _started(path: Path, context_tokens: int) -> Any:
     import xllamacpp  # a compiled library that only this connection needs
 
     parameters = xllamacpp.CommonParams()

@@ -15,7 +15,6 @@ _lock = threading.Lock()
 _ends: ContextVar[tuple[threading.Event, ...]] = ContextVar("evalflows_ends", default=())
 """Of the blocks of `ends_with` around this context, set once they have ended early."""
 _loop: asyncio.AbstractEventLoop | None = None
-_closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
@@ -113,8 +112,13 @@ def ends_work(error: BaseException) -> bool:
 
 
 def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Register a coroutine that closes something on the loop when the process ends."""
-    _closing.append(close)
+    """Close something on the loop when the process ends; what takes longer than a second ends with the process."""
+
+    def closed() -> None:
+        with suppress(Exception):
+            start(close()).result(1.0)
+
+    atexit.register(closed)
 
 
 def _running() -> asyncio.AbstractEventLoop:
@@ -124,15 +128,3 @@ def _running() -> asyncio.AbstractEventLoop:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="evalflows-calls", daemon=True).start()
         return _loop
-
-
-@atexit.register
-def _close() -> None:
-    """Close what was registered; anything that takes longer than two seconds ends with the process."""
-    if _loop is not None and _closing:
-        with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(_closed(), _loop).result(2.0)
-
-
-async def _closed() -> None:
-    await asyncio.gather(*(close() for close in _closing), return_exceptions=True)

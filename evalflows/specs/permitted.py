@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +49,11 @@ def check_deployed_from(folder: Path) -> None:
 class _Limits:
     folder: Path
     listed: tuple[str, ...]
+    addresses: "Mapping[Source, Sequence[str]] | None" = None  # to which secrets may be sent; None: to all
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "pyproject.toml"
 
 
 _limits: _Limits | None = None
@@ -144,7 +149,7 @@ def _wanted(module: str | None, limits: _Limits) -> str:
     more = f"{module!r}" if module else "its module"
     return (
         f"in a deployment's run wanted code of that folder or an evaluator of evalflows, or {more} under "
-        f"{CODE_SETTING} of [tool.evalflows] in {limits.folder / 'pyproject.toml'}"
+        f"{CODE_SETTING} of [tool.evalflows] in {limits.file}"
     )
 
 
@@ -219,46 +224,36 @@ class Source:
         return "environment variable" if self.kind == "variable" else "Secret block"
 
 
-@dataclass(frozen=True, slots=True)
-class _EnvironmentLimits:
-    file: Path
-    addresses: Mapping[Source, Sequence[str]]
-
-
-_environment_limits: _EnvironmentLimits | None = None
-
-
 def variable(name: str) -> Source:
     return Source("variable", name)
 
 
-def restrict_environment(folder: Path, defined: Mapping[Source, Sequence[str]]) -> None:
-    """From now on, let specs in this process send a secret only to the addresses it is defined with, or allowed for.
+def restrict_environment(defined: Mapping[Source, Sequence[str]]) -> None:
+    """From now on, let restricted specs send a secret only to the addresses it is defined with, or allowed for.
 
     Raise InputError if the folder's pyproject.toml cannot be read.
     """
-    global _environment_limits
-    file = folder.absolute() / "pyproject.toml"
+    global _limits
+    assert _limits is not None, "wanted a restricted process"
     addresses = {source: list(urls) for source, urls in defined.items()}
-    for name, allowed in _allowed(file).items():
+    for name, allowed in _allowed(_limits.file).items():
         addresses.setdefault(variable(name), []).extend(allowed)
-    _environment_limits = _EnvironmentLimits(file, addresses)
+    _limits = replace(_limits, addresses=addresses)
 
 
 def may_receive(url: str, source: Source) -> bool:
     """Whether a spec may send a secret to an address."""
-    return _environment_limits is None or any(
-        _covers(address, url) for address in _environment_limits.addresses.get(source, ())
-    )
+    addresses = None if _limits is None else _limits.addresses
+    return addresses is None or any(_covers(address, url) for address in addresses.get(source, ()))
 
 
 def check_sent(where: str, source: Source, shown: str, url: str) -> None:
     """Raise InputError if a spec may not send a secret, shown under this name, to an address. It is not read."""
-    if _environment_limits is None or may_receive(url, source):
+    if _limits is None or may_receive(url, source):
         return
     wanted = "a shared connection with this key and base_url"
     if source.kind == "variable":
-        wanted = f"{wanted}, or {_setting(shown, url.partition('?')[0], _environment_limits)}"
+        wanted = f"{wanted}, or {_setting(shown, url.partition('?')[0], _limits)}"
     raise InputError(
         f"{where}: the {source.noun} {shown} may not be sent to {short(url)}; in a deployment's run wanted {wanted}"
     )
@@ -267,10 +262,10 @@ def check_sent(where: str, source: Source, shown: str, url: str) -> None:
 def check_in_paths(text: str) -> None:
     """Raise InputError if a spec may not use the variables of a path."""
     for name in variables_in(text):
-        if _environment_limits is not None and IN_PATHS not in _environment_limits.addresses.get(variable(name), ()):
+        if _limits and _limits.addresses is not None and IN_PATHS not in _limits.addresses.get(variable(name), ()):
             raise InputError(
                 f"{text}: the environment variable {name} may not be used in paths; in a deployment's run wanted "
-                f"{_setting(name, IN_PATHS, _environment_limits)}"
+                f"{_setting(name, IN_PATHS, _limits)}"
             )
 
 
@@ -279,7 +274,7 @@ def variables_in(text: str) -> list[str]:
     return VARIABLE.findall(text)
 
 
-def _setting(name: str, place: str, limits: _EnvironmentLimits) -> str:
+def _setting(name: str, place: str, limits: _Limits) -> str:
     return f'{name} = ["{place}"] under {ENVIRONMENT_SETTING} of [tool.evalflows] in {limits.file}'
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from evalflows.cli import running
-from evalflows.engine.interrupts import forget_interrupts, interrupts_noted, note_interrupt, raise_if_pressed
+from evalflows.engine.interrupts import interrupts_noted, raise_if_pressed
 
 
 def press() -> None:
@@ -44,15 +44,6 @@ def test_without_an_interrupt_nothing_is_raised_and_the_handler_is_as_before() -
         assert signal.getsignal(signal.SIGINT) is not before
         raise_if_pressed()
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_one_that_was_dropped_before_the_block_is_raised_when_it_begins() -> None:
-    note_interrupt()
-    try:
-        with pytest.raises(KeyboardInterrupt), interrupts_noted():
-            raise AssertionError("a call would be paid")
-    finally:
-        forget_interrupts()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,5 +1,6 @@
 """Where the spec of a deployment's run may send environment variables, and which it may use in paths."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from evalflows.specs import permitted
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import located
-from evalflows.specs.permitted import Source, check_sent, may_receive, restrict_environment, variable
+from evalflows.specs.permitted import Source, check_sent, may_receive, variable
 
 URL = "https://api.example.com/v1"
 KEY = variable("SOME_KEY")
@@ -15,9 +16,15 @@ KEY = variable("SOME_KEY")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(permitted, "_environment_limits", None)
+    monkeypatch.setattr(permitted, "_limits", None)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOME_KEY", "rows")
     return tmp_path
+
+
+def restrict_environment(folder: Path, defined: Mapping[Source, Sequence[str]]) -> None:
+    permitted.restrict(folder)
+    permitted.restrict_environment(defined)
 
 
 def allow(folder: Path, text: str) -> None:

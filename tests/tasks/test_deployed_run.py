@@ -17,7 +17,6 @@ from evalflows.llm.connections import resolve
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.loop import run
 from evalflows.specs import permitted
-from evalflows.specs import permitted as permitted_environment
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import EndpointConnection
@@ -38,7 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "EVALFLOWS_CONNECTIONS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(permitted, "_limits", None)
-    monkeypatch.setattr(permitted_environment, "_environment_limits", None)
     context = SimpleNamespace(flow_run=SimpleNamespace(deployment_id="some"))
     monkeypatch.setattr(engines, "FlowRunContext", SimpleNamespace(get=lambda: context))
     return tmp_path
@@ -113,7 +111,6 @@ def test_a_shared_connection_gets_its_key_and_so_does_an_address_that_the_owner_
     text = f'[tool.evalflows.allowed_environment]\nSECRET = ["{endpoint.base_url}"]\n'
     (folder / "pyproject.toml").write_text(text)
     monkeypatch.setattr(permitted, "_limits", None)
-    monkeypatch.setattr(permitted_environment, "_environment_limits", None)
     run_experiment(spec(http(endpoint)))
     assert endpoint.keys == [f"bearer {SECRET}"] * 4
 
@@ -150,9 +147,7 @@ def test_only_a_deployments_run_is_restricted(
     run_of = SimpleNamespace(flow_run=SimpleNamespace(deployment_id="some" if of_a_deployment else None))
     monkeypatch.setattr(engines, "FlowRunContext", SimpleNamespace(get=lambda: run_of))
     restrict_deployed_run(spec(CHAT))
-    assert permitted_environment.may_receive("https://x.example.com", permitted_environment.variable("SECRET")) is (
-        not of_a_deployment
-    )
+    assert permitted.may_receive("https://x.example.com", permitted.variable("SECRET")) is not of_a_deployment
 
 
 @pytest.mark.usefixtures("prefect_api", "folder")

@@ -22,7 +22,7 @@ URL = "http://127.0.0.1:4200/api"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """A folder in which a server lives at Prefect's port; no API and no secret is configured."""
     monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(prefect_server, "_local", {})
+    monkeypatch.setattr(prefect_server._here, "settings", {})
     for name in ("NO_PROXY", "no_proxy"):  # restored after the test
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(prefect.context, "GLOBAL_SETTINGS_CONTEXT", prefect.context.GLOBAL_SETTINGS_CONTEXT)

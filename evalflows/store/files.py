@@ -27,9 +27,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import duckdb
-import fsspec
+from fsspec.implementations.local import LocalFileSystem
 from obstore.store import MemoryStore, from_url
 
 from evalflows.specs import hints
@@ -477,13 +478,28 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 def files_at(layout: Layout) -> Any:
     """Return the file system of a store, in fsspec's terms. Raise ValueError for a root of an unknown kind."""
-    if layout.is_local:
-        return fsspec.filesystem("file")
-    key = (os.getpid(), layout.root, *(os.environ.get(name) for name in (*_ENDPOINTS, "AWS_ACCESS_KEY_ID")))
+    key = (layout.root, *(os.environ.get(name) for name in (*_ENDPOINTS, "AWS_ACCESS_KEY_ID")))
     with _opening:
         if key not in _opened:
-            _opened[key] = _object_files(layout.root)
+            _opened[key] = LocalFiles() if layout.is_local else _object_files(layout.root)
         return _opened[key]
+
+
+class LocalFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """The local file system, for the files of one store."""
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locked = WeakSet[IO[bytes]]()
+        """The files of the leases that this process has."""
+
+
+def known(fs: Any, what: str) -> dict[str, tuple[object, Any]]:
+    """Return what this process knows of a store's files, by path, each with the state in which the file was."""
+    found: dict[str, tuple[object, Any]] = vars(fs).setdefault(f"known_{what}", {})
+    return found
 
 
 def readable(layout: Layout, fs: Any) -> Layout:
@@ -517,8 +533,21 @@ def noting_downloads(fs: Any, note: Callable[[], object]) -> Iterator[None]:
 
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_opened: dict[tuple[object, ...], ObjectFiles] = {}
+_opened: dict[tuple[object, ...], LocalFiles | ObjectFiles] = {}
+"""The files of each store that this process has opened, with what it knows of them."""
 _opening = threading.Lock()
+
+
+def _leave() -> None:
+    """In a forked process, open stores anew, and close the files of leases: they would keep a lease after the process
+    that has it was killed."""
+    for fs in _opened.values():
+        for file in [*fs.locked] if isinstance(fs, LocalFiles) else ():
+            file.close()
+    _opened.clear()
+
+
+os.register_at_fork(after_in_child=_leave)
 
 
 def _object_files(root: str) -> ObjectFiles:
@@ -541,23 +570,19 @@ def _object_files(root: str) -> ObjectFiles:
     return ObjectFiles(root, objects, Mirror.of(root, endpoint))
 
 
-_sound: dict[str, tuple[object, str]] = {}
-"""The files that this process has verified, with the state in which they were, and the SHA-256 of their bytes."""
-
-
 def file_damage(fs: Any, path: str, state: object = None, *, thoroughly: bool = True) -> str | None:
     """Return what is wrong with a file, or None; a sound one is read once per process and state (None: unknown).
 
     A file that has gone meanwhile is not damaged: whoever reads the store lists its files again.
     """
-    if state is not None and _sound.get(path, (None, ""))[0] == state:
+    if state is not None and known(fs, "hashes").get(path, (None, ""))[0] == state:
         return None
     damage, digest = _read(fs, path, thoroughly)
     if damage is not None and isinstance(fs, ObjectFiles):  # it may be the mirror's copy only
         fs.renew(path)
         damage, digest = _read(fs, path, thoroughly)
     if damage is None and digest is not None and state is not None:
-        _sound[path] = state, digest
+        known(fs, "hashes")[path] = state, digest
     return damage
 
 
@@ -578,8 +603,8 @@ def _read(fs: Any, path: str, thoroughly: bool) -> tuple[str | None, str | None]
 def sha256_of(fs: Any, path: str, state: object) -> str | None:
     """Return the SHA-256 of a file's bytes, verified as by `verify`; None for a file that has gone meanwhile."""
     verify(fs, path, state)
-    known, digest = _sound.get(path, (None, ""))
-    return digest if known is not None and known == state else None
+    known_state, digest = known(fs, "hashes").get(path, (None, ""))
+    return digest if known_state is not None and known_state == state else None
 
 
 def verify(fs: Any, path: str, state: object) -> None:

@@ -14,7 +14,6 @@ import secrets
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ import orjson
 
 from evalflows.specs.errors import InputError, StorageError, print_note
 from evalflows.specs.file_locks import try_lock
-from evalflows.store.files import storage_errors
+from evalflows.store.files import LocalFiles, storage_errors
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.records import now
 from evalflows.store.store import Store
@@ -100,16 +99,14 @@ def from_bytes(body: bytes) -> tuple[Holder, datetime | None]:
 TRIES = 5
 """Attempts to lock a file before its holder is named: another process may lock it only to see whether it is free."""
 
-_held: "weakref.WeakSet[IO[bytes]]" = weakref.WeakSet()
-
 
 class FileLease:
     """A lease that is a lock on a file."""
 
     poll_s = 0.2
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, fs: LocalFiles, path: Path) -> None:
+        self._fs, self._path = fs, path
         self._file: IO[bytes] | None = None
 
     def take(self) -> Holder | None:
@@ -139,7 +136,7 @@ class FileLease:
             with suppress(OSError):  # the store was removed
                 if self._is_current(self._file):
                     self._path.unlink()
-            _held.discard(self._file)
+            self._fs.locked.discard(self._file)
             self._file.close()
             self._file = None
 
@@ -155,7 +152,7 @@ class FileLease:
             file.close()
             return UNKNOWN
         self._file = file
-        _held.add(file)
+        self._fs.locked.add(file)
         file.truncate(0)
         file.write(to_bytes(this_process()))
         return None
@@ -164,15 +161,6 @@ class FileLease:
         with suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(file.fileno()), self._path.stat())
         return False
-
-
-def _close_inherited() -> None:
-    """Close the files of leases in a forked process, which would else keep a lease after this process was killed."""
-    for file in list(_held):
-        file.close()
-
-
-os.register_at_fork(after_in_child=_close_inherited)
 
 
 RENEW_S = 10.0
@@ -311,9 +299,6 @@ class ObjectLease:
 NAME = "writer"
 _IGNORES = "its server ignores If-None-Match and If-Match, so one process at a time may write to it"
 
-_held_by_writer: dict[tuple[int, str], ObjectLease] = {}
-_claiming = threading.Lock()
-
 
 def claim(fs: ObjectFiles, path: str) -> None:
     """Find out whether the server honours conditions; if not, say so, and make this process the only writer.
@@ -321,20 +306,19 @@ def claim(fs: ObjectFiles, path: str) -> None:
     A process keeps that until it ends. Raise InputError if another process has it, and StorageError if it was lost. Of
     two that claim it at the same moment, both may miss the other.
     """
-    key = os.getpid(), path
-    with _claiming, storage_errors(fs.root):
+    with fs.claiming, storage_errors(fs.root):
         if fs.honours_conditions():
             return
-        if key not in _held_by_writer:
+        if fs.writer is None:
             print_note(f"store {fs.root}: {_IGNORES}")
             lease = ObjectLease(fs, path, lambda: None)
             if holder := lease.take():
                 raise InputError(
                     f"store {fs.root}: {_IGNORES}: {holder} does; {holder.how_to_stop} or wait for its end"
                 )
-            _held_by_writer[key] = lease
+            fs.writer = lease
             atexit.register(lease.release)
-        _held_by_writer[key].check()
+        fs.writer.check()
 
 
 Lease = FileLease | ObjectLease
@@ -428,5 +412,5 @@ def _lease(store: Store, name: str, on_loss: Callable[[], object] = lambda: None
 
 def _lease_at(store: Store, path: str, on_loss: Callable[[], object] = lambda: None) -> Lease:
     if store.layout.is_local:
-        return FileLease(Path(path))
+        return FileLease(store.filesystem, Path(path))
     return ObjectLease(store.filesystem, path, on_loss)

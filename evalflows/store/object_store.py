@@ -50,8 +50,6 @@ LOOK_S = 60.0
 LEFT_S = 86_400.0
 """The age of a temporary file of which its process has died."""
 
-_looked: dict[Path, float] = {}
-
 
 class Version(NamedTuple):
     """The version of an object."""
@@ -70,12 +68,13 @@ Download = Callable[[str, Path], Version]
 """Writes an object, given by its key, to a file. Raises FileNotFoundError if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Mirror:
     """The mirror of one store. Keys are paths below its root."""
 
     folder: Path
     name: str  # the store's root, in messages
+    looked_at: float = -math.inf  # how large the other mirrors are
 
     @classmethod
     def of(cls, root: str, endpoint: str) -> "Mirror":
@@ -191,9 +190,9 @@ class Mirror:
         if size > limit:
             needed = f"the copy of the store needs {size / 1e9:.1f} GB, {LIMIT} allows {limit / 1e9:g}"
             raise StorageError(f"{self.name}: {needed}")
-        if time.monotonic() < _looked.get(self.folder, -math.inf) + LOOK_S:
+        if time.monotonic() < self.looked_at + LOOK_S:
             return
-        _looked[self.folder] = time.monotonic()
+        self.looked_at = time.monotonic()
         for path in self._temporaries.glob("*"):
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > LEFT_S:
@@ -257,6 +256,9 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         self.n_downloads = 0
         self._is_conditional: bool | None = None
         self._probing = threading.Lock()
+        self.claiming = threading.Lock()
+        self.writer: Any = None
+        """The lease of the only writer, if this process has it: of a server that ignores conditions."""
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:

@@ -22,16 +22,13 @@ from typing import Any
 
 from evalflows.specs.attribute_aliases import IMPLAUSIBLE
 from evalflows.store.arrow import pa, pq
-from evalflows.store.files import state_of, storage_errors
+from evalflows.store.files import known, state_of, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import leased
 from evalflows.store.records import Json, JudgementRow, LabelRow, after, new_id, now, to_json
 from evalflows.store.schemas import TABLES
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow
-
-_known: dict[str, tuple[object, datetime | None]] = {}
-"""The newest row of each file that this process has looked at, with the state in which the file was."""
 
 
 def last_recorded(store: Store, table: str) -> datetime | None:
@@ -46,14 +43,15 @@ def last_recorded(store: Store, table: str) -> datetime | None:
 
 def _newest(store: Store, path: str) -> datetime | None:
     state = state_of(store.layout, store.filesystem, path)
-    known, newest = _known.get(path, (None, None))
-    if state is None or known != state:
+    newest: datetime | None
+    before, newest = known(store.filesystem, "newest").get(path, (None, None))
+    if state is None or before != state:
         try:
             with store.filesystem.open(path, "rb") as file:
                 newest = _newest_in(pq.ParquetFile(file).metadata)
         except (OSError, pa.ArrowException):  # merged with others meanwhile, or damaged
             return None
-        _known[path] = state, newest
+        known(store.filesystem, "newest")[path] = state, newest
     return newest
 
 

@@ -7,7 +7,6 @@ that has a file of its own, sealed or open, is read from that: its packed rows a
 from __future__ import annotations  # types of libraries that are imported when first used
 
 import json
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from evalflows.store.files import (
     damaged,
     file_damage,
     format_of,
+    known,
     packed_states,
     row_groups,
     row_groups_of,
@@ -40,20 +40,18 @@ from evalflows.store.schemas import TABLES, schema_of
 OWNERS_KEY = b"evalflows.owners"
 """The key of the owners in a packed file's metadata: a JSON list."""
 
-_known: dict[str, tuple[object, frozenset[str]]] = {}
-"""The owners of each packed file that this process has looked at, with the state in which the file was."""
-
 
 def owners_of(fs: Any, path: str, state: object = None) -> frozenset[str]:
     """Return the owners in a packed file; of a known state, the file is opened once.
 
     Raise OSError or ArrowException if its footer cannot be read.
     """
-    known, owners = _known.get(path, (None, frozenset[str]()))
-    if state is None or known != state:
+    owners: frozenset[str]
+    before, owners = known(fs, "owners").get(path, (None, frozenset()))
+    if state is None or before != state:
         with fs.open(path, "rb") as file:
             owners = frozenset(json.loads((pq.read_metadata(file).metadata or {}).get(OWNERS_KEY, b"[]")))
-        _known[path] = state, owners
+        known(fs, "owners")[path] = state, owners
     return owners
 
 
@@ -243,12 +241,10 @@ def _owners(fs: Any, file: StoredFile, states: Mapping[str, object]) -> frozense
     return frozenset(found)
 
 
-_of_root: dict[tuple[int, str], Damages] = {}
-
-
-def damages_of(layout: Layout) -> Damages:
+def damages_of(fs: Any) -> Damages:
     """Return what this process knows of the damaged files of a store."""
-    return _of_root.setdefault((os.getpid(), layout.root), Damages())
+    found: Damages = vars(fs).setdefault("damages", Damages())
+    return found
 
 
 def restore_empties(layout: Layout, fs: Any, *, all_of_them: bool = False) -> list[str]:

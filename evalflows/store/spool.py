@@ -48,10 +48,6 @@ IN_MEMORY = 8 << 20
 """Characters of long texts that may wait for the part."""
 
 
-_failures: dict[Path, StorageError] = {}
-"""Why rows could not be written, by folder, until something is started or resumed."""
-
-
 def spool_folder(store: Store) -> Path:
     """Return EVALFLOWS_SPOOL, else a folder in the store, for resuming from any folder; else data/spool."""
     beside = f"{store.layout.root}/spool" if store.layout.is_local else DEFAULT_FOLDER
@@ -74,27 +70,21 @@ class Spool:
         self._rows: defaultdict[str, list[object]] = defaultdict(list)
         self._columns: defaultdict[str, list[pa.Table]] = defaultdict(list)
         self._sent: dict[str, CallRow] = {}  # calls that are being made, by id
-        self._folder = spool_folder(store)
-        self._path = self._folder / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
+        self._path = spool_folder(store) / owner / f"{part}.{secrets.token_hex(6)}.jsonl"
         self._lock = threading.Lock()
         self._waiting = 0  # characters of long texts in the rows
 
-    @property
-    def _broken(self) -> StorageError | None:
-        """Why a row could not be written: by this or, since the disk is the same, another spool of this process."""
-        return _failures.get(self._folder)
-
     def check(self) -> None:
         """Raise StorageError if an earlier row could not be written: what is paid now could not be kept."""
-        if self._broken is not None:
-            raise self._broken
+        if self._store.failure is not None:
+            raise self._store.failure
 
     def add(self, table: str, row: object, *, flush: bool = True) -> None:
         """Add a row to the part; with `flush`, it is on disk when this returns.
 
         Raise StorageError if this or an earlier row could not be written.
         """
-        if self._broken is None or table == "calls":
+        if self._store.failure is None or table == "calls":
             # list.append is atomic; with a lock, threads of fast evaluators would mostly wait.
             self._rows[table].append(row)
         if isinstance(row, CallRow):
@@ -168,8 +158,8 @@ class Spool:
                 self._file.close()  # `recover` reads it
                 raise
             self._remove()
-        if self._broken is not None and error is None:
-            raise self._broken
+        if self._store.failure is not None and error is None:
+            raise self._store.failure
 
     def _write_part(self) -> None:
         """Write the rows as a file of the part, and clear the spool. Other threads may add rows meanwhile."""
@@ -181,7 +171,7 @@ class Spool:
             try:
                 self._store.append(table, self._owner, self._part, part)
             except StorageError as error:
-                _failures.setdefault(self._folder, error)
+                self._store.failure = self._store.failure or error
                 raise
             del rows[:n_rows], columns[:n_columns]
         self._file.truncate(0)
@@ -197,7 +187,7 @@ class Spool:
                 while rest:
                     rest = rest[self._file.write(rest) :]
         except StorageError as error:
-            _failures[self._folder] = error
+            self._store.failure = error
             with suppress(OSError):
                 self._file.truncate(start)
             raise
@@ -217,7 +207,7 @@ def recover(store: Store, owner: str, wait_s: float = 0.0, part: str = "*") -> i
 
     Lines that are torn, altered or unknown are set aside in `<part>.damaged` beside the spool, and that is printed.
     """
-    _failures.pop(spool_folder(store), None)
+    store.failure = None
     recovered, deadline = 0, time.monotonic() + wait_s
     for path in sorted((spool_folder(store) / owner).glob(f"{part}.*.jsonl")):
         if (file := open_left_behind(path, deadline)) is None:

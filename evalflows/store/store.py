@@ -84,12 +84,14 @@ class Store:
         self._answers: ContextVar[dict[str, list[list[Any]]] | None]
         self._answers = ContextVar("evalflows_answers", default=None)
         self._owners: ContextVar[OwnerCopies | None] = ContextVar("evalflows_owners", default=None)
-        self._damages = damages_of(self.layout)
         try:
             self._fs = files_at(self.layout)
             prepare(self.layout, self._fs)
         except (OSError, ValueError, ImportError) as error:
             raise InputError(f"store {self.layout.root!r}: {error}") from error
+        self._damages = damages_of(self._fs)
+        self.failure: StorageError | None = None
+        """Why a row of finished work could not be written: nothing more is paid for then."""
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
         """Write and seal all rows of an owner in a table. Raise ValueError for a row of another, and StorageError."""

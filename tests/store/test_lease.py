@@ -210,7 +210,6 @@ def test_of_several_that_create_it_at_once_one_has_it(
     """Also if the server ignores conditions: the one that wrote last."""
     monkeypatch.setattr(ObjectFiles, "honours_conditions", lambda self: conditions)
     monkeypatch.setattr(leases, "SETTLE_S", 0.1)
-    monkeypatch.setattr(leases, "_held_by_writer", {})
     barrier, has = threading.Barrier(3), []
 
     def take() -> None:

@@ -206,7 +206,6 @@ with leased(Store(), "group-2", "work", wait=False):
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.soak)], ids=["ignores", "refuses"])
 def unconditional(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
     monkeypatch.setattr(leases, "SETTLE_S", 0.01)
-    monkeypatch.setattr(leases, "_held_by_writer", {})
     monkeypatch.setattr(files, "RETRY_S", 0.1)
     with fake_s3(refuses=request.param) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
@@ -237,8 +236,7 @@ def test_without_conditions_one_process_may_write(
         )
     assert runs(store) == ["a", "b"]
     assert capfd.readouterr().err == "", "it is said once"
-    for lease in leases._held_by_writer.values():
-        lease.release()
+    store.filesystem.writer.release()
     assert not [key for key in unconditional.objects if "/leases/" in key]
 
 

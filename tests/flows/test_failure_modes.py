@@ -171,22 +171,19 @@ def test_traces_get_modes_too_and_what_needs_an_unknown_score_is_refused(store: 
             run(ExperimentSpec.model_validate(unknown))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_mistake_in_a_taxonomy_is_one_line() -> None:
+    for text, said in (
         ("modes: [{name: a}]", "modes.0.definition: Field required"),
         ("modes: [{name: a, definition: b, state: open}]", "modes.0.state: no such field"),
         ("modes: [{name: a, definition: b}, {name: a, definition: c}]", "modes: got 'a' twice, wanted each name once"),
         ("modes: [{name: other, definition: b}]", "modes: got the name 'other'"),
         ("modes: [{name: 'a b', definition: b}]", "modes.0.name: String should match"),
         ("kind: topics\nmodes: [{name: a, definition: b}]", "kind: Input should be 'modes' or 'topic'"),
-    ],
-)
-def test_a_mistake_in_a_taxonomy_is_one_line(text: str, said: str) -> None:
-    Path("failure_modes.yaml").write_text(text)
-    with pytest.raises(InputError) as caught, serving(Endpoint()) as endpoint:
-        run(experiment(endpoint))
-    assert str(caught.value).startswith(f"failure_modes.yaml: {said}")
+    ):
+        Path("failure_modes.yaml").write_text(text)
+        with pytest.raises(InputError) as caught, serving(Endpoint()) as endpoint:
+            run(experiment(endpoint))
+        assert str(caught.value).startswith(f"failure_modes.yaml: {said}")
 
 
 def test_topics_are_one_label_and_the_nearest_needs_no_call() -> None:
@@ -218,12 +215,7 @@ modes:
     definition: "It comes: late"
     examples: [a b]
 """
-    added = ModeSpec(name="rude", definition="It insults: somebody", examples=["a # b"])
-    after = edited(edited(text, with_status("late", "closed", date(2026, 11, 27)), "it"), adding([added]), "it")
-    assert (
-        after
-        == text
-        + """\
+    more = """\
     status: closed
     since: 2026-11-27
   - name: rude
@@ -231,7 +223,9 @@ modes:
     examples:
       - 'a # b'
 """
-    )
+    added = ModeSpec(name="rude", definition="It insults: somebody", examples=["a # b"])
+    closed = edited(text, with_status("late", "closed", date(2026, 11, 27)), "it")
+    assert edited(closed, adding([added]), "it") == text + more
     with pytest.raises(InputError, match="no failure mode 'none', wanted one of late"):
         edited(text, with_status("none", "closed", date(2026, 11, 27)), "it")
     with pytest.raises(InputError, match="it: modes: got 'late' twice"):

@@ -258,26 +258,19 @@ def test_people_agree_as_much_as_was_published(pandalm: Rows) -> None:
 
 @pytest.mark.soak
 @with_pandalm
-@pytest.mark.parametrize(
-    ("judge", "published", "share", "kappa", "n"),
-    [("gpt_3_5", 0.7107, 697 / 974, 0.4929, 974), ("pandalm_7b", 0.6677, 667 / 999, 0.4354, 999)],
-)
-def test_judges_agree_with_the_peoples_majority_as_often_as_was_published(
-    pandalm: Rows, judge: str, published: float, share: float, kappa: float, n: int
-) -> None:
+def test_judges_agree_with_the_peoples_majority_as_often_as_was_published(pandalm: Rows) -> None:
     """The published shares count garbage as a tie. Here it is missing, so that gpt-3.5-turbo does a little better."""
-    said = pandalm(
-        f"{MAJORITY} select majority.winner, judge.winner from majority join pair_outcomes judge using (example_id) "
-        "where judge.metric = ?",
-        judge,
-    )
-    with_garbage = [(theirs or "tie") == people for people, theirs in said]
-    assert round(sum(with_garbage) / 999, 4) == published
-    known = [(people, theirs) for people, theirs in said if theirs is not None]
-    found = agreement(*zip(*known, strict=True))
-    assert found.n == n
-    assert found.share == pytest.approx(share)
-    assert found.kappa == pytest.approx(kappa, abs=5e-5)
+    query = f"""{MAJORITY} select majority.winner, judge.winner
+                from majority join pair_outcomes judge using (example_id) where judge.metric = ?"""
+    for judge, published, share, kappa, n in (
+        ("gpt_3_5", 0.7107, 697 / 974, 0.4929, 974),
+        ("pandalm_7b", 0.6677, 667 / 999, 0.4354, 999),
+    ):
+        said = pandalm(query, judge)
+        assert round(sum((theirs or "tie") == people for people, theirs in said) / 999, 4) == published
+        found = agreement(*zip(*[(people, theirs) for people, theirs in said if theirs is not None], strict=True))
+        assert (found.n, found.share) == (n, pytest.approx(share))
+        assert found.kappa == pytest.approx(kappa, abs=5e-5)
 
 
 def as_published(models: str, wins: int, losses: int, ties: int) -> tuple[tuple[str, str], tuple[int, int, int]]:
@@ -290,14 +283,12 @@ def as_published(models: str, wins: int, losses: int, ties: int) -> tuple[tuple[
 
 @pytest.mark.soak
 @with_pandalm
-@pytest.mark.parametrize(("judge", "column"), [("gpt_3_5", 1), ("pandalm_7b", 2)])
-def test_a_judges_wins_for_each_two_models_are_the_published_ones(pandalm: Rows, judge: str, column: int) -> None:
-    found = pandalm(
-        "select slice, wins, losses, ties + missing from win_rates "
-        "where metric = ? and slice <> 'all' and candidate = 'response2' and baseline = 'response1'",
-        judge,
-    )
-    assert dict(as_published(*row) for row in found) == {pair: of[column] for pair, of in PANDALM_PAIRS.items()}
+def test_a_judges_wins_for_each_two_models_are_the_published_ones(pandalm: Rows) -> None:
+    query = """select slice, wins, losses, ties + missing from win_rates
+               where metric = ? and slice <> 'all' and candidate = 'response2' and baseline = 'response1'"""
+    for column, judge in ((1, "gpt_3_5"), (2, "pandalm_7b")):
+        found = dict(as_published(*row) for row in pandalm(query, judge))
+        assert found == {pair: of[column] for pair, of in PANDALM_PAIRS.items()}
 
 
 @pytest.mark.soak

@@ -4,6 +4,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import duckdb
@@ -84,14 +85,9 @@ def changed(catalog: duckdb.DuckDBPyConnection, candidate: str, metric: str, ver
 
 
 def test_each_run_is_compared_with_the_previous_one_of_its_name(compared: duckdb.DuckDBPyConnection) -> None:
-    query = (
-        "select candidate_experiment_id, baseline_experiment_id, relation, same_target_version from experiment_pairs"
-    )
-    found = compared.execute(f"{query} order by 1").fetchall()
+    columns = "candidate_experiment_id, baseline_experiment_id, relation, same_target_version"
+    found = compared.execute(f"select {columns} from experiment_pairs order by 1").fetchall()
     assert found == [("exp-2", "exp-1", "previous", False), ("exp-3", "exp-2", "previous", True)]
-
-
-def test_examples_improve_regress_stay_or_miss_values(compared: duckdb.DuckDBPyConnection) -> None:
     assert changed(compared, "exp-2", "exact") == {
         "q0": ("improved", 0.5, None),
         "q1": ("regressed", -0.5, None),
@@ -100,10 +96,7 @@ def test_examples_improve_regress_stay_or_miss_values(compared: duckdb.DuckDBPyC
         "q4": ("missing", None, "candidate_not_attempted"),
         "q5": ("not_applicable", None, "baseline_not_applicable"),
     }
-
-
-def test_values_that_differ_under_the_same_versions_have_flipped(compared: duckdb.DuckDBPyConnection) -> None:
-    assert changed(compared, "exp-3", "exact") == {
+    assert changed(compared, "exp-3", "exact") == {  # under the same versions
         "q0": ("flipped", 0.5, None),
         "q1": ("same", 0.0, None),
         "q2": ("flipped", -0.5, None),
@@ -126,12 +119,9 @@ def test_an_http_application_that_does_not_say_its_version_may_have_changed(stor
         assert catalog.execute(query.format("exp-4", "exp-3")).fetchall() == [(True, "flipped")]
 
 
-def test_a_lower_value_is_a_gain_where_lower_is_better(compared: duckdb.DuckDBPyConnection) -> None:
-    found = changed(compared, "exp-2", "errors", "v2")
-    assert (found["q0"], found["q1"]) == (("improved", 1.0, None), ("regressed", -0.5, None))
-
-
-def test_labels_have_no_direction(compared: duckdb.DuckDBPyConnection) -> None:
+def test_a_lower_value_may_be_a_gain_and_labels_have_no_direction(compared: duckdb.DuckDBPyConnection) -> None:
+    errors = changed(compared, "exp-2", "errors", "v2")
+    assert (errors["q0"], errors["q1"]) == (("improved", 1.0, None), ("regressed", -0.5, None))
     found = changed(compared, "exp-2", "tone")
     assert [found[name][0] for name in ("q0", "q1", "q2")] == ["changed", "same", "changed"]
     query = """select label, baseline_label from changes
@@ -229,26 +219,14 @@ SPECS: list[dict[str, Any]] = [
     {"metrics": {'say "hi"': {"higher_is_better": False}, "$.x": {"higher_is_better": False}}},
     {"metrics": {"overall": {"higher_is_better": True}}, "composites": [{"name": "overall", "weights": ["exact"]}]},
 ]
-METRICS = (
-    "exact",
-    "errors",
-    "latency",
-    "cost",
-    "tokens",
-    "answer_length",
-    "overall",
-    "exact pass@2",
-    "a/b~c",
-    'say "hi"',
-    "$.x",
-)
+METRICS = ("exact", "errors", "latency", "cost", "tokens", "answer_length", "overall", "exact pass@2", "a/b~c", "$.x")
+METRICS += ('say "hi"',)
 
 
-@pytest.mark.parametrize("declared", SPECS)
-def test_the_direction_in_sql_is_that_of_the_spec(catalog: duckdb.DuckDBPyConnection, declared: dict[str, Any]) -> None:
+def test_the_direction_in_sql_is_that_of_the_spec(catalog: duckdb.DuckDBPyConnection) -> None:
     target = {"name": "t", "kind": "recorded", "path": "answers.jsonl"}
     given = {"name": "n", "dataset": {"path": "questions.jsonl"}, "targets": [target], "evaluators": ["exact_match"]}
-    spec = ExperimentSpec.model_validate({**given, **declared})
-    for metric in METRICS:
+    for declared, metric in product(SPECS, METRICS):
+        spec = ExperimentSpec.model_validate({**given, **declared})
         found = catalog.execute("select higher_is_better($1::json, $2)", [spec.model_dump_json(), metric]).fetchall()
-        assert found == [(spec.direction(metric).higher_is_better,)], metric
+        assert found == [(spec.direction(metric).higher_is_better,)], (declared, metric)

@@ -2,10 +2,10 @@
 reference, of another experiment."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from store_rows import make_row
 
 from evalflows.evaluators.conversations import conversation
 from evalflows.evaluators.score import ExampleView
@@ -51,44 +51,27 @@ def test_an_answer_is_found_by_the_inputs_whatever_the_order_of_their_fields() -
     assert answer(made, "e2", question="Why?") == "by inputs"
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"id": "e1", "error": "timed out"},
-        {"id": "e1", "error": "timed out", "outputs": None},
-        {"inputs": {"question": "Why?"}, "error": "timed out"},
-    ],
-)
-def test_a_recorded_error_is_no_answer_and_is_told(row: dict[str, Any]) -> None:
-    assert missing(target(row), "e1", question="Why?") == "timed out"
+def test_a_recorded_error_is_no_answer_and_is_told() -> None:
+    for row in ({"id": "e1"}, {"id": "e1", "outputs": None}, {"inputs": {"question": "Why?"}}):
+        assert missing(target(row | {"error": "timed out"}), "e1", question="Why?") == "timed out"
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
+def test_a_second_answer_to_an_example_and_a_row_of_another_shape_are_told_by_their_lines() -> None:
+    for first, second in (
         ({"id": "e1"}, {"id": "e1"}),
         ({"id": 1}, {"id": "1"}),
         ({"inputs": {"a": 1, "b": 2}}, {"inputs": {"b": 2, "a": 1}}),
         ({"inputs": "Why?"}, {"inputs": {"input": "Why?"}}),
-    ],
-)
-def test_a_second_answer_to_an_example_is_told_by_both_lines(first: dict[str, Any], second: dict[str, Any]) -> None:
-    other = {"id": "other", "outputs": 0}
-    rows = (first | {"outputs": "one"}, other, second | {"outputs": "two"})
-    assert refusal(*rows, first=4) == "answers.jsonl:6: answers the same example as line 4"
-
-
-@pytest.mark.parametrize(
-    ("row", "wanted"),
-    [
+    ):
+        rows = (first | {"outputs": "one"}, {"id": "other", "outputs": 0}, second | {"outputs": "two"})
+        assert refusal(*rows, first=4) == "answers.jsonl:6: answers the same example as line 4"
+    for row, wanted in (
         ({"id": "e1", "output": "one"}, "got id, output, wanted 'outputs' (or 'error')"),
         ({"id": "e1", "error": None}, "got id, error, wanted 'outputs' (or 'error')"),
         ({}, "got nothing, wanted 'outputs' (or 'error')"),
         ({"outputs": "one", "name": "e1"}, "got outputs, name, wanted 'id' or 'inputs' to find the example by"),
-    ],
-)
-def test_a_row_of_another_shape_is_told_by_its_line(row: dict[str, Any], wanted: str) -> None:
-    assert refusal({"id": "e0", "outputs": 0}, row, first=8) == f"answers.jsonl:9: {wanted}"
+    ):
+        assert refusal({"id": "e0", "outputs": 0}, row, first=8) == f"answers.jsonl:9: {wanted}"
 
 
 @pytest.mark.parametrize("inputs", [float("inf"), {"q": ["\ud83d"]}, {"q": b"x"}], ids=repr)
@@ -201,45 +184,24 @@ def test_the_persons_turn_is_the_answer_and_with_what_the_example_gives_the_conv
 
 
 def output(example_id: str = "e1", repetition: int = 0, **fields: Any) -> OutputRow:
-    plain = {"outputs": '{"output":"one"}', "status": "ok"}
-    return OutputRow(
-        run_id=f"run-{example_id}-{repetition}",
-        experiment_id="exp-1",
-        example_id=example_id,
-        repetition=repetition,
-        started_at=datetime(2026, 1, 1, tzinfo=UTC),
-        **(plain | fields),
-    )
+    of = {"run_id": f"run-{example_id}-{repetition}", "example_id": example_id, "repetition": repetition}
+    row: OutputRow = make_row("outputs", **of, **{"outputs": '{"output":"one"}', "status": "ok"} | fields)
+    return row
 
 
 def replay(made: Target, example_id: str = "e1", repetition: int = 0) -> Any:
     return made.call({"example_id": example_id, "repetition": repetition, "inputs": {}, "metadata": {}})
 
 
-def unplayed(made: Target, example_id: str = "e1", repetition: int = 0) -> str:
-    with pytest.raises(NoRecordedAnswerError) as caught:
-        replay(made, example_id, repetition)
-    return str(caught.value)
-
-
 def test_an_answer_of_another_experiment_comes_with_what_it_took() -> None:
-    row = output(latency_s=1.5, tokens_in=7, tokens_out=0, cost_usd=0.0, steps='[{"name":"call"}]', attempts=3)
-    assert replay(replayed([row], "experiment x")) == Answer(
-        outputs={"output": "one"},
-        latency_s=1.5,
-        tokens_in=7,
-        tokens_out=0,
-        cost_usd=0.0,
-        steps='[{"name":"call"}]',
-        reused_from="run-e1-0",
-    )
+    took = {"latency_s": 1.5, "tokens_in": 7, "tokens_out": 0, "cost_usd": 0.0, "steps": '[{"name":"call"}]'}
+    found = replay(replayed([output(**took, attempts=3)], "experiment x"))
+    assert found == Answer(outputs={"output": "one"}, reused_from="run-e1-0", **took)
 
 
 def test_a_run_that_the_experiment_has_not_or_that_failed_has_no_answer() -> None:
-    made = replayed([output("e1", 0)], "experiment exp-1")
-    said = "experiment exp-1 has no answer for this example and repetition"
-    assert unplayed(made, "e2") == unplayed(made, "e1", 1) == unplayed(replayed([], "experiment exp-1")) == said
-    made = replayed(
-        [output(outputs=None, status="failed", error="HTTP 500", error_kind="server_error")], "experiment x"
-    )
-    assert unplayed(made) == "HTTP 500"
+    failed = output("e3", outputs=None, status="failed", error="HTTP 500", error_kind="server_error")
+    made, said = replayed([output(), failed], "exp-1"), "exp-1 has no answer for this example and repetition"
+    for run, wanted in ((("e2", 0), said), (("e1", 1), said), (("e3", 0), "HTTP 500")):
+        with pytest.raises(NoRecordedAnswerError, match=f"^{wanted}$"):
+            replay(made, *run)

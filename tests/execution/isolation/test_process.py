@@ -7,7 +7,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -103,48 +102,31 @@ def test_what_it_raises_is_told_in_its_words_and_it_judges_on(shared: IsolatedEv
     def fussy(outputs: Any) -> Score:
         raise KeyError("no such answer")
 
-    before = judged(shared, (where, None)).comment
-    kind, error = failed(shared, (fussy, None))
-    assert (kind, without_places(error)) == ("raised", "KeyError: 'no such answer'")
-    assert f"test_process.py:{fussy.__code__.co_firstlineno + 1} in fussy" in error
-    assert judged(shared, (where, None)).comment == before
-
-
-def test_what_cannot_be_moved_back_is_a_bad_return_and_it_judges_on(shared: IsolatedEvaluator) -> None:
     def odd(outputs: Any) -> Score:
         return Score(value=1, metadata={"lock": threading.Lock()})
 
     before = judged(shared, (where, None)).comment
-    kind, text = failed(shared, (odd, None))
-    assert kind == "bad_return" and "lock" in text
+    kind, error = failed(shared, (fussy, None))
+    assert (kind, without_places(error)) == ("raised", "KeyError: 'no such answer'")
+    assert f"test_process.py:{fussy.__code__.co_firstlineno + 1} in fussy" in error
+    kind, error = failed(shared, (odd, None))
+    assert kind == "bad_return" and "lock" in error, "it cannot be moved back"
     assert judged(shared, (where, None)).comment == before
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        (lambda: os._exit(3), "its process exited with 3"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "its process exited with -9"),
-    ],
-    ids=["exit", "killed"],
-)
-def test_one_that_ends_its_process_is_a_failed_judgement_and_another_judges_on(
-    isolated: Make, how: Callable[[], None], said: str
-) -> None:
-    def ends(outputs: Any) -> bool:
-        if outputs == "end":
-            how()
-        return True
+def test_one_that_ends_its_process_is_a_failed_judgement_and_another_judges_on(isolated: Make) -> None:
+    def ends(outputs: Any) -> Score:
+        if outputs == "exit":
+            os._exit(3)
+        if outputs == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return where(outputs)
 
     one = isolated(ends)
-    assert failed(one, "end") == ("raised", said)
-    assert judged(one).value == 1.0
-
-
-def test_a_process_that_was_ended_while_it_waited_is_replaced(isolated: Make) -> None:
-    one = isolated(where)
-    before = pid_of(one)
-    os.kill(before, signal.SIGKILL)
+    for how, status in (("exit", 3), ("kill", -9)):
+        assert failed(one, how) == ("raised", f"its process exited with {status}")
+        before = pid_of(one)
+    os.kill(before, signal.SIGKILL)  # while it waits
     os.waitid(os.P_PID, before, os.WEXITED | os.WNOWAIT)  # it is not buried yet
     assert pid_of(one) != before
 

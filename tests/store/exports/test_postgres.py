@@ -104,15 +104,8 @@ def test_tables_of_views_that_are_gone_are_removed_and_no_others(
 def test_tables_have_types_keys_and_comments(filled: Store, postgres_url: str, run: Run) -> None:
     export(filled, postgres_url, "experiments", "metric_summary")
     columns = "select column_name::text, udt_name::text from information_schema.columns where table_name = '{}'"
-    types = dict(run(columns.format("experiments")))
-    assert {name: types[name] for name in ("name", "tags", "metadata", "started_at", "cost_usd", "repetitions")} == {
-        "name": "text",
-        "tags": "_text",
-        "metadata": "jsonb",
-        "started_at": "timestamptz",
-        "cost_usd": "float8",
-        "repetitions": "int8",
-    }
+    wanted = {"name": "text", "tags": "_text", "metadata": "jsonb", "started_at": "timestamptz", "cost_usd": "float8"}
+    assert {*run(columns.format("experiments"))} >= {*wanted.items(), ("repetitions", "int8")}
     assert dict(run(columns.format("metric_summary")))["calls"] == "int8"  # hugeint in DuckDB
     keys = "select conrelid::regclass::text, pg_get_constraintdef(oid) from pg_constraint where contype = 'p'"
     assert ("metric_summary", "PRIMARY KEY (experiment_id, metric, evaluator_version)") in run(keys)
@@ -193,20 +186,17 @@ def test_a_schema_of_something_else_is_left_alone(store: Store, tmp_path: Path, 
         export(Store(tmp_path / "another"), postgres_url, "labels")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
+def test_the_password_is_never_printed(store: Store, postgres_url: str) -> None:
+    for old, new, reason in (
         (ESCAPED_PASSWORD, "secret", "password authentication failed"),
         (ESCAPED_PASSWORD, "sec/ret", "the URL cannot be read"),
         ("/postgres?", "/nothing?", 'database "nothing" does not exist'),
         ("host=/", "host=/nowhere/", "No such file or directory"),
         ("postgresql://", "mysql://", "got another URL, wanted postgresql://"),
-    ],
-)
-def test_the_password_is_never_printed(store: Store, postgres_url: str, old: str, new: str, reason: str) -> None:
-    arguments = ["export", "postgres", postgres_url.replace(old, new), "--only", "labels", "--verbose"]
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 2, done.output
-    assert reason in done.stderr.splitlines()[-1]
-    for secret in (PASSWORD, ESCAPED_PASSWORD, "secret", "sec", "word @"):
-        assert secret not in done.output.replace("section", "")
+    ):
+        arguments = ["export", "postgres", postgres_url.replace(old, new), "--only", "labels", "--verbose"]
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 2, done.output
+        assert reason in done.stderr.splitlines()[-1]
+        for secret in (PASSWORD, ESCAPED_PASSWORD, "secret", "sec", "word @"):
+            assert secret not in done.output.replace("section", "")

@@ -102,43 +102,28 @@ def test_an_examples_value_is_the_mean_of_its_repetitions_in_the_snapshots_order
 
 
 @pytest.mark.usefixtures("how_metrics_are_read")
-@pytest.mark.parametrize("status", ["failed", "not_attempted"])
-def test_what_was_lost_is_missing_and_no_zero(made: Made, status: str) -> None:
-    made.scores({"e0": [1.0, 1.0], "e1": [1.0, status], "e2": [status, status]})
-    found = made.values()
-    np.testing.assert_equal(found.values, [1.0, 1.0, NAN])
-    assert (found.missing.tolist(), found.scored, found.n_missing) == ([False, True, True], 3, 3)
-
-
-@pytest.mark.parametrize("status", ["not_applicable", "sampled_out", "a label"])
-def test_what_does_not_apply_or_was_not_drawn_is_not_missing(made: Made, status: str) -> None:
-    made.scores({"e0": [1.0, 1.0], "e1": [1.0, status], "e2": [status, status]})
-    found = made.values()
-    np.testing.assert_equal(found.values, [1.0, 1.0, NAN])
-    assert (found.missing.tolist(), found.scored, found.n_missing) == ([False] * 3, 3, 0)
-
-
-def test_an_example_without_a_row_or_with_too_few_is_missing(made: Made) -> None:
-    made.scores({"e0": [1.0, 1.0], "e1": [1.0]})
-    assert made.values().missing.tolist() == [False, True, True]
-
-
-def test_a_metric_of_which_every_run_failed_is_one_all_the_same(made: Made) -> None:
-    made.scores({example: ["failed", "failed"] for example in ("e0", "e1", "e2")})
-    found = made.values()
-    assert np.isnan(found.values).all() and found.n_missing == 6
+def test_what_was_lost_is_missing_and_no_zero_and_what_does_not_apply_is_not(made: Made) -> None:
+    lost = ("failed", "not_attempted")
+    for status in (*lost, "not_applicable", "sampled_out", "a label"):
+        made.scores({"e0": [1.0, 1.0], "e1": [1.0, status], "e2": [status, status]}, metric=status)
+    made.scores({"e0": [1.0, 1.0], "e1": [1.0]}, metric="too few")
+    made.scores({example: ["failed", "failed"] for example in ("e0", "e1", "e2")}, metric="all failed")
+    made.scores({"e0": ["good", "bad"], "e1": ["good", "failed"]}, metric="labels")
+    found = made.all
+    for status in (*lost, "not_applicable", "sampled_out", "a label"):
+        one, is_lost = found[status], status in lost
+        np.testing.assert_equal(one.values, [1.0, 1.0, NAN])
+        assert (one.missing.tolist(), one.scored) == ([False, is_lost, is_lost], 3), status
+        assert one.n_missing == 3 * is_lost
+    assert found["too few"].missing.tolist() == [False, True, True]
+    assert np.isnan(found["all failed"].values).all() and found["all failed"].n_missing == 6
+    assert "labels" not in found
 
 
 def test_weights_are_one_over_the_rate_of_the_example(made: Made) -> None:
     made.scores({"e0": [1.0, 1.0]}, sampling_rate=1.0)
     made.scores({"e1": [1.0, 1.0], "e2": ["sampled_out"] * 2}, sampling_rate=0.25)
     assert made.values().weights.tolist() == [1.0, 4.0, 4.0]
-
-
-def test_a_metric_of_labels_alone_has_no_values(made: Made) -> None:
-    made.scores({"e0": ["good", "bad"], "e1": ["good", "failed"]}, metric="tone")
-    made.scores({"e0": [1.0, 1.0]})
-    assert set(made.all) == {"right"}
 
 
 def test_scores_of_turns_and_of_the_whole_experiment_do_not_count(made: Made) -> None:
@@ -150,25 +135,24 @@ def test_scores_of_turns_and_of_the_whole_experiment_do_not_count(made: Made) ->
     assert found.scored == 2
 
 
-@pytest.mark.parametrize(
-    ("scored", "repetitions", "yes_no", "binary"),
-    [
-        ({"e0": [True], "e1": [False]}, 1, True, True),
-        ({"e0": [True, False]}, 2, True, False),
-        ({"e0": [1.0], "e1": [0.0]}, 1, False, True),
-        ({"e0": [1.0, 1.0]}, 2, False, False),
-        ({"e0": [True], "e1": [0.5]}, 1, False, True),
-        ({"e0": [1.0], "e1": [0.5], "e2": [0.0]}, 1, False, False),
-        ({"e0": [True], "e1": ["failed"]}, 1, True, True),
-    ],
-    ids=str,
-)
-def test_what_has_one_run_of_each_example_and_two_values_is_binary(
-    store: Store, make: Callable[..., Any], scored: Scored, repetitions: int, yes_no: bool, binary: bool
-) -> None:
-    made = Made(store, make, repetitions=repetitions)
-    made.scores(scored)
-    assert (made.values().is_yes_no, made.values().is_binary) == (yes_no, binary)
+def test_what_has_one_run_of_each_example_and_two_values_is_binary(store: Store, make: Callable[..., Any]) -> None:
+    cases: dict[int, list[tuple[Scored, bool, bool]]] = {
+        1: [
+            ({"e0": [True], "e1": [False]}, True, True),
+            ({"e0": [1.0], "e1": [0.0]}, False, True),
+            ({"e0": [True], "e1": [0.5]}, False, True),
+            ({"e0": [1.0], "e1": [0.5], "e2": [0.0]}, False, False),
+            ({"e0": [True], "e1": ["failed"]}, True, True),
+        ],
+        2: [({"e0": [True, False]}, True, False), ({"e0": [1.0, 1.0]}, False, False)],
+    }
+    for repetitions, of in cases.items():
+        made = Made(store, make, repetitions=repetitions)
+        for number, (scored, *_) in enumerate(of):
+            made.scores(scored, metric=f"{repetitions} {number}")
+        for number, (scored, yes_no, binary) in enumerate(of):
+            found = made.values(f"{repetitions} {number}")
+            assert (found.is_yes_no, found.is_binary) == (yes_no, binary), scored
 
 
 def test_the_only_run_of_an_example_is_read_as_the_mean_of_one(
@@ -198,21 +182,9 @@ def test_the_only_run_of_an_example_is_read_as_the_mean_of_one(
 @pytest.mark.usefixtures("how_metrics_are_read")
 def test_measures_are_metrics_of_every_run(made: Made) -> None:
     answers = [("e0", 0, 1.0), ("e0", 1, 3.0), ("e1", 0, 5.0)]
-    made.add(
-        "outputs",
-        OWNER,
-        [
-            {
-                "run_id": f"{e}-{r}",
-                "experiment_id": OWNER,
-                "example_id": e,
-                "repetition": r,
-                "status": "ok",
-                "latency_s": s,
-            }
-            for e, r, s in answers
-        ],
-    )
+    of = {"experiment_id": OWNER, "status": "ok"}
+    runs = [{"run_id": f"{e}-{r}", "example_id": e, "repetition": r, "latency_s": s, **of} for e, r, s in answers]
+    made.add("outputs", OWNER, runs)
     found = made.values("latency")
     np.testing.assert_equal(found.values, [2.0, 5.0, NAN])
     assert (found.evaluator_version, found.missing.tolist()) == ("measured", [False, True, True])
@@ -230,13 +202,10 @@ def test_a_try_passes_from_its_bound_on(made: Made) -> None:
     assert made.trials(pass_threshold=0.75, higher=False) == ([1, 2, 2], [2, 2, 2]), "where less is better"
 
 
-@pytest.mark.parametrize("status", ["failed", "not_applicable", "a label"])
-def test_what_was_not_scored_as_a_number_is_no_try(made: Made, status: str) -> None:
-    made.scores({"e0": [1.0, status], "e1": [status, 0.0], "e2": [status, status]})
-    assert made.trials() == ([1, 0, 0], [1, 1, 0])
-
-
-def test_tries_are_those_of_one_metric_and_version_and_of_whole_runs(made: Made) -> None:
+def test_tries_are_the_numbers_of_one_metric_and_version_of_whole_runs(made: Made) -> None:
+    for status in ("failed", "not_applicable", "a label"):
+        made.scores({"e0": [1.0, status], "e1": [status, 0.0], "e2": [status, status]}, metric=status)
+        assert made.trials(status) == ([1, 0, 0], [1, 1, 0])
     made.scores({"e0": [1.0, 0.0]})
     made.scores({"e0": [1.0, 1.0]}, metric="another")
     made.scores({"e0": [1.0, 1.0]}, turn=1, judgement_id="other")

@@ -8,11 +8,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.error import HTTPError
@@ -116,7 +115,9 @@ class ServerLostError(Exception):
 
 
 @dataclass(slots=True)
-class _Watch:
+class WatchedServer:
+    """The Prefect server of the flows in a block."""
+
     url: str
     settings: Settings  # of the flow
     owners: set[str] = field(default_factory=set)
@@ -136,6 +137,11 @@ class _Watch:
                 self.lost.set()
                 return
 
+    def raise_if_lost(self) -> None:
+        """Raise ServerLostError if it is lost."""
+        if self.lost.is_set():
+            raise ServerLostError(self.url)
+
     def error(self) -> IncompleteError:
         first = min(self.owners, default=None)
         then = (
@@ -144,54 +150,41 @@ class _Watch:
         return IncompleteError(f"the Prefect server at {self.url} no longer answers; {then}", sorted(self.owners))
 
 
-_watch: ContextVar[_Watch | None] = ContextVar("watch", default=None)
-
-
 @contextmanager
-def server_watched() -> Iterator[None]:
-    """Watch the server of the flows in this block. Raise IncompleteError if it is lost and they end with an error."""
+def server_watched() -> Iterator[WatchedServer | None]:
+    """Watch the server of the flows in this block. Raise IncompleteError if it is lost and they end with an error.
+
+    Yield it, to be told which experiments or comparisons they work on: the error names them.
+    """
     url = get_current_settings().api.url
     if url is None:
-        yield
+        yield None
         return
     patience = {PREFECT_CLIENT_MAX_RETRIES: RETRIES, PREFECT_API_REQUEST_TIMEOUT: LOST_AFTER_S}
     with changed_settings(set_defaults=patience) as settings, _events_wait_for_the_server():
-        watch = _Watch(url, settings)
+        watch = WatchedServer(url, settings)
         threading.Thread(target=watch.watch, name="evalflows-server-watch", daemon=True).start()
-        token = _watch.set(watch)
         try:
-            yield
+            yield watch
         except Exception as error:
             if not watch.lost.is_set() and not isinstance(error, httpx.TransportError):
                 raise
             raise watch.error() from error
         finally:
-            _watch.reset(token)
             watch.ended.set()
             if not watch.is_answered:
                 end_services()
 
 
-def note_owners(owners: Iterable[str]) -> None:
-    """Record the experiments or comparisons that the current run works on, so that the error can name them."""
-    if watch := _watch.get():
-        watch.owners.update(owners)
-
-
-def raise_if_lost() -> None:
-    """Raise ServerLostError if the server of the current run is lost."""
-    if (watch := _watch.get()) and watch.lost.is_set():
-        raise ServerLostError(watch.url)
-
-
 @contextmanager
-def reported_if_possible() -> Iterator[None]:
+def reported_if_possible(server: Any) -> Iterator[None]:
     """Skip what the block reports to the server if that does not answer; it is reported again soon."""
     try:
         with changed_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             yield
     except httpx.TransportError:
-        raise_if_lost()
+        if server is not None:
+            server.raise_if_lost()
 
 
 def answers(url: str) -> bool:

@@ -59,7 +59,7 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
                     judging(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
         lease.check()
         lacking = finish(run, [comparison])
-        compute_win_rates(comparison)
+        compute_win_rates(run, comparison)
         publish_comparison(comparison)
         raise_failures(steps, lacking, first_open("comparison_sets", [comparison.comparison_id]))
         return comparison.comparison_id

@@ -65,7 +65,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         lacking = finish(run, experiments, stopped)
         if spec.check_results:
             check_results(experiments)
-        compute_differences(experiments)
+        compute_differences(run, experiments)
         decisions = decide(run, experiments) if spec.gates and not spec.is_trial else []
         publish_results(experiments)
         if decisions:

@@ -286,12 +286,12 @@ def _labels(evaluators: str) -> str:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def compute_win_rates(row: ComparisonSetRow) -> str:
+def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
     """Publish the verdicts, ratings and judge biases of a comparison, and return its id.
 
     The results are recomputed from the stored rows on every call.
     """
-    enter_stage("computing win rates")
+    enter_stage(run, "computing win rates")
     store, spec = Store(), comparison_spec(row)
     names, examples = _systems(store, row, spec)
     parts = list(slices(examples, spec.slice_by))

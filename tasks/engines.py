@@ -26,19 +26,16 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
-from rich.console import Console
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, Rounds, Tally, budget_of_part
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, Rounds, budget_of_part
 from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.jobs import job_of
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.workers import cores
-from evalflows.llm.attempts import calls_waiting
-from evalflows.llm.budget import divided
+from evalflows.llm.budget import DividedBudget
 from evalflows.llm.connections import addresses_of_keys
-from evalflows.llm.ledger import calls_made, cost_made, note_calls_elsewhere
-from evalflows.reports.progress import Progress, Watch, in_notebook, shown_progress
-from evalflows.server_watch import note_owners, raise_if_lost, reported_if_possible
+from evalflows.reports.progress import Progress
+from evalflows.server_watch import reported_if_possible
 from evalflows.specs import hints, permitted
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError
@@ -259,30 +256,14 @@ def _ray(spec: TaskRunnerSpec) -> Any:
 INTERVAL_S = 1.0
 
 
-_watching: list[Watch] = []
+def enter_stage(run: RunContext[Any], stage: str) -> None:
+    """Tell the program that called the flow what the run does now."""
+    _tell(run, Progress(stage=stage))
 
 
-@contextmanager
-def watched(watch: Watch | None) -> Iterator[None]:
-    """Call `watch` with the progress of this process during the block; without one, a notebook shows a bar."""
-    if watch is None and in_notebook():
-        with shown_progress(Console()) as bar, watched(bar):
-            yield
-        return
-    if watch is None:
-        yield
-        return
-    _watching.append(watch)
-    try:
-        yield
-    finally:
-        _watching.remove(watch)
-
-
-def enter_stage(stage: str) -> None:
-    """Tell the watchers of this process what it does now."""
-    for watch in _watching:
-        watch(Progress(stage=stage))
+def _tell(run: RunContext[Any], progress: Progress) -> None:
+    if run.caller.watch is not None:
+        run.caller.watch(progress)
 
 
 def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
@@ -298,35 +279,37 @@ def wait_with_progress(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]]
     """Wait for all steps, and report progress meanwhile."""
     if not planned.owners:
         return
-    note_owners(planned.owners)
-    for watch in _watching:
-        watch(_progress(run.tally, planned))
+    server = run.caller.server
+    if server is not None:
+        server.owners |= planned.owners
+    _tell(run, _progress(run, planned))
     artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
     shown = 0.0
     while True:
         pending = not_done(steps, INTERVAL_S)
         raise_if_pressed()
-        raise_if_lost()
-        _count_ended(run.tally, steps, planned)
-        progress = _progress(run.tally, planned)
-        for watch in _watching:
-            watch(progress)
+        if server is not None:
+            server.raise_if_lost()
+        _count_ended(run, steps, planned)
+        progress = _progress(run, planned)
+        _tell(run, progress)
         percent = round(progress.percent if pending else 100.0, 1)
         if percent != shown:
-            with reported_if_possible():
+            with reported_if_possible(server):
                 update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
                 shown = percent
         if not pending:
             return
 
 
-def _count_ended(tally: Tally, steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
+def _count_ended(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
     """Count the chunks that have ended in other processes, whose items this one cannot count one by one."""
+    tally = run.tally
     for work in ended_work(steps):
         for chunk in getattr(work, "chunks", ()):
             items = chunk.stop - chunk.start
             if chunk.dispatch is not None:
-                note_calls_elsewhere((type(work), chunk), chunk.owner, chunk.dispatch.costs)
+                run.calls.count_elsewhere((type(work), chunk), chunk.owner, chunk.dispatch.costs)
             if isinstance(work, Rounds):
                 tally.begin(chunk, "answers", items)
             elif planned.answers:
@@ -335,8 +318,9 @@ def _count_ended(tally: Tally, steps: Sequence[PrefectFuture[Any]], planned: Pla
                 tally.begin(chunk, "judgements", planned.judgements // len(steps))
 
 
-def _progress(tally: Tally, planned: Planned) -> Progress:
-    made, (failed, again_in_s) = calls_made(), tally.waiting(planned.owners) or calls_waiting()
+def _progress(run: RunContext[Any], planned: Planned) -> Progress:
+    tally, made = run.tally, run.calls.made
+    failed, again_in_s = tally.waiting(planned.owners) or run.calls.waits()
     return Progress(
         stage=planned.stage,
         answers=tally.of(planned.owners, "answers"),
@@ -346,7 +330,7 @@ def _progress(tally: Tally, planned: Planned) -> Progress:
         planned_answers=planned.answers,
         planned_judgements=planned.judgements,
         calls=sum(made[owner] for owner in planned.owners),
-        cost_usd=cost_made(planned.owners),
+        cost_usd=run.calls.cost(planned.owners),
         failed=failed,
         again_in_s=again_in_s,
     )
@@ -406,8 +390,11 @@ def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
         if chunk.dispatch is not None:
             _check_attempt(store, chunk, chunk.dispatch.attempt)
         recover(store, chunk.owner, RECOVERY_S, chunk.part)
-    with divided({chunk.owner: budget_of_part(store, chunk) for chunk in chunks}):
-        running = [job_of(run, chunk) for chunk in chunks]
+    running = [job_of(run, chunk) for chunk in chunks]
+    with ExitStack() as stack:
+        for chunk, one in zip(chunks, running, strict=True):
+            if isinstance(one.budget, DividedBudget):
+                stack.enter_context(one.budget.spending(budget_of_part(store, chunk)))
         for ledger in {id(one.ledger): one.ledger for one in running}.values():
             ledger.refresh()
         try:

@@ -47,7 +47,7 @@ def combine_scores(run: Context, rows: list[ExperimentRow], *, whole: bool = Tru
 def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> None:
     if not experiment.spec.composites and not judges:
         return
-    enter_stage("combining scores")
+    enter_stage(experiment.run, "combining scores")
     identity = experiment.row.experiment_id
     outputs: list[OutputRow] = experiment.store.read("outputs", identity, texts=bool(judges))
     of_run: defaultdict[str, list[JudgementRow]] = defaultdict(list)

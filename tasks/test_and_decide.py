@@ -103,12 +103,12 @@ def why_gates_stop(run: Context, rows: list[ExperimentRow]) -> str | None:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def compute_differences(rows: list[ExperimentRow]) -> str:
+def compute_differences(run: Context, rows: list[ExperimentRow]) -> str:
     """Publish the estimates of each experiment and the verdicts on each candidate, and return the run group.
 
     All experiments share their examples. The results are recomputed from the stored rows on every call.
     """
-    enter_stage("computing differences")
+    enter_stage(run, "computing differences")
     store, group = Store(), rows[0].run_group
     reader, spec = MetricReader(store, keeps_values=len(rows) > 1), experiment_spec(rows[0])
     with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):

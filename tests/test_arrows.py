@@ -37,10 +37,10 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "flows": ("tasks", "engine", "prefect_server", "specs"),
     "api": (
         *("flows", "tasks", "analysis", "engine", "dashboard", "reports", "evaluators", "store", "specs"),
-        *("prefect_server", "server_watch"),
+        *("llm.ledger", "prefect_server", "server_watch"),
     ),
     "compat": ("api", "engine", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
-    "pytest_plugin": ("compat", "reports", "tasks.engines", "store", "specs"),
+    "pytest_plugin": ("compat", "reports", "engine.run_context", "store", "specs"),
     "cli": (
         *("api", "flows", "dashboard", "receiver", "serving", "telemetry", "analysis", "engine", "data_checks"),
         *("mcp_server", "reports", "evaluators", "llm", "store", "specs", "prefect_server", "prefect_texts"),

@@ -7,15 +7,19 @@ import os
 import ssl
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, PREFECT_RESULTS_LOCAL_STORAGE_PATH, get_current_settings
+from rich.console import Console
 
+from evalflows.engine.run_context import calling
+from evalflows.llm.ledger import Calls
 from evalflows.prefect_server import DENIED, access_denied, results_folder, server_access
-from evalflows.server_watch import changed_settings, server_watched
+from evalflows.reports.progress import Watch, in_notebook, shown_progress
+from evalflows.server_watch import WatchedServer, changed_settings, server_watched
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.tracebacks import FOR_USERS, OTHERS, PREFECTS, without_frames
 
@@ -24,8 +28,24 @@ REACHED_WITHIN_S = 10.0
 
 
 @contextmanager
-def flow_settings() -> Iterator[None]:
-    """Run flows of this block without heartbeats, on the configured Prefect API or else on the local server.
+def called(watch: Watch | None, calls: Calls | None = None) -> Iterator[None]:
+    """Prepare a run and call its flow in this block.
+
+    `watch` is told the progress; without one, a notebook shows a bar. `calls` counts the model calls. Exceptions come
+    as RaisedToCaller says.
+    """
+    with (
+        RaisedToCaller(),
+        shown_progress(Console()) if watch is None and in_notebook() else nullcontext(watch) as shown,
+        calling(shown, calls),
+    ):
+        yield
+
+
+@contextmanager
+def flow_settings() -> Iterator[WatchedServer | None]:
+    """Run flows of this block without heartbeats, on the configured Prefect API or else on the local server, and yield
+    that server.
 
     Heartbeats tell a server that a worker's flow run has died. Here they would only make every run last whole seconds:
     the run waits for their thread, which sleeps for a second at a time. Exceptions, which Prefect keeps as results, are
@@ -36,8 +56,8 @@ def flow_settings() -> Iterator[None]:
     try:
         with server_access(), changed_settings(set_defaults=defaults):
             _check_reachable(get_current_settings().api.url or "")
-            with server_watched():
-                yield
+            with server_watched() as server:
+                yield server
     except PrefectHTTPStatusError as error:
         if error.response.status_code not in DENIED:
             raise

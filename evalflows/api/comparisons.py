@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalflows.api.calling import RaisedToCaller, flow_settings
+from evalflows.api.calling import called, flow_settings
 from evalflows.api.results import ComparativeResult, ExperimentResult
 from evalflows.engine.prepare import named_reference
 from evalflows.reports.progress import Watch
@@ -15,7 +15,6 @@ from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError, first_problem, one_line, print_note
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.tasks.compare import check_and_resolve
-from evalflows.tasks.engines import watched
 from evalflows.tasks.finish import refuse_if_running
 
 Compared = Sequence[str | ExperimentResult]
@@ -36,10 +35,10 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
     """
     from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
 
-    with RaisedToCaller():
+    with called(watch):
         refuse_if_running(spec, resume)
         checked = check_and_resolve(spec)
-        with checked.handed_on(), watched(watch), flow_settings():
+        with checked.handed_on(), flow_settings() as checked.caller.server:
             return compare_experiments(checked.prepared.spec, resume)
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from evalflows.analysis.trace_datasets import TraceDataset, add_traces
-from evalflows.api.calling import RaisedToCaller, flow_settings
+from evalflows.api.calling import called, flow_settings
 from evalflows.api.experiments import evaluator_fields
 from evalflows.api.results import BatchEvaluationResult, BatchEvaluationResumeToken
 from evalflows.engine.run_context import RunContext
@@ -24,7 +24,6 @@ from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec
 from evalflows.specs.reference import refer
 from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
 from evalflows.store.store import Store
-from evalflows.tasks.engines import watched
 
 
 def dataset_from_traces(
@@ -107,12 +106,12 @@ def evaluate_traces(
     Items that an evaluator of the same version has judged are not judged again. Raise InputError if the spec is wrong,
     and IncompleteError if judgements could not be made.
     """
-    with RaisedToCaller():
+    with called(watch):
         begin_early()
         run = RunContext(prepare_traces(spec))
         from evalflows.flows.evaluate_traces import evaluate_traces as flow  # late: making a flow takes time
 
-        with run.handed_on(), watched(watch), flow_settings():
+        with run.handed_on(), flow_settings() as run.caller.server:
             return flow(run.prepared.spec, backfill_from, backfill_to, newest_first, resume)
 
 

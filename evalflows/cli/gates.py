@@ -322,16 +322,16 @@ def _run_gate(
     failed = None
     with stdout_for(form), prepared(verbose) as watch:
         from evalflows import gate as run_flow
-        from evalflows.llm.ledger import calls_made
+        from evalflows.llm.ledger import Calls
 
-        before = calls_made()
+        calls = Calls()
         try:
-            decision_ids = run_flow(spec, group, watch)
+            decision_ids = run_flow(spec, group, watch, calls)
         except (GateFailedError, IncompleteError) as error:
             decision_ids, failed = list(error.decisions), error
     store = Store()
     incomplete = str(failed) if isinstance(failed, IncompleteError) else None
-    decisions, made = decisions_named(store, decision_ids), calls_made() - before
+    decisions, made = decisions_named(store, decision_ids), calls.made
     report = gate_report(store, decisions, made, spec=path, incomplete=incomplete)
     _print_decided(report, detail=detail, form=form)
     undecided = [decision for decision in decisions if decision.conclusion != "PASS"]

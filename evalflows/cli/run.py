@@ -250,16 +250,16 @@ def _run(
     incomplete = None
     with stdout_for(form), prepared(verbose) as watch:
         from evalflows import run as run_flow
-        from evalflows.llm.ledger import calls_made
+        from evalflows.llm.ledger import Calls
 
-        before = calls_made()
+        calls = Calls()
         try:
-            experiment_ids: Sequence[str] = run_flow(spec, group, watch)
+            experiment_ids: Sequence[str] = run_flow(spec, group, watch, calls)
         except IncompleteError as error:
             if not error.experiments:
                 raise
             experiment_ids, incomplete = error.experiments, error
-    made = calls_made() - before
+    made = calls.made
     if not (only_changes and _print_changes(experiment_ids, made)):
         _print_results(experiment_ids, made, detail=detail, form=form, spec=path)
     if incomplete is not None:

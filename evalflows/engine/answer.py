@@ -123,6 +123,7 @@ class _Answering:
             check=self._spool.check,
             experiment_id=self.chunk.experiment_id,
             subject_id=identity,
+            calls=self.experiment.run.calls,
             budget=self.experiment.budget,
             connections=self.experiment.connections,
         )

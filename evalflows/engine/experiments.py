@@ -193,7 +193,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
     prepared = run.bound(lambda: bind_experiment(experiment_spec(row)))
     spec, looks_up = prepared.spec, is_quick(prepared)
     ledger = _ledger(run, row, spec, are_made=not looks_up or bool(prepared.summary_evaluators))
-    factory = EvaluatorFactory(spec, ledger, _budget(run, row, spec))
+    factory = EvaluatorFactory(spec, ledger, _budget(run, row, spec), run.calls)
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
     complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
@@ -239,7 +239,7 @@ def _budget(run: Context, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
     In a process of a cluster, it is divided: each chunk has its part.
     """
     if run.is_in_cluster:
-        return DividedBudget(row.experiment_id)
+        return DividedBudget()
     if run.shared.budget is None:
         is_limited = spec.budget_usd is not None or spec.max_calls is not None
         run.shared.budget = budget_after(spent_by_group(run.store, row.run_group), spec) if is_limited else Budget()

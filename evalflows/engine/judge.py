@@ -238,6 +238,7 @@ def _recorder(evaluator: RunnableEvaluator, spool: Spool, experiment_id: str, su
         experiment_id=experiment_id,
         subject_id=subject_id,
         evaluator=evaluator.bound.name,
+        calls=evaluator.calls,
         budget=evaluator.budget,
         ledger=evaluator.ledger,
         connections=evaluator.connections,

@@ -211,7 +211,7 @@ def _made(run: Context, comparison_id: str) -> Comparison:
     spec = prepared.spec
     experiments = experiments_of(store, row.experiments)
     budget = _budget(run, row, spec)
-    factory = EvaluatorFactory(spec, Ledger(store, comparison_id, fresh=not spec.use_cache), budget)
+    factory = EvaluatorFactory(spec, Ledger(store, comparison_id, fresh=not spec.use_cache), budget, run.calls)
     evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     return Comparison(
         run=run,
@@ -241,7 +241,7 @@ def _outputs(store: Store, experiments: Sequence[str]) -> SpilledRows[str, Outpu
 def _budget(run: Context, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:
     """Return the budget, with what the comparison has already spent; in a process of a cluster, divided."""
     if run.is_in_cluster:
-        return DividedBudget(row.comparison_id)
+        return DividedBudget()
     return budget_after(paid(run.store, row.comparison_id), spec)
 
 

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from evalflows.engine.chunks import Tally
 from evalflows.engine.workers import QuickProcesses, Workers
 from evalflows.llm.budget import Budget
-from evalflows.llm.ledger import Ledger
+from evalflows.llm.ledger import Calls, Ledger
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
 
@@ -45,6 +45,35 @@ Of = TypeVar("Of", bound=Prepared)
 Made = TypeVar("Made", bound=JobOfRun)
 
 
+class Server(Protocol):
+    """The Prefect server of a flow that a program has called: see `server_watch.py`."""
+
+    owners: set[str]
+
+    def raise_if_lost(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """What a program hands on to the flows that it calls, and these to theirs."""
+
+    watch: Callable[[Any], object] | None = None  # is told the progress
+    calls: Calls = field(default_factory=Calls)
+    server: Server | None = None
+    run: "RunContext[Any] | None" = None  # for the flow that is called next
+
+
+@contextmanager
+def calling(watch: Callable[[Any], object] | None = None, calls: Calls | None = None) -> Iterator[None]:
+    """Let the runs that are made in this block tell `watch` their progress, and count their model calls in `calls`."""
+    outer = _caller.get() or Caller()
+    token = _caller.set(Caller(watch=watch or outer.watch, calls=calls or outer.calls, server=outer.server))
+    try:
+        yield
+    finally:
+        _caller.reset(token)
+
+
 @dataclass(slots=True)
 class Shared:
     """What the experiments of a run share, each made when it is needed."""
@@ -67,10 +96,15 @@ class RunContext(Generic[Of]):
     ) -> None:
         self.store, self.tally, self.shared = Store(), Tally(), Shared()
         self.processes = processes
+        self.caller = _caller.get() or Caller()
         self.is_elsewhere, self.is_in_cluster = token is not None, False
         self._prepared, self._token = prepared, token or new_id("run")
         self._jobs: dict[str, JobOfRun] = {}
         self._lock = threading.RLock()
+
+    @property
+    def calls(self) -> Calls:
+        return self.caller.calls
 
     @property
     def prepared(self) -> Of:
@@ -118,18 +152,19 @@ class RunContext(Generic[Of]):
     @contextmanager
     def handed_on(self) -> Iterator[None]:
         """Let a flow that is called in this block with the spec take up this context. It is closed at the end."""
-        token = _handed.set(self)
+        self.caller = replace(self.caller, run=self)
+        token = _caller.set(self.caller)
         try:
             yield
         finally:
-            _handed.reset(token)
+            _caller.reset(token)
             self.end_processes()
             self.reset()
 
     @classmethod
     def handed(cls, spec: object) -> "RunContext[Any] | None":
         """Return the context that was handed on for a spec, if any."""
-        run = _handed.get()
+        run = caller.run if (caller := _caller.get()) else None
         return run if run is not None and run.prepared.spec == spec else None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -137,7 +172,7 @@ class RunContext(Generic[Of]):
         return _taken_up, (self._token, is_to_cluster)
 
 
-_handed: ContextVar[RunContext[Any] | None] = ContextVar("evalflows_run", default=None)
+_caller: ContextVar[Caller | None] = ContextVar("evalflows_caller", default=None)
 
 KEPT = 4
 """Runs whose contexts a process keeps that chunks are sent to, while it has none of their chunks: the newest."""

@@ -23,7 +23,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Completer, Embedder, Endpoint
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import known, resolve
-from evalflows.llm.ledger import Ledger
+from evalflows.llm.ledger import Calls, Ledger
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import Complete, Embed, InputError
@@ -92,6 +92,7 @@ class RunnableEvaluator:
     metrics: Mapping[str, MetricSpec]  # of the whole spec
     budget: Budget
     configs: Mapping[str, ScoreConfigSpec]  # score configs by id
+    calls: Calls = field(default_factory=Calls)  # of the run
     ledger: Ledger | None = None  # of calls that its own code makes
     connections: Sequence[ConnectionSpec] = ()  # whose prices count for these
     fallback: "RunnableEvaluator | None" = None
@@ -159,6 +160,7 @@ class EvaluatorFactory:
     spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
     ledger: Ledger
     budget: Budget
+    calls: Calls = field(default_factory=Calls)
 
     def evaluator(
         self, evaluator: PreparedEvaluator[JudgeSpec], examples: Sequence[ExampleRow] | None
@@ -196,6 +198,7 @@ class EvaluatorFactory:
             metrics=of_items.metrics if of_items else {},
             budget=self.budget,
             configs=of_items.score_configs if of_items else {},
+            calls=self.calls,
             ledger=self.ledger,
             connections=self.connections,
             isolated=None if bound.is_async or spec.timeout_s is None else IsolatedEvaluator(bound, spec.timeout_s),

@@ -371,7 +371,8 @@ def _made(run: Context, batch: WatermarkRow) -> TraceEvaluation:
     prepared = run.prepared
     spec = prepared.spec
     budget = Budget(usd=spec.budget_usd, calls=spec.max_calls, counts_unknown=spec.budget_counts_unknown)
-    factory = EvaluatorFactory(spec, Ledger(run.store, batch.evaluation_id, fresh=not spec.use_cache), budget)
+    ledger = Ledger(run.store, batch.evaluation_id, fresh=not spec.use_cache)
+    factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     versions = {one["name"]: one["version"] for one in prepared.described if one.get("scope") != "mapper"}
     made = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     evaluators = [replace(one, version=versions[one.bound.name]) if one.asks_for_scores else one for one in made]
@@ -385,7 +386,7 @@ def _made(run: Context, batch: WatermarkRow) -> TraceEvaluation:
         mapper_version=mapper_version(spec.mapper),
         judging=judging_workers(spec, connections_of(prepared.evaluators)),
         judging_on=endpoints_of(evaluators),
-        ledger=factory.ledger,
+        ledger=ledger,
         budget=budget,
         made_at=now(),
     )

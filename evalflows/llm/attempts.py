@@ -2,13 +2,10 @@
 
 import asyncio
 import random
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import count
 from types import TracebackType
 
+from evalflows.llm.ledger import Calls, current
 from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind, print_note
 
 FIRST_PAUSE_S = 0.5
@@ -45,9 +42,12 @@ class Attempts:
         if self.made:
             # Here the last error is gone, and with it the frames that hold what was received.
             seconds = pause_s(self.made, self._asked_s, self._most_s)
-            if self._asked_s is not None and self._asked_s > SAID_FROM_S:
-                _say_wait(self._who, f"{in_words(self._asked_s)} ({self._reason})", seconds)
-            with _noted(seconds):
+            calls = recorder.calls if (recorder := current()) else Calls()
+            if self._asked_s is not None and self._asked_s > SAID_FROM_S and calls.says_wait(self._who, seconds):
+                asks = f"{self._who} asks to wait {in_words(self._asked_s)} ({self._reason})"
+                again = f"{datetime.now() + timedelta(seconds=seconds):%H:%M}"
+                print_note(f"{asks}; its calls are made again in {seconds:.0f} s, at {again}")
+            with calls.waiting(seconds):
                 await asyncio.sleep(seconds)
         self.made += 1
 
@@ -74,39 +74,3 @@ def pause_s(attempt: int, retry_after_s: float | None, most_s: float) -> float:
     if retry_after_s is not None:
         return min(most_s, retry_after_s + random.uniform(0, 0.1 * retry_after_s))
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
-
-
-_said: dict[str, float] = {}  # until when the wait that was said last lasts, by endpoint
-
-
-def _say_wait(who: str, asks: str, seconds: float) -> None:
-    """Print that an endpoint asks for a long wait, once for all calls that wait meanwhile."""
-    time_now = time.monotonic()
-    if _said.get(who, time_now) <= time_now:
-        _said[who] = time_now + seconds
-        print_note(f"{who} asks to wait {asks}; its calls are made again in {seconds:.0f} s, at {_clock(seconds)}")
-
-
-def _clock(seconds: float) -> str:
-    return f"{datetime.now() + timedelta(seconds=seconds):%H:%M}"
-
-
-_waiting: dict[int, float] = {}  # until when, by an id of the wait
-_ids = count()
-
-
-@contextmanager
-def _noted(seconds: float) -> Iterator[None]:
-    """Note during a block that a call waits for its next attempt."""
-    number = next(_ids)
-    _waiting[number] = time.monotonic() + seconds
-    try:
-        yield
-    finally:
-        del _waiting[number]
-
-
-def calls_waiting() -> tuple[int, float]:
-    """Return how many calls of this process wait for their next attempt, and the seconds until the first of them."""
-    ends = [*_waiting.copy().values()]
-    return len(ends), max(0.0, min(ends) - time.monotonic()) if ends else 0.0

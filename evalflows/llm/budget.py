@@ -3,7 +3,7 @@
 import asyncio
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -164,30 +164,23 @@ def _wake(changed: "asyncio.Future[None]") -> None:
         changed.set_result(None)
 
 
-_parts: ContextVar[Mapping[str, Budget] | None] = ContextVar("evalflows_parts_of_budget", default=None)
-
-
-@contextmanager
-def divided(parts: Mapping[str, Budget]) -> Iterator[None]:
-    """In this block, and in the tasks and threads that it starts, let each experiment or comparison spend its part.
-
-    `parts` are budgets by the id of the experiment or comparison.
-    """
-    token = _parts.set(parts)
-    try:
-        yield
-    finally:
-        _parts.reset(token)
-
-
 class DividedBudget(Budget):
     """The budget of an experiment or a comparison, whose chunks each have a part: the current one's is charged."""
 
-    __slots__ = ("_owner",)
+    __slots__ = ("_current",)
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._owner = owner
+        self._current: ContextVar[Budget | None] = ContextVar("evalflows_part_of_budget", default=None)
+
+    @contextmanager
+    def spending(self, part: Budget) -> Iterator[None]:
+        """In this block, and in the tasks and threads that it starts, spend a part."""
+        token = self._current.set(part)
+        try:
+            yield
+        finally:
+            self._current.reset(token)
 
     async def reserve(self, estimate_usd: float | None) -> int:
         return await self._part.reserve(estimate_usd)
@@ -216,10 +209,10 @@ class DividedBudget(Budget):
 
     @property
     def _part(self) -> Budget:
-        parts = _parts.get()
-        if parts is None:
+        part = self._current.get()
+        if part is None:
             raise RuntimeError("a divided budget is spent outside of its chunks")
-        return parts[self._owner]
+        return part
 
 
 BYTES_A_TOKEN = 3

@@ -5,6 +5,7 @@ the current item; and totals over calls.
 import asyncio
 import hashlib
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -191,6 +192,67 @@ class AnsweredCall(NamedTuple):
     cached: bool = False
 
 
+class Calls:
+    """The model calls that a run has made, or had others make, by the experiment or comparison that paid; and those
+    that wait for their next attempt.
+    """
+
+    def __init__(self) -> None:
+        self._made: Counter[str | None] = Counter()
+        self._costs: defaultdict[str | None, float] = defaultdict(float)
+        self._unpriced: Counter[str | None] = Counter()
+        self._elsewhere: set[Hashable] = set()
+        self._waiting: dict[object, float] = {}  # until when, by the wait
+        self._said: dict[str, float] = {}  # until when the wait that was said last lasts, by endpoint
+        self._lock = threading.Lock()
+
+    @property
+    def made(self) -> Counter[str | None]:
+        """The number of calls by who paid."""
+        with self._lock:
+            return self._made.copy()
+
+    def count(self, payer: str | None, *costs: float | None) -> None:
+        """Count calls, given their costs in USD."""
+        with self._lock:
+            self._made[payer] += len(costs)
+            self._costs[payer] += sum(cost or 0.0 for cost in costs)
+            self._unpriced[payer] += costs.count(None)
+
+    def count_elsewhere(self, work: Hashable, payer: str, costs: Iterable[float | None]) -> None:
+        """Count the calls that another process has made; each work only once."""
+        if work not in self._elsewhere:
+            self._elsewhere.add(work)
+            self.count(payer, *costs)
+
+    def cost(self, payers: Collection[str]) -> float | None:
+        """Return the cost in USD of the calls of these payers; None if that of a call is unknown."""
+        with self._lock:
+            return None if any(self._unpriced[one] for one in payers) else sum(self._costs[one] for one in payers)
+
+    @contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Note during a block that a call waits for its next attempt."""
+        wait = object()
+        self._waiting[wait] = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            del self._waiting[wait]
+
+    def waits(self) -> tuple[int, float]:
+        """Return how many calls wait for their next attempt, and the seconds until the first of them."""
+        ends = [*self._waiting.copy().values()]
+        return len(ends), max(0.0, min(ends) - time.monotonic()) if ends else 0.0
+
+    def says_wait(self, who: str, seconds: float) -> bool:
+        """Whether to say that an endpoint asks for a long wait: once for all calls that wait meanwhile."""
+        time_now = time.monotonic()
+        if is_first := self._said.get(who, time_now) <= time_now:
+            self._said[who] = time_now + seconds
+        return is_first
+
+
 @dataclass(slots=True, kw_only=True)
 class Recorder:
     """Records the calls of one item: of one answer of a target, or of one judgement of an evaluator."""
@@ -202,6 +264,7 @@ class Recorder:
     subject_id: str | None = None
     evaluator: str | None = None
     request: CallRow | None = None  # to an application: noted as it is sent
+    calls: Calls = field(default_factory=Calls)  # of the run, among which this item's count
     budget: Budget | None = None  # of the run group, for calls that do not go through `complete`
     answered: list[AnsweredCall] = field(default_factory=list)  # in order
     failed: list[CallRow] = field(default_factory=list)
@@ -215,8 +278,7 @@ class Recorder:
     def store(self, row: CallRow) -> None:
         """Write the row of a call to disk, before its answer is used, and count it."""
         self.keep(row)
-        with _lock:
-            _count(row.experiment_id, row.cost_usd)
+        self.calls.count(row.experiment_id, row.cost_usd)
 
     def begin(self, row: CallRow) -> None:
         """Note on disk, before a call is sent, that it counts even if the process does not live to see the answer.
@@ -272,42 +334,6 @@ class Recorder:
             tokens_out=sum_of_known(row.tokens_out for row in rows),
             cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
         )
-
-
-_made: Counter[str | None] = Counter()
-_costs: defaultdict[str | None, float] = defaultdict(float)
-_unpriced: Counter[str | None] = Counter()
-_elsewhere: set[Hashable] = set()
-_lock = threading.Lock()
-
-
-def _count(payer: str | None, cost_usd: float | None) -> None:
-    _made[payer] += 1
-    _costs[payer] += cost_usd or 0.0
-    _unpriced[payer] += cost_usd is None
-
-
-def note_calls_elsewhere(work: Hashable, payer: str, costs: Iterable[float | None]) -> None:
-    """Count the calls that another process has made for this one, given their costs in USD; each work only once."""
-    with _lock:
-        if work not in _elsewhere:
-            _elsewhere.add(work)
-            for cost in costs:
-                _count(payer, cost)
-
-
-def calls_made() -> Counter[str | None]:
-    """Return the number of calls that this process has made so far, or had others make, by the experiment or
-    comparison that paid.
-    """
-    with _lock:
-        return _made.copy()
-
-
-def cost_made(owners: Collection[str]) -> float | None:
-    """Return the cost in USD of the same calls of these owners; None if that of a call is unknown."""
-    with _lock:
-        return None if any(_unpriced[owner] for owner in owners) else sum(_costs[owner] for owner in owners)
 
 
 _current: ContextVar[Recorder | None] = ContextVar("evalflows_recorder", default=None)

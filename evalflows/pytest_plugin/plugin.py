@@ -172,8 +172,8 @@ def _progress(config: pytest.Config) -> Iterator[None]:
     if capture is None or hasattr(config, "workerinput"):
         yield
         return
+    from evalflows.engine.run_context import calling
     from evalflows.reports.progress import Lines, Progress
-    from evalflows.tasks.engines import watched
 
     lines, began = Lines(), time.monotonic()
 
@@ -182,7 +182,7 @@ def _progress(config: pytest.Config) -> Iterator[None]:
             with capture.global_and_fixture_disabled():
                 lines(state)
 
-    with watched(watch):
+    with calling(watch):
         yield
 
 

@@ -8,8 +8,9 @@ from typing import get_args
 import pytest
 
 from evalflows.llm import attempts
-from evalflows.llm.attempts import LONGEST_PAUSE_S, RETRYABLE, Attempts, calls_waiting, pause_s
+from evalflows.llm.attempts import LONGEST_PAUSE_S, RETRYABLE, Attempts, pause_s
 from evalflows.llm.endpoint_errors import http_status_kind
+from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.rate_limits import retry_after_s
 from evalflows.specs.errors import CallError, ErrorKind
 
@@ -93,7 +94,8 @@ def test_a_long_wait_is_said_once_for_all_calls_of_an_endpoint(capsys: pytest.Ca
         asked = (failing(CallError("rate_limited", "HTTP 429: daily limit", retry_after_s=wait))[0] for wait in waits)
         await asyncio.gather(*(retried(once, 2, 0.01) for once in asked))
 
-    asyncio.run(all_at_once())
+    with recording(Recorder(keep=[].append)):
+        asyncio.run(all_at_once())
     said = f"evalflows: {WHO} asks to wait 3.0 h (HTTP 429: daily limit); its calls are made again in 0 s, at "
     assert capsys.readouterr().err.startswith(said)
 
@@ -184,15 +186,17 @@ def test_a_status_says_whether_another_attempt_may_cure_it(status: int, kind: Er
 
 
 def test_calls_that_wait_for_their_next_attempt_are_counted() -> None:
+    recorder = Recorder(keep=[].append)
+
     async def seen_meanwhile() -> tuple[int, float]:
         once, _ = failing(CallError("rate_limited", "slow down", retry_after_s=0.3))
         waiting = asyncio.ensure_future(retried(once))
         await asyncio.sleep(0.05)
-        seen = calls_waiting()
+        seen = recorder.calls.waits()
         await waiting
         return seen
 
-    assert calls_waiting() == (0, 0.0)
-    waiting, seconds = asyncio.run(seen_meanwhile())
+    with recording(recorder):
+        waiting, seconds = asyncio.run(seen_meanwhile())
     assert waiting == 1 and 0.0 < seconds <= 0.33
-    assert calls_waiting() == (0, 0.0)
+    assert recorder.calls.waits() == (0, 0.0)

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from evalflows.llm.budget import Budget, DividedBudget, divided
+from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.specs.errors import CallError
 
 
 def test_each_chunk_spends_its_own_part() -> None:
-    budget, parts = DividedBudget("e1"), [Budget(calls=1), Budget(calls=2)]
+    budget, parts = DividedBudget(), [Budget(calls=1), Budget(calls=2)]
 
     async def spend(part: Budget) -> int:
         made = 0
-        with divided({"e1": part}):
+        with budget.spending(part):
             while True:
                 try:
                     number = await budget.reserve(None)
@@ -30,18 +30,11 @@ def test_each_chunk_spends_its_own_part() -> None:
     assert [(part.spent_calls, part.spent_usd) for part in parts] == [(1, 0.5), (2, 1.0)]
 
 
-def test_experiments_of_one_round_have_their_own_parts() -> None:
-    with divided({"e1": Budget(calls=0), "e2": Budget(calls=1)}):
-        DividedBudget("e2").reserve_now(is_priced=True)
-        with pytest.raises(CallError, match="0 of 0 calls"):
-            DividedBudget("e1").reserve_now(is_priced=True)
-
-
 def test_the_longest_answer_is_known_to_all_chunks() -> None:
     """Estimates rest on it."""
-    budget = DividedBudget("e1")
+    budget = DividedBudget()
     for tokens in (700, 300):
-        with divided({"e1": Budget(usd=1.0)}):
+        with budget.spending(Budget(usd=1.0)):
             number = budget.reserve_now(is_priced=True)
             budget.set_aside(number, 0.5)
             budget.settle(number, 0.1, tokens_out=tokens)
@@ -50,4 +43,4 @@ def test_the_longest_answer_is_known_to_all_chunks() -> None:
 
 def test_outside_of_a_chunk_nothing_can_be_spent() -> None:
     with pytest.raises(RuntimeError):
-        DividedBudget("e1").reserve_now(is_priced=True)
+        DividedBudget().reserve_now(is_priced=True)

@@ -9,8 +9,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from rich.console import Console
 
+from evalflows.api.calling import called
+from evalflows.engine.run_context import RunContext
 from evalflows.reports.progress import LINE_EVERY_S, Lines, Progress, shown_progress
-from evalflows.tasks.engines import enter_stage, watched
+from evalflows.tasks.engines import enter_stage
 
 
 class Clock:
@@ -99,12 +101,12 @@ def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Calla
 def test_a_notebook_shows_progress_without_being_asked(
     monkeypatch: pytest.MonkeyPatch, printed: Callable[[], list[str]]
 ) -> None:
-    with watched(None):
-        enter_stage("computing differences")
+    with called(None):
+        enter_stage(RunContext(), "computing differences")
     assert printed() == []
     monkeypatch.setitem(sys.modules, "ipykernel", object())
-    with watched(None):
-        enter_stage("computing differences")
+    with called(None):
+        enter_stage(RunContext(), "computing differences")
     assert printed() == ["computing differences"]
 
 
@@ -117,8 +119,8 @@ def test_the_bar_of_a_notebook_is_an_output_of_its_cell(
     cell.HTML, cell.display = str, lambda html, display_id: handle  # type: ignore[attr-defined]
     for name, module in (("ipykernel", object()), ("IPython", object()), ("IPython.display", cell)):
         monkeypatch.setitem(sys.modules, name, module)
-    with watched(None):
-        enter_stage("computing differences")
+    with called(None):
+        enter_stage(RunContext(), "computing differences")
     assert shown == ['<progress max="100" value="100"></progress> computing differences', ""] and printed() == []
 
 

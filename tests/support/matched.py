@@ -102,7 +102,7 @@ def compared(
     """Compare them from the check of the spec to the verdicts, as the flow does; the comparison's last row."""
     run, row = begun(spec_of(experiments, *evaluators, **changes), resume)
     finish.fn(run, [row])
-    compute_win_rates.fn(row)
+    compute_win_rates.fn(run, row)
     (ended,) = Store().read("comparison_sets", row.comparison_id)
     return ended  # type: ignore[no-any-return]
 

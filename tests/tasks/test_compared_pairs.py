@@ -12,6 +12,7 @@ from matched import (
     rows_of,
 )
 
+from evalflows.engine.run_context import RunContext
 from evalflows.evaluators.score import ExampleView
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
@@ -143,7 +144,7 @@ def test_what_a_comparison_never_came_to_is_missing_in_its_verdict() -> None:
     (row,) = store.read("comparison_sets", asked("select comparison_id from comparison_sets")[0][0])
     half = [one for one in store.read("judgements", row.comparison_id) if one.example_id < "q06"]
     store.publish("judgements", row.comparison_id, half)
-    compute_win_rates.fn(row)
+    compute_win_rates.fn(RunContext(), row)
     found = asked("select missing, conclusion, reason from win_rates where metric = 'x' order by length_controlled")
     assert [one[:2] for one in found] == [(6, "not_enough_evidence")] * 2
     assert "6 pairs with a missing value could change" in found[0][2] and found[1][2].startswith(

@@ -49,7 +49,7 @@ def test_a_judge_of_pairs_is_tried_and_one_that_fails_decides_nothing(
         assert run_controls.fn(run, [row]) is not None
         assert endpoint.calls == len(NAMES) + 30
         finish.fn(run, [row])
-        compute_win_rates.fn(row)
+        compute_win_rates.fn(run, row)
     ((found, message, calls),) = asked(
         """select c.passed, c.message, s.calls from checks c, comparison_sets s
            where c.name = 'controls' and c.subject_id = 'judge'"""

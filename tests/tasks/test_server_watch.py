@@ -16,8 +16,6 @@ from evalflows.server_watch import (
     ServerLostError,
     answers,
     end_services,
-    note_owners,
-    raise_if_lost,
     reported_if_possible,
     server_watched,
 )
@@ -46,29 +44,23 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_watch, "LOST_AFTER_S", 0.0)
 
 
-def current() -> server_watch._Watch:
-    watch = server_watch._watch.get()
-    assert watch is not None
-    return watch
-
-
 @pytest.mark.usefixtures("soon")
 def test_a_lost_server_ends_the_run_with_one_line(url: str) -> None:
-    with pytest.raises(IncompleteError) as caught, server_watched():
-        note_owners({"exp-2", "exp-1"})
-        assert current().lost.wait(30)
+    with pytest.raises(IncompleteError) as caught, server_watched() as server:
+        assert server is not None
+        server.owners |= {"exp-2", "exp-1"}
+        assert server.lost.wait(30)
         assert get_current_settings().client.max_retries == 0
-        raise_if_lost()
+        server.raise_if_lost()
     assert caught.value.experiments == ("exp-1", "exp-2")
     then = "finished calls are kept, and `evalflows resume exp-1` continues"
     assert str(caught.value) == f"the Prefect server at {url} no longer answers; {then}"
-    raise_if_lost()  # of another run
 
 
 @pytest.mark.usefixtures("soon")
 def test_a_server_lost_before_the_first_call(url: str) -> None:
-    with pytest.raises(IncompleteError, match="no longer answers; nothing was called yet"), server_watched():
-        assert current().lost.wait(30)
+    with pytest.raises(IncompleteError, match="no longer answers; nothing was called yet"), server_watched() as server:
+        assert server is not None and server.lost.wait(30)
         raise RuntimeError("whatever Prefect raises")
 
 
@@ -98,7 +90,7 @@ def test_a_server_is_lost_after_twenty_seconds_without_an_answer(
 ) -> None:
     left, now = list(answered), [0.0]
     with temporary_settings({}) as settings:
-        watch = server_watch._Watch("http://server", settings)
+        watch = server_watch.WatchedServer("http://server", settings)
 
     def answer(url: str) -> bool:
         now[0] += 5.0
@@ -130,15 +122,16 @@ def test_a_server_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_report_that_fails_is_skipped_until_the_server_is_lost(url: str) -> None:
-    with pytest.raises(IncompleteError), server_watched():
-        with reported_if_possible():
+    with pytest.raises(IncompleteError), server_watched() as server:
+        assert server is not None
+        with reported_if_possible(server):
             assert get_current_settings().client.max_retries == 0
             raise httpx.ConnectError("refused")
         assert get_current_settings().client.max_retries > 0
-        current().lost.set()
-        with pytest.raises(ServerLostError), reported_if_possible():
+        server.lost.set()
+        with pytest.raises(ServerLostError), reported_if_possible(server):
             raise httpx.ConnectError("refused")
-        raise_if_lost()
+        server.raise_if_lost()
 
 
 class Stuck(QueueService[str]):

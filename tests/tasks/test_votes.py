@@ -41,7 +41,7 @@ def compared(rows: list[dict[str, Any]], **changes: Any) -> ComparisonSetRow:
     record_votes.fn(row)
     finish.fn(run, [row])
     (ended,) = Store().read("comparison_sets", row.comparison_id)
-    compute_win_rates.fn(ended)
+    compute_win_rates.fn(run, ended)
     return ended
 
 

@@ -61,21 +61,14 @@ def test_the_rate_is_rounded_to_whole_examples_and_one_at_least() -> None:
 # Which
 
 
-@pytest.mark.parametrize("other", [{"use": "exact_match"}, {"name": "another"}], ids=str)
-def test_every_evaluator_draws_the_same(other: dict[str, Any]) -> None:
-    rows = examples(200)
-    assert sampled(rows, sample_rate=0.2) == sampled(rows, sample_rate=0.2, **other)
-
-
-def test_neither_the_order_of_the_examples_nor_their_content_counts() -> None:
-    rows = examples(200)
-    again = [example(i, metadata={"new": i}) for i in reversed(range(200))]
-    assert sampled(again, sample_rate=0.2) == sampled(rows, sample_rate=0.2)
-
-
-def test_what_was_drawn_once_is_drawn_for_good() -> None:
+def test_what_was_drawn_once_is_drawn_for_good_by_every_evaluator() -> None:
     """The four of e0 to e19 with the least SHA-256 of "0 e0" and so on: a run of another day goes on with these."""
     assert sampled(examples(20), sample_rate=0.2).drawn == {"e0", "e3", "e12", "e13"}
+    rows, again = examples(200), [example(i, metadata={"new": i}) for i in reversed(range(200))]
+    drawn = sampled(rows, sample_rate=0.2)
+    assert sampled(again, sample_rate=0.2) == drawn, "neither their order nor their content counts"
+    for other in ({"use": "exact_match"}, {"name": "another"}):
+        assert sampled(rows, sample_rate=0.2, **other) == drawn
 
 
 @settings(deadline=None)
@@ -128,23 +121,19 @@ def test_true_is_not_1_and_no_is_not_null() -> None:
     assert counts == [1, 4, 2, 4]
 
 
-@pytest.mark.parametrize(
-    ("field", "rows"),
-    [
+def test_any_field_of_the_examples_may_be_the_one() -> None:
+    for field, rows in (
         ("split", examples(6, split=["a", "a", "b", "b", "b", "b"])),
         ("metadata.of.it", examples(6, metadata=[{"of": {"it": value}} for value in "aabbbb"])),
         ("reference_outputs.kind", examples(6, reference_outputs=[json.dumps({"kind": value}) for value in "aabbbb"])),
-    ],
-    ids=["split", "a path", "the reference"],
-)
-def test_any_field_of_the_examples_may_be_the_one(field: str, rows: list[ExampleRow]) -> None:
-    found = sampled(rows, sample_by=field, sample_rates={"a": 1.0, "b": 0.25})
-    assert {"e0", "e1"} < found.drawn and len(found.drawn) == 3
+    ):
+        found = sampled(rows, sample_by=field, sample_rates={"a": 1.0, "b": 0.25})
+        assert {"e0", "e1"} < found.drawn and len(found.drawn) == 3
 
 
-@pytest.mark.parametrize("metadata", [{"other": 1}, None, {"risk": {}}], ids=str)
-def test_an_example_that_lacks_the_field_is_one_of_the_others(metadata: Any) -> None:
-    rows = examples(5, metadata=[{"risk": {"scope": "high"}}, *[metadata] * 4])
-    found = sampled(rows, sample_by="metadata.risk.scope", sample_rates={"high": 1.0}, sample_rate=0.25)
-    assert len(found.drawn) == 2 and "e0" in found.drawn
-    assert found.rates == {"e0": 1.0} | dict.fromkeys(("e1", "e2", "e3", "e4"), 0.25)
+def test_an_example_that_lacks_the_field_is_one_of_the_others() -> None:
+    for metadata in ({"other": 1}, None, {"risk": {}}):
+        rows = examples(5, metadata=[{"risk": {"scope": "high"}}, *[metadata] * 4])
+        found = sampled(rows, sample_by="metadata.risk.scope", sample_rates={"high": 1.0}, sample_rate=0.25)
+        assert len(found.drawn) == 2 and "e0" in found.drawn
+        assert found.rates == {"e0": 1.0} | dict.fromkeys(("e1", "e2", "e3", "e4"), 0.25)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import combinations, permutations
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from store_rows import make_row
 
 from evalflows.engine.chunks import (
     MAX_CHUNK_SIZE,
@@ -24,7 +24,7 @@ from evalflows.engine.chunks import (
     trials_of,
 )
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.records import ComparisonSetRow, ExampleRow, now
+from evalflows.store.records import ComparisonSetRow, ExampleRow
 
 
 def spec(*experiments: str, **fields: Any) -> ComparisonSpec:
@@ -38,21 +38,11 @@ def examples(count: int) -> list[ExampleRow]:
 
 
 def comparison(asked: ComparisonSpec, n_shared: int, **fields: Any) -> ComparisonSetRow:
+    named = {"comparison_id": "cmp-1", "experiments": asked.experiments, "spec": asked.model_dump_json()}
     of_spec = {"randomize_order": asked.randomize_order, "both_orders": asked.both_orders, "seed": asked.seed}
-    rest: dict[str, Any] = {"snapshot_ids": [], "failed_output_policy": "loses", "n_left_out": 0, "state": "running"}
-    own = {"comparison_id": "cmp-1", "name": "one", "evaluators": "[]", "evalflows_version": "0", "started_at": now()}
-    sizes = {"repetitions": 1, "chunk_size": 10, "n_shared": n_shared}
-    return ComparisonSetRow(
-        **{
-            **of_spec,
-            **rest,
-            **own,
-            **sizes,
-            "experiments": asked.experiments,
-            "spec": asked.model_dump_json(),
-            **fields,
-        }
-    )
+    sizes = {"repetitions": 1, "chunk_size": 10, "n_shared": n_shared, "state": "running", "evaluators": "[]"}
+    row: ComparisonSetRow = make_row("comparison_sets", **named, **of_spec, **sizes | fields)
+    return row
 
 
 def trials(
@@ -116,12 +106,9 @@ def test_about_half_are_shown_in_each_order_and_each_seed_and_repetition_draws_f
         assert 905 < sum(a == b for a, b in zip(one, other, strict=True)) < 1095
 
 
-@pytest.mark.parametrize(("listed", "side"), [(("a", "b"), "left"), (("b", "a"), "right")])
-def test_a_fixed_order_is_that_of_the_list(listed: tuple[str, str], side: str) -> None:
-    assert {trial.shown_first for trial in trials(spec(*listed, randomize_order=False))} == {side}
-
-
-def test_of_a_fixed_order_the_one_named_first_is_shown_first_whichever_is_the_baseline() -> None:
+def test_a_fixed_order_is_that_of_the_list_whichever_is_the_baseline() -> None:
+    for listed, side in ((("a", "b"), "left"), (("b", "a"), "right")):
+        assert {trial.shown_first for trial in trials(spec(*listed, randomize_order=False))} == {side}
     found = trials(spec("a", "b", "c", pairs="baseline", baseline="b", randomize_order=False))
     firsts = {trial.left_experiment if trial.shown_first == "left" else trial.right_experiment for trial in found}
     assert firsts == {"a", "b"}
@@ -160,11 +147,13 @@ def test_a_comparison_that_has_ended_has_no_chunks_and_nothing_planned() -> None
     assert (planned.owners, planned.judgements) == (frozenset({"cmp-1"}), 5 * 3 * 2 * 2)
 
 
-@pytest.mark.parametrize(
-    ("n", "repetitions", "pairs", "size"),
-    [(10, 1, 1, MIN_CHUNK_SIZE), (100_000, 1, 1, 500), (100_000, 1, 10, MAX_CHUNK_SIZE), (20_000, 5, 3, 1500)],
-)
-def test_a_chunk_is_as_large_as_makes_few_of_them(n: int, repetitions: int, pairs: int, size: int) -> None:
-    assert pair_chunk_size(n, repetitions, pairs) == size
-    if size < MAX_CHUNK_SIZE:
-        assert repetitions * pairs * -(-n // size) <= max(MAX_PAIR_CHUNKS, repetitions * pairs) + repetitions * pairs
+def test_a_chunk_is_as_large_as_makes_few_of_them() -> None:
+    for n, repetitions, pairs, size in (
+        *((10, 1, 1, MIN_CHUNK_SIZE), (100_000, 1, 1, 500)),
+        *((100_000, 1, 10, MAX_CHUNK_SIZE), (20_000, 5, 3, 1500)),
+    ):
+        assert pair_chunk_size(n, repetitions, pairs) == size
+        if size < MAX_CHUNK_SIZE:
+            assert (
+                repetitions * pairs * -(-n // size) <= max(MAX_PAIR_CHUNKS, repetitions * pairs) + repetitions * pairs
+            )

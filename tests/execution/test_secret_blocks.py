@@ -45,14 +45,9 @@ def test_a_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("prefect_api")
-def test_a_block_that_is_not_there() -> None:
-    assert refused(block("nowhere")) == "connection 'x': no Prefect Secret block called 'nowhere'"
-    assert refused(block("no/where")) == "connection 'x': no Prefect Secret block called '…'"
-    assert refused(block(KEY)) == "connection 'x': no Prefect Secret block called '…'"
-
-
-@pytest.mark.usefixtures("prefect_api")
 def test_a_block_holds_a_key_or_is_refused_without_showing_it() -> None:
+    for name, shown in (("nowhere", "nowhere"), ("no/where", "…"), (KEY, "…")):
+        assert refused(block(name)) == f"connection 'x': no Prefect Secret block called '{shown}'"
     for value, key in ((f" {KEY}\n", KEY), ("0123", "0123"), (f'"{KEY}"', KEY)):
         save("our-key", value)
         assert key_for("x", block("our-key")) == key

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from store_rows import make_row
 
 from evalflows.engine.prepare import Votes, judgements_of, read_votes, voted_examples
 from evalflows.specs.comparison import VotesSpec
 from evalflows.specs.errors import InputError
-from evalflows.store.records import ComparisonSetRow, JudgementRow, now
+from evalflows.store.records import JudgementRow
 
 Row = Mapping[str, Any]
 
@@ -33,44 +34,25 @@ def vote(first: str = "b", second: str = "a", **fields: Any) -> Row:
 
 
 def judgements(found: Votes) -> list[JudgementRow]:
-    row = ComparisonSetRow(
-        comparison_id="cmp-1",
-        name="n",
-        experiments=found.systems,
-        snapshot_ids=[],
-        evaluators="[]",
-        spec="{}",
-        randomize_order=True,
-        both_orders=False,
-        failed_output_policy="loses",
-        seed=0,
-        repetitions=1,
-        chunk_size=1,
-        n_shared=0,
-        n_left_out=0,
-        evalflows_version="0",
-        state="running",
-        started_at=now(),
-    )
-    return list(judgements_of(found, row))
+    return list(judgements_of(found, make_row("comparison_sets", comparison_id="cmp-1", experiments=found.systems)))
 
 
-@pytest.mark.parametrize(
-    ("verdict", "winner", "scores"),
-    [
+def test_a_vote_is_a_judgement_of_its_pair() -> None:
+    for verdict, winner, scores in (
         ({"winner": "first"}, "right", (None, None)),  # b was shown first, and a is left
         ({"winner": "second"}, "left", (None, None)),
         ({"winner": "a"}, "left", (None, None)),
         ({"winner": "tie (bothbad)"}, "tie", (None, None)),
         ({"scores": [0.7, 0.3]}, "right", (0.3, 0.7)),
         ({"scores": [1, 1]}, "tie", (1.0, 1.0)),
-    ],
-)
-def test_a_vote_is_a_judgement_of_its_pair(verdict: Row, winner: str, scores: tuple[float | None, ...]) -> None:
-    (row,) = judgements(votes(vote(**verdict)))
-    assert (row.left_experiment_id, row.right_experiment_id, row.shown_first) == ("a", "b", "right")
-    assert (row.winner, (row.left_score, row.right_score), row.status) == (winner, scores, "scored")
-    assert (row.weight, row.metric, row.calls) == (1.0, "votes", 0)
+    ):
+        (row,) = judgements(votes(vote(**verdict)))
+        assert (row.left_experiment_id, row.right_experiment_id, row.shown_first) == ("a", "b", "right")
+        assert (row.winner, (row.left_score, row.right_score), row.status) == (winner, scores, "scored")
+        assert (row.weight, row.metric, row.calls) == (1.0, "votes", 0)
+    for status, kind in (("failed", "raised"), ("not_applicable", None)):
+        (row,) = judgements(votes(vote(winner=None, status=status)))
+        assert (row.status, row.winner, row.error_kind) == (status, None, kind)
 
 
 def test_votes_on_one_pair_and_prompt_are_counted_apart() -> None:
@@ -80,24 +62,16 @@ def test_votes_on_one_pair_and_prompt_are_counted_apart() -> None:
     assert len({row.judgement_id for row in rows}) == len({row.left_run_id for row in rows}) == 3
 
 
-@pytest.mark.parametrize(
-    ("rows", "given", "status"),
-    [
+def test_the_order_is_known_if_both_occur_or_if_that_is_said() -> None:
+    drawn = vote(winner="a", order="drawn")
+    for rows, given, status in (
         ([vote(), vote()], {}, "unknown"),
         ([vote(), vote("a", "b")], {}, "known"),
         ([vote(), vote("a", "b")], {"order": "drawn"}, "drawn"),
         ([vote(), vote()], {"order": "known"}, "known"),
-        ([vote(winner="a", order="drawn"), vote(winner="a", order="drawn")], {"order": "known"}, "drawn"),
-    ],
-)
-def test_the_order_is_known_if_both_occur_or_if_that_is_said(rows: list[Row], given: Row, status: str) -> None:
-    assert {row.order_status for row in judgements(votes(*rows, **given))} == {status}
-
-
-@pytest.mark.parametrize(("status", "kind"), [("failed", "raised"), ("not_applicable", None)])
-def test_a_vote_may_say_that_there_is_no_verdict(status: str, kind: str | None) -> None:
-    (row,) = judgements(votes(vote(winner=None, status=status)))
-    assert (row.status, row.winner, row.error_kind) == (status, None, kind)
+        ([drawn, drawn], {"order": "known"}, "drawn"),
+    ):
+        assert {row.order_status for row in judgements(votes(*rows, **given))} == {status}
 
 
 def test_columns_may_have_other_names_and_the_rest_is_metadata() -> None:
@@ -110,21 +84,15 @@ def test_columns_may_have_other_names_and_the_rest_is_metadata() -> None:
     assert (example.example_id, example.metadata) == ("7", '{"language":"de"}')
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
-def test_every_format_says_the_same(suffix: str) -> None:
-    rows = [{"prompt": "p", "first": "b", "second": "a", "winner": "a", "weight": "2.5", "scores": "[0.2, 0.8]"}]
-    path = Path(f"votes.{suffix}")
-    if suffix == "csv":
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    elif suffix == "json":
-        path.write_text(json.dumps(rows))
-    else:
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    (row,) = judgements(read_votes(VotesSpec(path=str(path))))
-    assert (row.winner, row.left_score, row.weight) == ("left", 0.8, 2.5)
+def test_every_format_says_the_same() -> None:
+    row = {"prompt": "p", "first": "b", "second": "a", "winner": "a", "weight": "2.5", "scores": "[0.2, 0.8]"}
+    with Path("votes.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([row, row.values()])
+    Path("votes.json").write_text(json.dumps([row]))
+    pq.write_table(pa.Table.from_pylist([row]), "votes.parquet")
+    for suffix in ("csv", "json", "parquet"):
+        (found,) = judgements(read_votes(VotesSpec(path=f"votes.{suffix}")))
+        assert (found.winner, found.left_score, found.weight) == ("left", 0.8, 2.5)
 
 
 BAD: list[tuple[Row, str]] = [
@@ -140,14 +108,11 @@ BAD: list[tuple[Row, str]] = [
 ]
 
 
-def test_a_row_that_is_no_vote_is_refused_with_its_number() -> None:
+def test_a_row_that_is_no_vote_and_a_file_without_votes_are_refused() -> None:
     for row, message in BAD:
         with pytest.raises(InputError) as caught:
             votes(vote(), row)
         assert str(caught.value).startswith("votes: votes.jsonl:2: ") and message in str(caught.value)
-
-
-def test_a_file_without_votes_and_a_missing_one_are_refused() -> None:
     with pytest.raises(InputError, match=r"votes: votes\.jsonl: got no votes, wanted at least one"):
         votes()
     with pytest.raises(InputError, match=r"gone\.jsonl: cannot be read"):

@@ -128,11 +128,10 @@ def test_item_scores_include_the_question_and_the_answer(full: duckdb.DuckDBPyCo
     ]
 
 
-def test_label_shares_count_only_labelled_runs(full: duckdb.DuckDBPyConnection) -> None:
+def test_label_shares_count_only_labelled_runs_and_datasets_have_the_newest_snapshot(
+    full: duckdb.DuckDBPyConnection,
+) -> None:
     query = "select label, n, share from label_shares where experiment_id = 'exp-1' order by label"
     assert select(full, query).fetchall() == [("bad", 2, 0.5), ("good", 2, 0.5)]
-
-
-def test_the_datasets_view_shows_the_newest_snapshot(full: duckdb.DuckDBPyConnection) -> None:
     found = select(full, "select name, n_examples, versions from datasets order by name").fetchall()
     assert found == [("others", 3, 1), ("questions", 4, 2)]

@@ -40,7 +40,9 @@ def files(store: Store) -> int:
     return len(store.open_parts("observations", DAY))
 
 
-def test_parts_of_one_size_become_one(any_store: Store, parts: list[tuple[str, str]]) -> None:
+def test_parts_of_one_size_become_one_and_replaced_ones_are_removed_after_a_while(
+    any_store: Store, parts: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorded = any_store.query("select span_id, recorded_at from source.observations order by all")
     merging = Compaction(any_store)
     merging.step()
@@ -48,21 +50,14 @@ def test_parts_of_one_size_become_one(any_store: Store, parts: list[tuple[str, s
     assert any_store.query(ROWS) == parts
     merging.step()
     assert files(any_store) == FAN + 1, "what was replaced is not merged again"
-    merging.finish()
-    assert files(any_store) == 1
-    assert any_store.query(ROWS) == parts
-    assert any_store.query("select span_id, recorded_at from source.observations order by all") == recorded
-
-
-@pytest.mark.usefixtures("parts")
-@pytest.mark.slow
-def test_replaced_parts_are_removed_after_a_while(any_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    merging = Compaction(any_store)
-    merging.step()
     later = time.monotonic() + observations.GRACE_S
     monkeypatch.setattr(time, "monotonic", lambda: later + 1)
     merging.step()
     assert files(any_store) == 1
+    merging.finish()
+    assert files(any_store) == 1
+    assert any_store.query(ROWS) == parts
+    assert any_store.query("select span_id, recorded_at from source.observations order by all") == recorded
 
 
 def test_many_parts_are_rewritten_a_few_times_only(

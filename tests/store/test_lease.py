@@ -123,6 +123,22 @@ def test_another_process_is_named_and_killed_leaves_nothing(store: Store, holdin
         pass
 
 
+def test_a_lock_on_a_file_that_its_holder_has_just_removed_is_no_lease(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(store.layout.lease(NAME))
+    first, second, lock = *(leases.FileLease(store.filesystem, path) for _ in range(2)), leases.try_lock
+    assert first.take() is None
+
+    def released_first(*given: Any, **options: Any) -> bool:
+        first.release()
+        return lock(*given, **options)
+
+    monkeypatch.setattr(leases, "try_lock", released_first)
+    assert second.take() is None and path.exists(), "it has locked the file of the others"
+    second.release()
+
+
 # Object stores
 
 

@@ -37,6 +37,7 @@ def summed(tmp_path_factory: pytest.TempPathFactory, make: Make, store_at: Calla
         score("numbers and labels", 1, value=0.0)
         score("numbers and labels", 2, value=None, label="unclear")
         score("labels", 0, value=None, label="unclear")
+        score("labels", 1, value=None, label="clear", turn=1)
         score("failed", 0, status="failed")
         score("failed", 1, status="failed")
         for metric, costs in (("known cost", (0.25, 0.5)), ("unknown cost", (0.25, None))):
@@ -71,6 +72,8 @@ def test_labels_beside_numbers_do_not_count_as_scored(summed: Store) -> None:
     columns = "mean, scored, not_applicable"
     assert summary(summed, "numbers and labels", columns) == [(0.5, 2, 1)]
     assert summary(summed, "labels", columns) == [(None, 1, 0)]
+    shares = ask(summed, ("select label, n, share from label_shares where metric = 'labels'", []))[0]
+    assert shares == [("unclear", 1, 1.0)], "that of a turn is no run's"
 
 
 def test_a_cost_with_an_unknown_part_is_unknown(summed: Store) -> None:

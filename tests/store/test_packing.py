@@ -99,34 +99,25 @@ def test_a_packed_owner_is_reopened_and_sealed_again(any_store: Store, make: Mak
     assert own_files(any_store, "outputs") == [] and run_ids(any_store) == ["run-1", "run-1b", "run-2", "run-3"]
 
 
-@pytest.mark.parametrize("step", [0, 2])
+@pytest.mark.parametrize(("step", "is_before"), [("write_pack", True), ("_remove", False)])
 def test_packing_that_breaks_off_loses_and_doubles_nothing(
-    store: Store, make: Make, monkeypatch: pytest.MonkeyPatch, step: int
+    store: Store, make: Make, monkeypatch: pytest.MonkeyPatch, step: str, is_before: bool
 ) -> None:
+    """Before the packed file is written, or when the file of the first owner is removed."""
     sealed_outputs(store, make, 1, 2, 3)
-    with monkeypatch.context() as patch:
-        _break_off(patch, step)
-        with pytest.raises(KeyboardInterrupt):
-            pack_now(store)
+    take = getattr(evalflows.store.packing, step)
+
+    def stop(*given: Any, **options: Any) -> None:
+        if not is_before:
+            take(*given, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(evalflows.store.packing, step, stop)
+        pack_now(store)
     assert run_ids(Store(store.layout.root)) == ["run-1", "run-2", "run-3"]
     pack_now(store)
     assert run_ids(store) == ["run-1", "run-2", "run-3"]
-
-
-def _break_off(patch: pytest.MonkeyPatch, step: int) -> None:
-    """Stop before the packed file is written, or before the file of the owner with this number is removed."""
-    left = iter(range(step - 1))
-
-    def stop(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    if step == 0:
-        patch.setattr(evalflows.store.packing, "write_pack", stop)
-        return
-    remove = evalflows.store.packing._remove
-    patch.setattr(
-        evalflows.store.packing, "_remove", lambda *given: remove(*given) if next(left, None) is not None else stop()
-    )
 
 
 def test_an_owner_that_is_reopened_while_it_is_packed_keeps_its_new_rows(

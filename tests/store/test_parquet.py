@@ -47,25 +47,28 @@ def test_only_the_parts_asked_for_are_read(store: Store, output: Make) -> None:
 def test_success_beats_failure_and_of_equals_the_later_recorded_row_wins(
     store: Store, output: Make, sealed: bool
 ) -> None:
-    for run, part, status, at in (
-        *(("ok later", "p", "failed", EARLY), ("ok later", "p", "ok", LATE)),
-        *(("ok first", "p", "failed", LATE), ("ok first", "p", "ok", EARLY)),
-        *(("both ok", "p2", "ok", LATE), ("both ok", "p1", "ok", EARLY)),
-        *(("both failed", "p2", "failed", LATE), ("both failed", "p1", "failed", EARLY)),
-    ):
-        row = output(run, status=status, error=f"{status} {at.isoformat()}", recorded_at=at)
-        store.append("outputs", OWNER, part, [row])
-    if sealed:
-        store.seal(OWNER, ["outputs"])
     wanted = {
         "ok later": ("ok", LATE),
         "ok first": ("ok", EARLY),
         "both ok": ("ok", LATE),
         "both failed": ("failed", LATE),
     }
-    texts = {run: f"{status} {at.isoformat()}" for run, (status, at) in wanted.items()}
+    for run, part, status, at in (
+        *(("ok later", "p", "failed", EARLY), ("ok later", "p", "ok", LATE)),
+        *(("ok first", "p", "failed", LATE), ("ok first", "p", "ok", EARLY)),
+        *(("both ok", "p2", "ok", LATE), ("both ok", "p1", "ok", EARLY)),
+        *(("both failed", "p2", "failed", LATE), ("both failed", "p1", "failed", EARLY)),
+    ):
+        row = output(run, status=status, error=f"{status} {at}", recorded_at=at)
+        store.append("outputs", OWNER, part, [row])
+    same = [output("same time", error=text, recorded_at=EARLY) for text in ("first", "second")]
+    store.append("outputs", OWNER, "p", same)
+    if sealed:
+        store.seal(OWNER, ["outputs"])
+    texts = {run: f"{status} {at}" for run, (status, at) in wanted.items()} | {"same time": "second"}
     assert {row.run_id: row.error for row in store.read("outputs", OWNER)} == texts
-    assert dict(store.query("select run_id, error from source.outputs")) == texts
+    del texts["same time"]
+    assert dict(store.query("select run_id, error from source.outputs where run_id <> 'same time'")) == texts
 
 
 def test_a_settled_score_beats_a_later_missing_one(store: Store, score: Make) -> None:

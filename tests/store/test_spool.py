@@ -106,7 +106,7 @@ def test_a_call_that_was_sent_is_kept_once_whether_or_not_it_was_answered(
     store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process is killed with one call answered, one answer in another table, and two calls in flight."""
-    calls = {name: make("calls", call_id=name, experiment_id=OWNER, status="failed") for name in "abcd"}
+    calls = {name: make("calls", call_id=name, experiment_id=OWNER, status="failed") for name in "abcde"}
     monkeypatch.setattr("evalflows.store.spool.IN_MEMORY", 10)
     with Spool(store, OWNER, "p") as spool:
         for name in "abc":
@@ -116,12 +116,14 @@ def test_a_call_that_was_sent_is_kept_once_whether_or_not_it_was_answered(
         spool.drop_sent(calls["b"])
         spool.note_sent(calls["d"])
         spool.note_sent(calls["d"])
+        spool.note_sent(calls["e"])
+        spool.add_call(make("calls", call_id="e", experiment_id=OWNER, status="ok", response='""'))
         left = spooled()[0].read_bytes()
         spool._sent.clear()  # as if this process was killed
     leave_behind("p", left)
-    recover(store, OWNER)
+    assert recover(store, OWNER) == 3, "one row of each"
     found = {(row.call_id, row.status) for row in store.read("calls", OWNER)}
-    assert found == {("a", "ok"), ("c", "failed"), ("d", "failed")}
+    assert found == {("a", "ok"), ("c", "failed"), ("d", "failed"), ("e", "ok")}
 
 
 def at_once(work: Callable[[int], None], count: int) -> None:

@@ -25,25 +25,12 @@ class Model:
     repeats: list[int] = field(default_factory=list)
 
     async def __call__(
-        self,
-        messages: str | Sequence[Message],
-        *,
-        schema: dict[str, Any] | None = None,
-        model: str | None = None,
-        repeat: int = 0,
-        **parameters: Any,
+        self, messages: str | Sequence[Message], *, model: str | None = None, repeat: int = 0, **parameters: Any
     ) -> Completion:
         self.repeats.append(repeat)
-        given = {} if schema is None else {"schema": schema}
-        self.messages, self.parameters = messages, {"model": model} | given | parameters
-        return Completion(
-            text=self.text,
-            parsed=self.parsed,
-            tool_calls=self.tool_calls,
-            has_thinking=self.has_thinking,
-            model="stub",
-            call_id="call-1",
-        )
+        self.messages, self.parameters = messages, {"model": model} | parameters
+        said = {name: getattr(self, name) for name in ("text", "parsed", "tool_calls", "has_thinking")}
+        return Completion(**said, model="stub", call_id="call-1")
 
 
 def spec(**settings: Any) -> ChatTarget:
@@ -86,14 +73,9 @@ def test_messages_are_the_filled_templates_system_first() -> None:
     assert messages(target, question="What is {topic}?", topic="rain")[0]["content"] == "What is {topic}? (rain)"
 
 
-@pytest.mark.parametrize("name", ["question", "input", "user question", "user-question", "question?", "2nd", "问题"])
-def test_the_only_field_is_the_default_user_message_whatever_its_name(name: str) -> None:
-    assert messages(spec(), **{name: "Why?"}) == [{"role": "user", "content": "Why?"}]
-
-
-def test_an_answer_of_thinking_alone_is_said_to_be_one() -> None:
-    with pytest.raises(CallError, match="only thinking, no text"):
-        answer(spec(), Model(text=" ", has_thinking=True), question="Why?")
+def test_the_only_field_is_the_default_user_message_whatever_its_name() -> None:
+    for name in ("question", "input", "user question", "user-question", "question?", "2nd", "问题"):
+        assert messages(spec(), **{name: "Why?"}) == [{"role": "user", "content": "Why?"}]
 
 
 # conversations
@@ -121,35 +103,25 @@ def test_a_conversation_that_is_not_there_is_told_with_the_fields_that_are() -> 
     assert refusal(spec(messages="turns"), question="Why?", n=1) == said
     assert refusal(spec(messages="turns", user="{n}"), question="Why?", n=1) == said
     assert refusal(spec(messages="turns")).endswith("has no field")
-
-
-@pytest.mark.parametrize(
-    "value", ["hi", "[]", [], None, {"role": "user"}, ["hi"], [{"content": "hi"}], [{"role": None}]]
-)
-def test_a_field_that_is_no_conversation_is_told(value: object) -> None:
-    assert refusal(spec(messages="turns"), turns=value) == (
-        "target 'variant': 'turns' of example 'e1' is not a list of {role, content}"
-    )
+    said = "target 'variant': 'turns' of example 'e1' is not a list of {role, content}"
+    for value in ("hi", "[]", [], None, {"role": "user"}, ["hi"], [{"content": "hi"}], [{"role": None}]):
+        assert refusal(spec(messages="turns"), turns=value) == said
+    for target in ({}, {"system": "{n}"}, {"user": "{n}"}):
+        asked = spec(messages="turns", **target)
+        check_fields(asked, {"turns": TURNS, "n": 1}, "example 'e1'")
+        assert messages(asked, turns=TURNS, n=1), "what passes the check can be asked"
 
 
 # parameters
 
 
-def test_each_repetition_is_asked_by_itself() -> None:
+def test_each_repetition_is_asked_by_itself_with_extra_parameters_as_they_are() -> None:
     model = Model()
-    target = chat(spec(), model)
+    target = chat(spec(seed=1, extra={"top_p": 0.5, "stop": ["\n"], "user": None}), model)
     for repetition in (0, 2):
         asyncio.run(target.call({"inputs": {"question": "Why?"}, "repetition": repetition}))  # type: ignore[arg-type]
     assert model.repeats == [0, 2]
-
-
-def test_extra_parameters_are_passed_on_as_they_are() -> None:
-    model = Model()
-    answer(spec(seed=1, extra={"top_p": 0.5, "stop": ["\n"], "user": None}), model, question="Why?")
     assert model.parameters == {"model": None, "seed": 1, "top_p": 0.5, "stop": ["\n"], "user": None}
-
-
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 # answers
@@ -158,43 +130,32 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 CALLS = [{"id": "1", "function": {"name": "look_up", "arguments": "{}"}}]
 
 
-@pytest.mark.parametrize(
-    ("model", "outputs"),
-    [
+def test_the_fields_of_an_answer_that_has_a_schema_are_the_outputs() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    for model, outputs in (
         (Model('{"city": "Paris"}', {"city": "Paris"}), {"city": "Paris"}),
         (Model('["Paris"]', ["Paris"]), {"output": ["Paris"]}),
         (Model("0", 0), {"output": 0}),
         (Model("null", None), {"output": "null"}),
         (Model("", None, CALLS), {"output": "", "tool_calls": CALLS}),
         (Model('{"city": "Paris"}', {"city": "Paris"}, CALLS), {"city": "Paris", "tool_calls": CALLS}),
-    ],
-    ids=lambda value: value.text if isinstance(value, Model) else "",
-)
-def test_the_fields_of_an_answer_that_has_a_schema_are_the_outputs(model: Model, outputs: dict[str, Any]) -> None:
-    assert answer(spec(response_schema=SCHEMA), model, question="Where?") == outputs
+    ):
+        assert answer(spec(response_schema=schema), model, question="Where?") == outputs
+    with pytest.raises(CallError, match="only thinking, no text"):
+        answer(spec(), Model(text=" ", has_thinking=True), question="Why?")
+
+
+# answers
 
 
 # check_fields
 
 
-@pytest.mark.parametrize("part", ["system", "user"])
-def test_a_field_that_the_inputs_lack_is_named_with_those_they_have(part: str) -> None:
-    target = spec(**{"user": "{question}", part: "{question} in {langauge}"})
-    assert refusal(target, question="Why?", language="en") == (
-        f"target 'variant': {part} asks for {{langauge}}, example 'e1' has question, language "
-        "(write {{ and }} for braces)"
-    )
-
-
-def test_without_a_user_template_only_one_field_will_do() -> None:
+def test_a_field_that_the_inputs_lack_is_named_with_those_they_have() -> None:
+    for part in ("system", "user"):
+        target = spec(**{"user": "{question}", part: "{question} in {langauge}"})
+        said = f"target 'variant': {part} asks for {{langauge}}, example 'e1' has question, language"
+        assert refusal(target, question="Why?", language="en") == f"{said} (write {{{{ and }}}} for braces)"
     wanted = "target 'variant': wanted a user template, since example 'e1' has question, language"
     assert refusal(spec(system="Be short."), question="Why?", language="en") == wanted
     assert refusal(spec()).endswith("has no field")
-
-
-@pytest.mark.parametrize(
-    "target", [spec(messages="turns"), spec(messages="turns", system="{n}"), spec(messages="turns", user="{n}")]
-)
-def test_a_conversation_that_passes_the_check_can_be_asked(target: ChatTarget) -> None:
-    check_fields(target, {"turns": TURNS, "n": 1}, "example 'e1'")
-    assert messages(target, turns=TURNS, n=1)

@@ -9,7 +9,7 @@ import pytest
 
 from evalflows.evaluators.score import ExampleView
 from evalflows.specs.errors import InputError
-from evalflows.targets import python
+from evalflows.targets import Target, python
 
 INPUTS = {"question": "Why?", "language": "en"}
 EXAMPLE = ExampleView(id="example-1", inputs=INPUTS)
@@ -34,17 +34,10 @@ def refusal(function: Callable[..., Any], *fields: str) -> str:
     return str(caught.value)
 
 
-def test_fields_are_handed_over_by_name_in_whatever_order() -> None:
+def test_fields_are_handed_over_by_name_or_the_inputs_as_one_dict() -> None:
     assert answer(lambda language, question: (language, question)) == ("en", "Why?")
-
-
-@pytest.mark.parametrize("function", [lambda inputs: inputs, lambda row: row, lambda x, /: x])
-def test_the_inputs_come_as_one_dict_whatever_the_parameter_is_called(function: Callable[..., Any]) -> None:
-    assert answer(function) == INPUTS
-
-
-def test_a_field_that_not_all_examples_have_is_no_name_to_ask_for() -> None:
-    assert answer(lambda question: question, fields=set()) == INPUTS
+    assert answer(lambda inputs: inputs) == answer(lambda row: row) == answer(lambda x, /: x) == INPUTS
+    assert answer(lambda question: question, fields=set()) == INPUTS, "not all examples have it"
     assert "'language'" in refusal(lambda question, language: 1, "question")
 
 
@@ -56,13 +49,10 @@ def test_what_an_example_has_besides_may_be_asked_for() -> None:
     assert found == {name: OFFERED[name] for name in found}
 
 
-def test_the_repetition_and_a_seed_may_be_asked_for() -> None:
+def test_the_repetition_and_a_seed_may_be_asked_for_and_those_of_the_user_go_first() -> None:
     assert answer(lambda question, repetition, seed: (question, repetition, seed)) == ("Why?", 2, 1234)
     assert answer(lambda row, seed: (row, seed)) == (INPUTS, 1234)
     assert answer(lambda question, *, seed=0: seed) == 1234
-
-
-def test_a_field_called_seed_and_a_seed_that_is_fixed_go_first() -> None:
     available = OFFERED | {"inputs": {"question": "Why?", "seed": 7}}
     assert python(lambda question, seed: seed, frozenset({"question", "seed"})).call(available) == 7
 
@@ -87,29 +77,22 @@ async def answer_later(question: str, suffix: str = "") -> str:
     return question + suffix
 
 
-@pytest.mark.parametrize(
-    ("function", "wanted"),
-    [
+def test_what_is_async_gives_something_to_await_and_a_plain_callable_is_called_at_once() -> None:
+    async def wait(target: Target) -> Any:
+        return await target.call(OFFERED)
+
+    for function, wanted in (
         (answer_later, "Why?"),
         (partial(answer_later, suffix="!"), "Why?!"),
         (AsyncApplication(), "later answer to Why?"),
-    ],
-)
-def test_what_is_async_gives_something_to_await(function: Callable[..., Any], wanted: str) -> None:
-    target = python(function, frozenset(INPUTS))
-
-    async def wait() -> Any:
-        return await target.call(OFFERED)
-
-    assert target.is_async is True
-    assert asyncio.run(wait()) == wanted
-
-
-@pytest.mark.parametrize("function", [Application(), Application().__call__, partial(Application())])
-def test_a_plain_callable_is_called_at_once(function: Callable[..., Any]) -> None:
-    target = python(function, frozenset(INPUTS))
-    assert target.is_async is False
-    assert target.call(OFFERED) == "answer to Why?"
+    ):
+        target = python(function, frozenset(INPUTS))
+        assert target.is_async is True
+        assert asyncio.run(wait(target)) == wanted
+    for plain in (Application(), Application().__call__, partial(Application())):
+        target = python(plain, frozenset(INPUTS))
+        assert target.is_async is False
+        assert target.call(OFFERED) == "answer to Why?"
 
 
 def test_a_parameter_that_nothing_fills_is_named_with_what_may_be_asked_for() -> None:

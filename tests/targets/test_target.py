@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 from pydantic import BaseModel, RootModel
 
 from evalflows.targets import as_outputs, length_of, seed_of
@@ -42,19 +41,14 @@ def test_dataclasses_and_models_inside_become_their_fields() -> None:
     assert as_outputs({"text": found.city}) == {"text": paris}
 
 
-@pytest.mark.parametrize("returned", ["Paris", "", 42, 0, False, None, ["Paris"], []])
-def test_anything_else_becomes_the_output(returned: object) -> None:
-    assert as_outputs(returned) == {"output": returned}
+def test_anything_else_becomes_the_output_and_the_length_is_that_of_the_only_text_or_of_the_json() -> None:
+    for returned in ("Paris", "", 42, 0, False, None, ["Paris"], []):
+        assert as_outputs(returned) == {"output": returned}
+    assert length_of({"output": "Zoë"}) == 3 and length_of({}) == 2
+    assert length_of({"a": "x", "b": "y"}) == len('{"a":"x","b":"y"}')
 
 
 def test_a_seed_is_a_stable_positive_int32_that_differs_between_examples_and_repetitions() -> None:
     assert (seed_of("q1", 0), seed_of("q1", 1), seed_of("q2", 0)) == (0xA1DC50F0 >> 1, 0x14DB72A8 >> 1, 0xC266F53F >> 1)
     many = {seed_of(f"q{number}", repetition) for number in range(1000) for repetition in range(4)}
     assert len(many) == 4000 and min(many) >= 0 and max(many) < 2**31
-
-
-@pytest.mark.parametrize(
-    ("outputs", "length"), [({"output": "Zoë"}, 3), ({"a": "x", "b": "y"}, len('{"a":"x","b":"y"}')), ({}, 2)]
-)
-def test_the_length_is_that_of_the_only_text_or_of_the_json(outputs: dict[str, Any], length: int) -> None:
-    assert length_of(outputs) == length

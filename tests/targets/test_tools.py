@@ -51,36 +51,40 @@ async def as_coroutine(awaitable: Any) -> Any:
     return await awaitable
 
 
-def refusal(tools: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        as_tools(tools)
-    return str(caught.value)
+def test_what_is_no_list_of_tools_is_told() -> None:
+    for tools, problem in (
+        ("f", "tools: got 'f', wanted a list of tools"),
+        ({"name": "f"}, "tools: got {'name': 'f'}, wanted a list of tools"),
+        ([{"parameters": {}}], "tools: got {'parameters': {}}, wanted a function with a name"),
+        ([7], "tools: got 7, wanted a function with a name"),
+        (
+            [{"name": "a.b"}, {"name": "a_b"}],
+            "tools: got a.b, a_b, wanted names that differ in letters, digits, _ and -",
+        ),
+    ):
+        with pytest.raises(InputError) as caught:
+            as_tools(tools)
+        assert str(caught.value) == problem
+    with pytest.raises(ValueError, match=r"tools: got 'tools', wanted a list, or a path: inputs\.… or metadata\.…"):
+        spec(tools="tools")
 
 
-@pytest.mark.parametrize(
-    ("path", "inputs", "metadata"),
-    [
-        ("inputs.tools", {"question": "Why?", "tools": [FUNCTION]}, {}),
-        ("metadata.tools", {"question": "Why?"}, {"tools": [FUNCTION]}),
-        ("metadata.given.tools", {"question": "Why?"}, {"given": {"tools": [FUNCTION]}}),
-    ],
-)
-def test_an_example_offers_its_own_tools_and_is_asked_by_its_other_field(
-    path: str, inputs: dict[str, Any], metadata: dict[str, Any]
-) -> None:
-    model, target = Model(), spec(tools=path)
-    check_fields(target, inputs, "example 'e1'")
-    check_tools(target, {"inputs": inputs, "metadata": metadata}, "example 'e1'")
-    outputs = answer(target, model, inputs, metadata)
-    assert model.offered == [[SENT]]
-    assert outputs["tool_calls"][0]["function"] == {"name": "maths.area", "arguments": "{}"}
-
-
-def test_a_field_that_no_one_has_is_told_before_the_run() -> None:
-    available = {"inputs": {"question": "Why?"}, "metadata": {"topic": 1}}
+def test_an_example_offers_its_own_tools_and_is_asked_by_its_other_field() -> None:
+    asked = {"question": "Why?"}
+    for path, inputs, metadata in (
+        ("inputs.tools", {**asked, "tools": [FUNCTION]}, {}),
+        ("metadata.tools", asked, {"tools": [FUNCTION]}),
+        ("metadata.given.tools", asked, {"given": {"tools": [FUNCTION]}}),
+    ):
+        model, target = Model(), spec(tools=path)
+        check_fields(target, inputs, "example 'e1'")
+        check_tools(target, {"inputs": inputs, "metadata": metadata}, "example 'e1'")
+        outputs = answer(target, model, inputs, metadata)
+        assert model.offered == [[SENT]]
+        assert outputs["tool_calls"][0]["function"] == {"name": "maths.area", "arguments": "{}"}
     for path, got in (("metadata.tols", "metadata has topic"), ("inputs.tools", "inputs has question")):
         with pytest.raises(InputError) as caught:
-            check_tools(spec(tools=path), available, "example 'e1'")
+            check_tools(spec(tools=path), {"inputs": asked, "metadata": {"topic": 1}}, "example 'e1'")
         assert str(caught.value) == f"target 'variant': example 'e1': tools: no {path!r}, {got}"
 
 
@@ -105,23 +109,6 @@ def test_types_are_named_as_in_json_schema_at_every_depth_and_nothing_else_chang
     }
 
 
-@pytest.mark.parametrize(
-    ("tools", "problem"),
-    [
-        ("f", "tools: got 'f', wanted a list of tools"),
-        ({"name": "f"}, "tools: got {'name': 'f'}, wanted a list of tools"),
-        ([{"parameters": {}}], "tools: got {'parameters': {}}, wanted a function with a name"),
-        ([7], "tools: got 7, wanted a function with a name"),
-        (
-            [{"name": "a.b"}, {"name": "a_b"}],
-            "tools: got a.b, a_b, wanted names that differ in letters, digits, _ and -",
-        ),
-    ],
-)
-def test_what_is_no_list_of_tools_is_told(tools: Any, problem: str) -> None:
-    assert refusal(tools) == problem
-
-
 @pytest.mark.skipif(not BFCL.is_dir(), reason="BFCL is not there (EVALFLOWS_PUBLISHED_DATA)")
 @pytest.mark.parametrize("name", ["simple_python", "multiple", "parallel", "irrelevance"])
 def test_the_published_functions_of_bfcl_can_be_offered_as_they_are(name: str) -> None:
@@ -140,8 +127,3 @@ def test_the_published_functions_of_bfcl_can_be_offered_as_they_are(name: str) -
 def schema_types(schema: dict[str, Any]) -> list[str]:
     inner = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
     return [*([schema["type"]] if "type" in schema else []), *(found for one in inner for found in schema_types(one))]
-
-
-def test_a_path_starts_in_the_example() -> None:
-    with pytest.raises(ValueError, match=r"tools: got 'tools', wanted a list, or a path: inputs\.… or metadata\.…"):
-        spec(tools="tools")

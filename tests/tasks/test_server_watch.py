@@ -64,27 +64,16 @@ def test_a_server_lost_before_the_first_call(url: str) -> None:
         raise RuntimeError("whatever Prefect raises")
 
 
-@pytest.mark.parametrize("error", [httpx.ConnectError("refused")])
-def test_what_prefects_client_raises_is_a_lost_server_too(error: Exception, url: str) -> None:
+def test_what_prefects_client_raises_is_a_lost_server_too_and_other_errors_stay(url: str) -> None:
     with pytest.raises(IncompleteError, match="no longer answers"), server_watched():
-        raise error
+        raise httpx.ConnectError("refused")
+    for error in (InputError("wrong"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as caught, server_watched():
+            raise error
+        assert caught.value is error
 
 
-@pytest.mark.parametrize("error", [InputError("wrong"), KeyboardInterrupt()])
-def test_other_errors_stay_as_they_are(error: BaseException, url: str) -> None:
-    with pytest.raises(type(error)) as caught, server_watched():
-        raise error
-    assert caught.value is error
-
-
-@pytest.mark.parametrize(
-    ("answered", "is_lost"),
-    [
-        ("ynnnynnny", False),
-        ("ynnnn", True),
-        ("nnnn", True),
-    ],
-)
+@pytest.mark.parametrize(("answered", "is_lost"), [("ynnnynnny", False), ("ynnnn", True), ("nnnn", True)])
 def test_a_server_is_lost_after_twenty_seconds_without_an_answer(
     answered: str, is_lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,13 +96,10 @@ def test_a_server_is_lost_after_twenty_seconds_without_an_answer(
     assert (settings.client.max_retries == 0) is is_lost
 
 
-def test_any_answer_is_one(port: int) -> None:
+def test_any_answer_is_one_and_a_server_that_hangs_gives_none(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Endpoint(answer=lambda _: Reply({}, 404))) as endpoint:
         assert answers(endpoint.base_url)
     assert not answers(f"http://127.0.0.1:{port}/api")
-
-
-def test_a_server_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_watch, "LOST_AFTER_S", 0.05)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

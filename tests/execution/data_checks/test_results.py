@@ -108,14 +108,7 @@ def test_wrong_rows_are_found(store: Store, what: str) -> None:
     assert found(checks(store, change)) == wanted
 
 
-def everything(outputs: Rows, scores: Rows) -> None:
-    """Wrong rows that do not hide each other, in the first and the last block."""
-    for change in (output(0, status="lost"), output(4, latency_s=-1.0), score(0, value=7.0), score(8, value=9.0)):
-        change(outputs, scores)
-    scores.append(replace(scores[2], judgement_id="other"))
-
-
-def test_what_was_never_answered_holds_and_rows_that_are_gone_do_not(store: Store) -> None:
+def test_what_was_never_answered_holds(store: Store) -> None:
     def nothing_answered(outputs: Rows, scores: Rows) -> None:
         outputs[:] = [replace(row, status="not_attempted", error="stopped") for row in outputs]
 
@@ -123,10 +116,15 @@ def test_what_was_never_answered_holds_and_rows_that_are_gone_do_not(store: Stor
 
 
 def test_a_finding_names_values_and_their_rows(store: Store) -> None:
-    row = checks(store, everything)[-1]
-    assert row.passed, "those that hold come last"
-    messages = [row.message for row in check_results(store, [finished(store, "exp-1")])["exp-1"] if not row.passed]
-    assert messages[-1] == (
+    def everything(outputs: Rows, scores: Rows) -> None:
+        """Wrong rows that do not hide each other, in the first and the last block."""
+        for change in (output(0, status="lost"), output(4, latency_s=-1.0), score(0, value=7.0), score(8, value=9.0)):
+            change(outputs, scores)
+        scores.append(replace(scores[2], judgement_id="other"))
+
+    rows = checks(store, everything)
+    assert rows[-1].passed, "those that hold come last"
+    assert [row.message for row in rows if not row.passed][-1] == (
         "wanted scores.value.exact: column values to be between (min_value 0.0, max_value 1.0) where "
         "scores.value.exact is not null; 2 of 6 fail, such as 7.0 (example_id q0, metric exact, repetition 0), "
         "9.0 (example_id q2, metric exact, repetition 0)"

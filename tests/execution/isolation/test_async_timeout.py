@@ -41,30 +41,18 @@ async def complete(seconds: float) -> str:
 # What takes too long
 
 
-def test_what_takes_longer_is_ended() -> None:
+def test_what_takes_longer_is_ended_and_what_it_says_then_comes_too_late() -> None:
     ended: list[bool] = []
 
-    async def slow(outputs: str) -> bool:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            ended.append(True)
-            raise
-        return True
-
-    assert is_late(slow)
-    assert ended == [True], "it was told, and could clean up"
-
-
-def test_what_it_says_after_it_was_ended_comes_too_late() -> None:
     async def stubborn(outputs: str) -> bool:
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
-            return True
-        return False
+            ended.append(True)
+        return True
 
     assert is_late(stubborn)
+    assert ended == [True], "it was told, and could clean up"
 
 
 def test_many_at_once_have_each_their_own_time() -> None:
@@ -85,23 +73,20 @@ def test_many_at_once_have_each_their_own_time() -> None:
 # Whose it was
 
 
-@pytest.mark.parametrize("error", [TimeoutError("mine"), ValueError("mine"), CallError("timeout", "mine")], ids=repr)
-def test_what_it_raises_itself_is_its_own(error: Exception) -> None:
+def test_what_it_raises_itself_is_its_own_also_a_time_out() -> None:
     async def raises(outputs: str) -> bool:
         await asyncio.sleep(0)
         raise error
 
-    with pytest.raises(type(error)) as caught:
-        judged(raises)
-    assert caught.value is error
-
-
-def test_a_time_out_of_its_own_is_not_taken_for_ours() -> None:
     async def impatient(outputs: str) -> bool:
         async with asyncio.timeout(0.01):
             await asyncio.sleep(3600)
         return True
 
+    for error in (TimeoutError("mine"), ValueError("mine"), CallError("timeout", "mine")):
+        with pytest.raises(type(error)) as caught:
+            judged(raises)
+        assert caught.value is error
     with pytest.raises(TimeoutError):
         judged(impatient, timeout_s=5)
 
@@ -125,11 +110,12 @@ def test_a_cancel_from_outside_stays_one(while_asking: bool) -> None:
 # What does not count
 
 
-def test_to_wait_for_a_model_does_not_count() -> None:
+def test_to_wait_for_a_model_does_not_count_also_for_several_at_once() -> None:
     async def asks(outputs: str, complete: Any, embed: Any) -> list[str]:
-        return [await complete(0.2), await embed(0.2), await complete(0.2)]
+        return [await complete(0.2), *await asyncio.gather(*(embed(seconds) for seconds in (0.05, 0.3, 0.15)))]
 
-    assert judged(asks, complete=complete, embed=complete) == ["after 0.2 s"] * 3
+    said = [f"after {seconds} s" for seconds in (0.2, 0.05, 0.3, 0.15)]
+    assert judged(asks, complete=complete, embed=complete) == said
 
 
 def test_the_time_between_two_askings_is_added_up() -> None:
@@ -141,13 +127,6 @@ def test_the_time_between_two_askings_is_added_up() -> None:
 
     assert is_late(asks, timeout_s=0.1, complete=complete), "4 times 0.06 s are more than 0.1 s"
     assert judged(asks, timeout_s=1.0, complete=complete)
-
-
-def test_while_one_of_several_calls_is_under_way_the_time_stands_still() -> None:
-    async def asks(outputs: str, complete: Any) -> list[str]:
-        return await asyncio.gather(*(complete(seconds) for seconds in (0.05, 0.3, 0.15)))
-
-    assert judged(asks, complete=complete) == ["after 0.05 s", "after 0.3 s", "after 0.15 s"]
 
 
 def test_a_call_that_fails_lets_the_time_go_on_and_its_error_is_its_own() -> None:

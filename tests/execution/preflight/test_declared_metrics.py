@@ -78,9 +78,6 @@ def test_in_a_mapping_the_functions_own_name_stands_for_the_name_that_a_spec_giv
     both = {"harm": LESS, "toxicity": {"range": [0, 1]}}
     assert named(judge(both), "toxicity") == {"harm": MetricSpec(**LESS), "toxicity": MetricSpec(range=(0, 1))}
     assert "toxicity" not in named(judge({"another": LESS}), "toxicity")
-
-
-def test_the_shipped_evaluators_of_which_less_is_better_say_so_under_any_name() -> None:
     found = metrics(evaluators=[{"use": "toxicity", "name": "t"}, {"use": "toxicity", "connection": "local"}])
     assert {name: one.is_higher_better(name) for name, one in found.items()} == {"t": False, "toxicity": False}
     assert {one.range for one in found.values()} == {(0.0, 1.0)}
@@ -117,31 +114,33 @@ def test_of_a_cascade_the_tiers_declare_under_its_name() -> None:
 
 def test_what_the_spec_says_comes_first_field_by_field() -> None:
     fields = evaluators(judge({"harm": LESS}), name="harm")
-    assert metrics(**fields, metrics={"harm": {"higher_is_better": True}})["harm"] == MetricSpec(
-        higher_is_better=True, range=(0, 5)
-    )
-    assert metrics(**fields, metrics={"harm": {"range": [0, 1]}})["harm"] == MetricSpec(
-        higher_is_better=False, range=(0, 1)
-    )
-    of_k = metrics(**fields, metrics={"harm": {"pass_k": [1], "pass_threshold": 0.5}, "other": {}})
-    assert of_k["harm"] == MetricSpec(higher_is_better=False, range=(0, 5), pass_k=[1], pass_threshold=0.5)
-    assert of_k["other"] == MetricSpec()
-
-
-@pytest.mark.parametrize("said", [{"higher_is_better": True}, {"pass_k": [1], "pass_threshold": 0.5}], ids=str)
-def test_a_spec_that_went_through_json_says_the_same(said: dict[str, Any]) -> None:
-    """As a worker, a resumption and the form in Prefect's UI get it: with every field written down."""
-    given = spec(**evaluators(judge({"harm": LESS}), name="harm"), metrics={"harm": said})
-    again = ExperimentSpec.model_validate_json(given.model_dump_json())
-    assert prepare_experiment(again).spec == prepare_experiment(given).spec
-    twice = ExperimentSpec.model_validate_json(prepare_experiment(given).spec.model_dump_json())
-    assert prepare_experiment(twice).spec.metrics == prepare_experiment(given).spec.metrics
+    for said, wanted in (
+        ({"higher_is_better": True}, MetricSpec(higher_is_better=True, range=(0, 5))),
+        ({"range": [0, 1]}, MetricSpec(higher_is_better=False, range=(0, 1))),
+        (
+            {"pass_k": [1], "pass_threshold": 0.5},
+            MetricSpec(higher_is_better=False, range=(0, 5), pass_k=[1], pass_threshold=0.5),
+        ),
+    ):
+        given = spec(**fields, metrics={"harm": said, "other": {}})
+        prepared = prepare_experiment(given).spec
+        assert prepared.metrics == {"harm": wanted, "other": MetricSpec()}
+        # As a worker, a resumption and the form in Prefect's UI get it: with every field written down.
+        again = ExperimentSpec.model_validate_json(given.model_dump_json())
+        assert prepare_experiment(again).spec == prepared
+        twice = ExperimentSpec.model_validate_json(prepared.model_dump_json())
+        assert prepare_experiment(twice).spec.metrics == prepared.metrics
 
 
 # What is no declaration
 
 
 def test_a_declaration_that_is_none_is_an_error_in_one_line() -> None:
+    def of(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        if settings.get("scale", 5) < 1:
+            raise ValueError(f"scale: got {settings['scale']}, wanted at least 1")
+        return {}
+
     for said, problem in (
         ({"harm": {"lower_is_better": True}}, "lower_is_better: no such field"),
         ({"harm": {"range": [5, 0]}}, "range: got [5.0, 0.0], wanted two numbers, the lower one first"),
@@ -150,20 +149,7 @@ def test_a_declaration_that_is_none_is_an_error_in_one_line() -> None:
         ({"harm": MetricSpec(pass_k=[4])}, "got pass_k, wanted"),
     ):
         assert refusal(judge(said)).startswith(f"evaluator 'harm': its attribute `metrics`: {problem}")
-
-
-def test_settings_that_the_declaring_function_refuses_are_an_error_in_one_line() -> None:
-    def of(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        if settings.get("scale", 5) < 1:
-            raise ValueError(f"scale: got {settings['scale']}, wanted at least 1")
-        return {}
-
     assert refusal(judge(of), args={"scale": 0}) == "evaluator 'harm': scale: got 0, wanted at least 1"
-
-
-@pytest.mark.parametrize("said", [["accuracy"], 3, len, lambda name, settings: None])
-def test_what_is_no_mapping_declares_nothing(said: object) -> None:
-    assert named(judge(said)) == {}
 
 
 class Judge:
@@ -182,13 +168,11 @@ class WithMethod(Judge):
         raise AssertionError
 
 
-@pytest.mark.parametrize(
-    "function",
-    [Judge(["accuracy"]), Judge({"accuracy": 0.5}), Judge({"seen": {"count": 3}}), WithMethod()],
-    ids=["a list", "numbers", "mappings", "a method"],
-)
-def test_an_object_may_call_another_thing_metrics(function: Judge) -> None:
-    assert named(function) == {}
+def test_what_is_no_mapping_declares_nothing_and_an_object_may_call_another_thing_metrics() -> None:
+    for said in (["accuracy"], 3, len, lambda name, settings: None):
+        assert named(judge(said)) == {}
+    for one in (Judge(["accuracy"]), Judge({"accuracy": 0.5}), Judge({"seen": {"count": 3}}), WithMethod()):
+        assert named(one) == {}
 
 
 # What is given at all

@@ -38,13 +38,10 @@ def access_here() -> tuple[str | None, str | None]:
     return api.url, api.auth_string and api.auth_string.get_secret_value()
 
 
-def test_every_secret_is_another() -> None:
+def test_every_secret_is_another_and_its_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     first, second = new_secret(), new_secret()
     assert first != second
     assert len(first.removeprefix("evalflows:")) >= 43
-
-
-def test_the_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "auth"
     path.write_text("an old one, that everybody may read")
     path.chmod(0o644)
@@ -53,9 +50,8 @@ def test_the_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     assert path.read_text() == "evalflows:x\n"
 
 
-@pytest.mark.parametrize(
-    ("url", "secret"),
-    [
+def test_the_secret_is_given_to_the_server_of_this_machine_alone(home: Home) -> None:
+    for url, secret in (
         (URL, "evalflows:x"),
         ("http://localhost:4200/api", "evalflows:x"),
         ("http://127.0.0.1:4201/api", None),
@@ -63,11 +59,11 @@ def test_the_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
         ("http://127.0.0.1.evil.test:4200/api", None),
         ("https://api.prefect.cloud/api/accounts/x", None),
         ("http://127.0.0.1:x/api", None),
-    ],
-)
-def test_the_secret_is_given_to_the_server_of_this_machine_alone(url: str, secret: str | None, home: Home) -> None:
-    with temporary_settings({PREFECT_API_URL: url}), prefect_server.server_access():
-        assert access_here() == (url, secret)
+    ):
+        with temporary_settings({PREFECT_API_URL: url}), prefect_server.server_access():
+            assert access_here() == (url, secret)
+    with temporary_settings({PREFECT_API_URL: URL, PREFECT_API_AUTH_STRING: "own:y"}), prefect_server.server_access():
+        assert access_here() == (URL, "own:y"), "a secret of the user's own is left as it is"
 
 
 def test_a_dead_servers_secret_is_given_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +71,6 @@ def test_a_dead_servers_secret_is_given_to_nobody(tmp_path: Path, monkeypatch: p
     with living(Home.here(), port=4200, secret="evalflows:x"):
         pass
     assert Home.here().secret_at(URL) is None
-
-
-def test_a_secret_of_the_users_own_is_left_as_it_is(home: Home) -> None:
-    with temporary_settings({PREFECT_API_URL: URL, PREFECT_API_AUTH_STRING: "own:y"}), prefect_server.server_access():
-        assert access_here() == (URL, "own:y")
 
 
 def test_without_an_api_the_local_server_is_used(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

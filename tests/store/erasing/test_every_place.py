@@ -81,27 +81,21 @@ def plant(store: Store) -> str:
     words = {"question": SECRET}
     example = {"id": "erna", "inputs": words, "outputs": words, "metadata": words, "attachments": words}
     snapshot = freeze(store, to_examples([(1, example)], "rows"), name="faq", source="rows")
+    about = {"experiments": {"snapshot_id": snapshot}, "checks": {"subject_id": snapshot}}
     for table, rows in ROWS.items():
-        columns = [name for by_table in ERASED.values() for name in by_table.get(table, ())]
         hints = get_type_hints(TABLES[table].record, include_extras=True)
+        of: dict[str, Any] = {}
+        for name in (name for by_table in ERASED.values() for name in by_table.get(table, ())):
+            is_json = Json in (hints[name], *get_args(hints[name]))
+            of[name] = to_json(SPECIAL.get((table, name), {"a": SECRET})) if is_json else SECRET
         for given in rows:
-            of: dict[str, Any] = {}
-            for name in columns:
-                is_json = Json in (hints[name], *get_args(hints[name]))
-                of[name] = to_json(SPECIAL.get((table, name), {"a": SECRET})) if is_json else SECRET
-            row = make_row(table, **of | given | about(table, snapshot))
+            row = make_row(table, **of | given | about.get(table, {}))
             owner = getattr(row, TABLES[table].owner)
             if table in NEVER_OPEN:
                 store.publish(table, owner, [row])
             else:
                 store.append(table, owner, "p", [row])
     return snapshot
-
-
-def about(table: str, snapshot: str) -> dict[str, Any]:
-    if table == "experiments":
-        return {"snapshot_id": snapshot}
-    return {"subject_id": snapshot} if table == "checks" else {}
 
 
 def test_a_marker_in_every_place_is_gone(store: Store, store_root: Path) -> None:
@@ -135,16 +129,10 @@ def test_a_marker_in_every_place_is_gone(store: Store, store_root: Path) -> None
 
 def test_labels_that_others_have_or_a_spec_names_stay_and_equal_ones_stay_equal(store: Store) -> None:
     plant(store)
-    rows = [
-        ("a", RUN, "rude"),
-        ("b", RUN, "kind"),
-        ("c", "of another", "kind"),
-        ("d", RUN, SECRET),
-        ("e", RUN, "declared"),
-    ]
+    rows = [("a", RUN, "rude"), ("b", RUN, "kind"), ("c", "of another", "kind"), ("d", RUN, SECRET)]
     made = [
         make_row("labels", label_id=key, batch_id="more", subject_id=of, metric="tone", label=label)
-        for key, of, label in rows
+        for key, of, label in (*rows, ("e", RUN, "declared"))
     ]
     store.publish("labels", "more", made)
     erase(store, Selection(examples=["erna"]), None)

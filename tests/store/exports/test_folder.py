@@ -148,8 +148,13 @@ def test_a_folder_of_something_else_is_left_alone(store: Store, tmp_path: Path) 
     assert {path.name for path in exports.iterdir()} == {"labels.csv", MARK}
 
 
-def test_two_exports_to_one_folder_exclude_each_other(store: Store, tmp_path: Path) -> None:
+def test_two_exports_to_one_folder_exclude_each_other_and_an_unknown_name_writes_nothing(
+    store: Store, tmp_path: Path
+) -> None:
     folder = tmp_path / "out"
+    with pytest.raises(InputError, match="export: got 'nothing', wanted a view"):
+        export_folder(store, folder, "csv", ["labels", "nothing"])
+    assert not folder.exists()
     folder.mkdir()
     descriptor = os.open(folder, os.O_RDONLY)
     assert try_lock(descriptor)
@@ -157,9 +162,3 @@ def test_two_exports_to_one_folder_exclude_each_other(store: Store, tmp_path: Pa
         export_folder(store, folder, "csv", ["labels"])
     os.close(descriptor)
     assert [*folder.iterdir()] == []
-
-
-def test_an_unknown_name_writes_nothing(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="export: got 'nothing', wanted a view"):
-        export_folder(store, tmp_path / "out", "csv", ["labels", "nothing"])
-    assert not (tmp_path / "out").exists()

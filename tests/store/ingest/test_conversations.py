@@ -49,14 +49,10 @@ def reference(example: ExampleRow) -> Any:
 
 
 def test_each_turn_of_the_assistants_is_an_example_with_what_came_before_it(store: Store) -> None:
-    found = load(store, "next", ROW)
-    assert [inputs(example) for example in found] == [TALK[:2], TALK[:4], TALK[:6]]
-    assert [reference(example) for example in found] == [{"output": "a1"}, {"output": "a2"}, {"output": "a3"}]
-
-
-def test_its_id_says_the_conversation_and_the_turn_and_the_conversation_is_the_cluster(store: Store) -> None:
     found = load(store, "next", ROW, ROW | {"id": 7})
-    assert [example.example_id for example in found] == [*("conv-01#1", "conv-01#2", "conv-01#3", "7#1", "7#2", "7#3")]
+    assert [inputs(example) for example in found[:3]] == [TALK[:2], TALK[:4], TALK[:6]]
+    assert [reference(example) for example in found[:3]] == [{"output": f"a{n}"} for n in (1, 2, 3)]
+    assert [example.example_id for example in found] == [f"{name}#{n}" for name in ("conv-01", "7") for n in (1, 2, 3)]
     assert [example.cluster for example in found] == ["conv-01"] * 3 + ["7"] * 3
     assert {(example.metadata, example.split) for example in found} == {('{"topic":"x"}', "test")}
 
@@ -80,10 +76,15 @@ def test_a_conversation_that_ends_with_the_user_asks_for_one_turn_more(store: St
         assert (last.example_id, inputs(last), reference(last)) == ("conv-01#3", TALK[:6], wanted)
 
 
-def test_a_greeting_of_the_assistants_answers_nobody_but_counts_as_a_turn(store: Store) -> None:
+def test_a_greeting_answers_nobody_but_counts_as_a_turn_and_a_whole_conversation_is_what_followed_its_opening(
+    store: Store,
+) -> None:
     messages = [{"role": "assistant", "content": "Hello!"}, *talk("u1", "a1")]
     (only,) = load(store, "next", ROW | {"inputs": {"messages": messages}})
     assert (only.example_id, inputs(only), reference(only)) == ("conv-01#2", messages[:2], {"output": "a1"})
+    (only,) = load(store, "whole", ROW)
+    assert (only.example_id, inputs(only), reference(only)) == ("conv-01", TALK[:2], {"messages": TALK[2:]})
+    assert only.cluster is None
 
 
 def test_a_turn_with_tools_is_its_messages(store: Store) -> None:
@@ -99,12 +100,6 @@ def test_a_turn_with_tools_is_its_messages(store: Store) -> None:
 
 
 # whole
-
-
-def test_a_whole_conversation_is_its_opening_and_what_followed(store: Store) -> None:
-    (only,) = load(store, "whole", ROW)
-    assert (only.example_id, inputs(only), reference(only)) == ("conv-01", TALK[:2], {"messages": TALK[2:]})
-    assert only.cluster is None
 
 
 # one more turn

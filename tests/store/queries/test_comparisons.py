@@ -1,7 +1,6 @@
 """How far a comparison is, what it cost, and that each pair has its row for every metric in the end."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from compared import Compared
@@ -20,7 +19,6 @@ from evalflows.store.store import Store
 
 Make = Callable[..., Any]
 KINDS = ("unreachable", "rate_limit")
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def of(store: Store, *examples: str, comparison_id: str = "cmp-1") -> Compared:
@@ -75,23 +73,19 @@ def test_open_is_what_was_not_attempted_or_failed_by_what_may_pass(store: Store)
 
 
 def test_what_lacks_is_said_for_each_evaluator_with_the_reasons(store: Store) -> None:
-    one = of(store)
+    one, tried = of(store), of(store, comparison_id="cmp-2")
     one.judge("q0", "left", "left", metric="judge")
     one.judge("q1", "left", "not_attempted", metric="judge", error="over budget", error_kind="over_budget")
     one.judge("q0", "failed", "left_out", metric="rule", error_kind="raised")
     one.write(sealed=False)
     lacking = whats_missing(store, "cmp-1", ["judge", "rule", "new"], 6)
     assert lacking == "not done: 3 of 6 by judge, 4 of 6 by rule, 6 of 6 by new (over budget)"
-
-
-def test_nothing_lacks_where_all_was_tried_or_has_no_answer_to_compare(store: Store) -> None:
-    one = of(store)
-    one.judge("q0", "left")
-    one.judge("q1", "failed", error_kind="unreachable")
-    one.judge("q2", "not_attempted", error_kind="no_output")
-    one.write(sealed=False)
-    assert whats_missing(store, "cmp-1", ["preference"], 3) is None
-    assert whats_missing(store, "cmp-1", ["preference"], 4) == "not done: 1 of 4 by preference"
+    tried.judge("q0", "left")
+    tried.judge("q1", "failed", error_kind="unreachable")
+    tried.judge("q2", "not_attempted", error_kind="no_output")
+    tried.write(sealed=False)
+    assert whats_missing(store, "cmp-2", ["preference"], 3) is None
+    assert whats_missing(store, "cmp-2", ["preference"], 4) == "not done: 1 of 4 by preference"
 
 
 def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(store: Store) -> None:

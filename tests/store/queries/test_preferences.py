@@ -28,15 +28,9 @@ def test_the_better_answer_is_chosen(store: Store) -> None:
     compared.judge("q1", "right", "right")
     preferences = found(compared)
     first, second = preferences.rows
-    assert first == {
-        "prompt": "q0?",
-        "chosen": "old on q0",
-        "rejected": "new on q0",
-        "example_id": "q0",
-        "metric": "preference",
-        "chosen_experiment": "old",
-        "rejected_experiment": "new",
-    }
+    answers = {"prompt": "q0?", "chosen": "old on q0", "rejected": "new on q0"}
+    of = {"example_id": "q0", "metric": "preference", "chosen_experiment": "old", "rejected_experiment": "new"}
+    assert first == answers | of
     assert (second["chosen"], second["rejected_experiment"]) == ("new on q1", "old")
     assert (counts(preferences), preferences.in_words) == ({}, "2 of 2 pairs by preference")
 

@@ -23,25 +23,16 @@ def filled(tmp_path_factory: pytest.TempPathFactory, store_at: Callable[..., Any
 
 
 def fill(store: Store) -> None:
-    later = BEGAN + timedelta(days=2)
-    write(
-        store,
-        [
-            observation(
-                "a",
-                attributes={
-                    "tag.tags": ["production", "beta"],
-                    "user.id": "u1",
-                    "session.id": "s1",
-                    "langfuse.version": "1.4",
-                    "langfuse.trace.metadata.plan": "paid",
-                },
-            ),
-            observation("a", "llm", parent="root", name="call", type="llm", attributes={"llm.model_name": "m-1"}),
-            observation("b", name="other", began=later, seconds=9.0, attributes={"tag.tags": ["production"]}),
-            observation("c", status="error", attributes={"user.id": "it's", "session.id": "s1"}),
-        ],
-    )
+    attributes = {"user.id": "u1", "session.id": "s1", "langfuse.version": "1.4"}
+    attributes |= {"tag.tags": ["production", "beta"], "langfuse.trace.metadata.plan": "paid"}
+    other = {"began": BEGAN + timedelta(days=2), "seconds": 9.0, "attributes": {"tag.tags": ["production"]}}
+    rows = [
+        observation("a", attributes=attributes),
+        observation("a", "llm", parent="root", name="call", type="llm", attributes={"llm.model_name": "m-1"}),
+        observation("b", name="other", **other),
+        observation("c", status="error", attributes={"user.id": "it's", "session.id": "s1"}),
+    ]
+    write(store, rows)
 
 
 def found(store: Store, given: Any, scope: TraceScope = "traces") -> list[str]:
@@ -96,11 +87,13 @@ def test_filters_find_their_traces(filled: Store, cases: list[tuple[Any, str]]) 
     assert found(filled, json.dumps({"tags": ["production", "beta"]})) == ["a"]
 
 
-def test_filters_of_observations_and_sessions(filled: Store) -> None:
+def test_filters_of_observations_and_sessions_and_quotes_in_values(filled: Store) -> None:
     assert found(filled, {"type": "generation"}, "observations") == ["a/a-llm"]
     assert found(filled, {"model": "m-1"}, "observations") == ["a/a-llm"]
     assert found(filled, "traces > 1", "sessions") == ["s1"]
     assert found(filled, {"user_id": "u1"}, "sessions") == ["s1"]
+    assert found(filled, {"name": "x' or '1' = '1"}) == []
+    assert found(filled, {"metadata": {"pl\"an'": "x"}}) == []
 
 
 def test_a_filter_that_cannot_work_is_refused(filled: Store, tmp_path: Path) -> None:
@@ -124,8 +117,3 @@ def test_a_filter_that_cannot_work_is_refused(filled: Store, tmp_path: Path) -> 
         with pytest.raises(InputError, match=message) as caught:
             found(filled, given)
         assert "\n" not in str(caught.value)
-
-
-def test_quotes_in_values_stay_values(filled: Store) -> None:
-    assert found(filled, {"name": "x' or '1' = '1"}) == []
-    assert found(filled, {"metadata": {"pl\"an'": "x"}}) == []

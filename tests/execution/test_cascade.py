@@ -4,8 +4,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from evalflows.engine.judge import decided_by, is_undecided, with_earlier_cost
 from evalflows.engine.prepare import bind_evaluator
 from evalflows.engine.results import EvaluationResult, failed_result, result_of_score
@@ -94,19 +92,13 @@ def test_the_first_row_bears_what_all_tiers_cost_and_who_was_asked() -> None:
     assert with_earlier_cost([COST], None) == [COST]
 
 
-def test_a_rule_before_a_judge_costs_nothing_and_is_no_model() -> None:
+def test_a_rule_before_a_judge_costs_nothing_and_an_unknown_price_makes_the_sum_unknown() -> None:
     rule = EvaluationResult(metric="right", status="scored", latency_s=0.125)
     (found,) = with_earlier_cost([COST], before=rule)
     assert found == COST._replace(latency_s=0.625)
     (alone,) = with_earlier_cost([rule], before=rule)
     assert (alone.judge_model, alone.usage.tokens_in, alone.usage.cost_usd) == (None, None, 0.0)
-
-
-def _costing(cost_usd: float | None) -> EvaluationResult:
-    return COST._replace(usage=replace(COST.usage, cost_usd=cost_usd))
-
-
-@pytest.mark.parametrize(("before", "after"), [(None, 0.25), (0.25, None), (None, None)])
-def test_where_one_price_is_not_known_neither_is_the_sum(before: float | None, after: float | None) -> None:
-    (found,) = with_earlier_cost([_costing(after)], before=_costing(before))
-    assert found.usage.cost_usd is None
+    unknown = COST._replace(usage=replace(COST.usage, cost_usd=None))
+    for before, after in ((unknown, COST), (COST, unknown), (unknown, unknown)):
+        (found,) = with_earlier_cost([after], before=before)
+        assert found.usage.cost_usd is None

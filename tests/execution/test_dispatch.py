@@ -62,31 +62,22 @@ def test_what_a_killed_process_has_spent_counts(store: Store, make: Make) -> Non
         budget.reserve_now(is_priced=True)
 
 
-def test_calls_sealed_before_a_resumption_belong_to_no_part(store: Store, make: Make) -> None:
-    store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
-    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5, 0.0, 0)
-    store.seal("e1", ["calls"])
-    store.reopen("e1", ["calls"])
-    assert spent_on_part(store, "e1", FIRST.part) == (0, 0.0, 0.0, 0)
-
-
-def test_a_call_that_was_stored_twice_counts_once(store: Store, make: Make) -> None:
-    for _ in range(2):
+def test_of_a_part_each_call_and_each_answer_of_an_application_counts_until_it_is_resumed(
+    store: Store, make: Make
+) -> None:
+    for _ in range(2):  # stored twice, as after a recovery
         store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
     assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5, 0.0, 0)
-
-
-def test_an_answer_of_an_application_is_a_call(store: Store, make: Make) -> None:
     store.append("experiments", "e1", "start", [make("experiments", experiment_id="e1", target_kind="http")])
     answers = [
         make("outputs", run_id="r1", experiment_id="e1", status="ok", cost_usd=0.25),
         make("outputs", run_id="r2", experiment_id="e1", status="failed", error="down", cost_usd=None),
     ]
     store.append("outputs", "e1", FIRST.part, answers)
-    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.25, 0.0, 0)
-
-
-def test_a_part_that_was_short_of_budget_is_found(store: Store, make: Make) -> None:
+    assert spent_on_part(store, "e1", FIRST.part) == (2, 0.75, 0.0, 0)
+    store.seal("e1", ["calls", "outputs"])
+    store.reopen("e1", ["calls", "outputs"])
+    assert spent_on_part(store, "e1", FIRST.part) == (0, 0.0, 0.0, 0)
     row = make("judgements", experiment_id="e1", status="not_attempted", error_kind="over_budget", error="spent")
     store.append("judgements", "e1", SECOND.part, [row])
     assert [was_over_budget(store, "e1", chunk.part) for chunk in (FIRST, SECOND)] == [False, True]

@@ -45,9 +45,6 @@ def drawn_of(found: Sample, risks: list[Any], value: Any) -> int:
     return sum(f"e{i}" in found.drawn for i, risk in enumerate(risks) if risk == value)
 
 
-# How many
-
-
 def test_the_rate_is_rounded_to_whole_examples_and_one_at_least() -> None:
     for rate, among, count in ((0.1, 100, 10), (0.5, 5, 3), (0.25, 5, 1), (0.01, 5, 1), (0.99, 10, 10), (1.0, 7, 7)):
         found = sampled(examples(among), sample_rate=rate)
@@ -56,9 +53,6 @@ def test_the_rate_is_rounded_to_whole_examples_and_one_at_least() -> None:
             "the rate that it came to, of every example"
         )
     assert draw(EvaluatorSpec(use="contains"), examples(5)) is None
-
-
-# Which
 
 
 def test_what_was_drawn_once_is_drawn_for_good_by_every_evaluator() -> None:
@@ -87,8 +81,6 @@ def test_each_example_has_the_same_chance() -> None:
     assert sum(times.values()) == 6000
     assert all(500 < count < 700 for count in times.values()), times
 
-
-# By a field
 
 RISKS = ["high"] * 4 + ["low"] * 20 + ["none"] * 10
 

@@ -61,17 +61,11 @@ def first_of(found: Sequence[PairTrial]) -> list[str]:
     return [trial.left_run if trial.shown_first == "left" else trial.right_run for trial in found]
 
 
-# Which experiments
-
-
 def test_with_the_baseline_only_its_pairs_count_in_the_order_of_the_list() -> None:
     assert pairs_of(spec("c", "a", "b")) == [("c", "a"), ("c", "b"), ("a", "b")]
     assert pairs_of(spec("c", "a", "b", pairs="baseline")) == [("c", "a"), ("c", "b")]
     assert pairs_of(spec("c", "a", "b", pairs="baseline", baseline="b")) == [("c", "b"), ("a", "b")]
     assert (baseline_of(spec("c", "a")), baseline_of(spec("c", "a", baseline="a"))) == ("c", "a")
-
-
-# Which runs
 
 
 def test_left_is_the_older_experiment_however_they_are_listed() -> None:
@@ -81,9 +75,6 @@ def test_left_is_the_older_experiment_however_they_are_listed() -> None:
         assert {(trial.left_experiment, trial.right_experiment) for trial in found} == {
             *combinations(("exp-1", "exp-2", "exp-3"), 2)
         }
-
-
-# Who is shown first
 
 
 def test_the_draw_is_the_same_in_another_comparison_and_however_they_are_listed() -> None:
@@ -112,9 +103,6 @@ def test_a_fixed_order_is_that_of_the_list_whichever_is_the_baseline() -> None:
     found = trials(spec("a", "b", "c", pairs="baseline", baseline="b", randomize_order=False))
     firsts = {trial.left_experiment if trial.shown_first == "left" else trial.right_experiment for trial in found}
     assert firsts == {"a", "b"}
-
-
-# How many
 
 
 @settings(deadline=None)

@@ -84,9 +84,6 @@ def test_a_block_is_read_inside_flows_of_either_kind_and_where_a_loop_runs() -> 
     assert plain() and asyncio.run(with_a_loop()) and asyncio.run(notebook())  # type: ignore[arg-type]
 
 
-# What a spec takes from the shared file, and what is checked of it
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

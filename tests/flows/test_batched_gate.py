@@ -15,7 +15,6 @@ from evalflows.engine.chunks import in_running_order
 from evalflows.reports.decisions import decisions_named
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import IncompleteError
-from evalflows.store.records import ExperimentRow, now
 from evalflows.store.snapshots import to_examples
 from evalflows.store.store import Store
 
@@ -24,9 +23,19 @@ pytestmark = pytest.mark.usefixtures("without_prefect")
 BATCHED = {"non_inferiority": {"exact_match": 0.05}, "batch": 50}
 
 
+def asked_of(endpoint: Endpoint, folder: Path, margin: float, n: int) -> dict[str, Any]:
+    """A gate in batches on answers of a model, which is asked by two prompts."""
+    chat = {"kind": "chat", "connection": "mock"}
+    return gated(folder, [BATCHED | {"non_inferiority": {"contains": margin}}], old=[True] * n) | {
+        "targets": [chat | {"name": name, "user": f"{name} {{q}}"} for name in ("old", "new")],
+        "evaluators": ["contains"],
+        "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
+    }
+
+
 @pytest.mark.slow
 def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -> None:
-    """A model that is asked for each answer, and one prompt that it answers wrong three times in ten."""
+    """A model that is asked for each answer, and one prompt that it answers wrong two times in ten."""
 
     def answer(request: Any) -> Any:
         text = request["messages"][-1]["content"]
@@ -34,16 +43,7 @@ def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -
         return completion("no" if "new" in text and number % 10 < 2 else "yes")
 
     with serving(Endpoint(answer=answer)) as endpoint:
-        fields = gated(tmp_path, [BATCHED], old=[True] * 600)
-        fields |= {
-            "targets": [
-                {"kind": "chat", "name": name, "connection": "mock", "user": f"{name} {{q}}"} for name in ("old", "new")
-            ],
-            "evaluators": [{"use": "contains"}],
-            "gates": [BATCHED | {"non_inferiority": {"contains": 0.05}}],
-            "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
-        }
-        one = decided(fields)
+        one = decided(asked_of(endpoint, tmp_path, 0.05, 600))
         assert one.conclusion == "FAIL"
         assert one.interim_analyses is not None and 1 < one.interim_analyses < 6
         seen = 50 * one.interim_analyses
@@ -57,16 +57,7 @@ def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -
 @pytest.mark.slow
 def test_out_of_budget_it_says_what_it_has_seen(tmp_path: Path) -> None:
     with serving(Endpoint(answer=lambda request: completion("yes"))) as endpoint:
-        fields = gated(tmp_path, [BATCHED | {"non_inferiority": {"contains": 0.04}}], old=[True] * 300)
-        fields |= {
-            "targets": [
-                {"kind": "chat", "name": name, "connection": "mock", "user": f"{name} {{q}}"} for name in ("old", "new")
-            ],
-            "evaluators": ["contains"],
-            "connections": {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}},
-            "max_calls": 130,
-        }
-        spec = ExperimentSpec.model_validate(fields)
+        spec = ExperimentSpec.model_validate(asked_of(endpoint, tmp_path, 0.04, 300) | {"max_calls": 130})
         with pytest.raises(IncompleteError, match="the budget is spent") as error:
             gate(spec)
         assert endpoint.calls == 130
@@ -121,18 +112,8 @@ def test_gone_on_with_in_batches_what_ran_in_the_dataset_s_order_is_looked_at_as
     assert (one.conclusion, one.interim_analyses) == ("NOT ENOUGH EVIDENCE", 1)
 
 
-def test_examples_run_in_an_order_that_is_drawn_and_clusters_stay_whole() -> None:
-    plain = to_examples(list(enumerate(rows(100), start=1)), "here")
-    row = ExperimentRow(
-        **dict.fromkeys(("experiment_id", "run_group", "name", "target", "target_kind", "target_version"), "x"),
-        **dict.fromkeys(("snapshot_id", "evaluators", "spec", "evalflows_version"), "x"),
-        n_examples=100,
-        repetitions=1,
-        chunk_size=10,
-        state="running",
-        seed=0,
-        started_at=now(),
-    )
+def test_examples_run_in_an_order_that_is_drawn_and_clusters_stay_whole(make: Any) -> None:
+    row, plain = make("experiments", seed=0), to_examples(list(enumerate(rows(100), start=1)), "here")
     order = [example.position for example in in_running_order(row, plain)]
     assert sorted(order) == list(range(100))
     assert abs(np.corrcoef(order, range(100))[0, 1]) < 0.3

@@ -19,9 +19,6 @@ from evalflows.specs import InputError
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
-# Reusing judgements and resuming
-
-
 @pytest.mark.slow
 def test_adding_an_experiment_pays_only_for_its_new_pairs() -> None:
     a, b, c = answered("a", "b", "c")
@@ -80,8 +77,6 @@ def test_budget_usd_without_prices_is_refused_before_anything_is_paid() -> None:
         assert endpoint.calls == 0
     assert asked("select count(*) from comparison_sets") == [(0,)]
 
-
-# Killed
 
 MANY, IN_FLIGHT = 100, 8
 

@@ -15,9 +15,6 @@ from evalflows.store.store import Store
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
 
 
-# A judge that is down
-
-
 @pytest.mark.slow
 def test_a_judge_failing_half_way_stops_being_called_and_a_resume_pays_only_for_the_rest() -> None:
     service = Service(breaks_after=N // 2)
@@ -91,9 +88,6 @@ def test_the_breaker_closes_within_the_run_when_the_judge_recovers() -> None:
         asked = spec({"judge": connection(endpoint)}, breaker_pause_s=0.01)
         complete(asked)
     assert rows("select status, count(*) from scores where evaluator = 'says_correct' group by 1") == [("scored", N)]
-
-
-# A target that is down
 
 
 @pytest.mark.slow

@@ -88,6 +88,8 @@ def test_each_failed_answer_is_asked_about_once_and_people_validate_each_mode() 
         )  # one call for each of the three in five that failed
         expected = [("mode.invented", 0.0, N), ("mode.other", N / 5, N), ("mode.rude", 2 * N / 5, N)]
         assert rows(values) == expected
+        paid = "select sum(calls), count(*) from judgements where calls > 0"
+        assert rows(paid) == [(3 * N // 5, 3 * N // 5)], "the first of several metrics has the cost of all"
         versions = "select distinct evaluator_version from judgements where metric = 'mode.rude'"
         Path("failure_modes.yaml").write_text(TAXONOMY.replace("closed", "open"))
         run(experiment(endpoint))

@@ -121,9 +121,6 @@ def test_a_query_is_given_up_in_one_line_if_files_never_rest(
     assert max(pauses) <= 1.0
 
 
-# when the newest was recorded
-
-
 @pytest.mark.slow
 def test_the_newest_row_is_found_in_open_and_sealed_days(any_store: Store, observation: Observation) -> None:
     newest = "select max(recorded_at) from source.observations"

@@ -1,7 +1,6 @@
 """Where a store's files lie, whatever its root is called."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +13,25 @@ from evalflows.store.layout import DEFAULT_ROOT, Layout
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 
-Make = Callable[..., Any]
 
-
-def test_a_named_root_goes_before_the_environments(store_root: Path, tmp_path: Path) -> None:
+def test_a_root_is_the_named_one_the_environments_or_below_the_current_folder(
+    store_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert Layout.at(tmp_path / "other").root == str(tmp_path / "other")
     assert Layout.at().root == str(store_root)
-
-
-def test_without_any_name_the_root_is_below_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVALFLOWS_STORE", "")
     assert Layout.at().root == str(tmp_path / DEFAULT_ROOT)
     monkeypatch.delenv("EVALFLOWS_STORE")
     assert Layout.at().root == str(tmp_path / DEFAULT_ROOT)
-
-
-@pytest.mark.parametrize(
-    ("root", "is_local"), [("/data/store", True), ("s3://bucket/evals/", False), ("memory://evals", False)]
-)
-def test_a_url_is_an_object_store_and_anything_else_a_folder(root: str, is_local: bool) -> None:
-    layout = Layout.at(root)
-    assert layout.is_local is is_local
-    assert layout.sealed("outputs", "exp-1").startswith(f"{root.rstrip('/')}/outputs/sealed/")
-    assert layout.open_folder("outputs", "exp-1").startswith(f"{root.rstrip('/')}/outputs/open/")
-
-
-@pytest.mark.parametrize("name", ["runs [1]", "a*b", "what?"])
-def test_a_folder_that_reads_as_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"wanted a path without \* \? \["):
-        Store(tmp_path / name / "store")
+    for root, is_local in (("/data/store", True), ("s3://bucket/evals/", False), ("memory://evals", False)):
+        layout = Layout.at(root)
+        assert layout.is_local is is_local
+        assert layout.sealed("outputs", "exp-1").startswith(f"{root.rstrip('/')}/outputs/sealed/")
+        assert layout.open_folder("outputs", "exp-1").startswith(f"{root.rstrip('/')}/outputs/open/")
+    for name in ("runs [1]", "a*b", "what?"):
+        with pytest.raises(InputError, match=r"wanted a path without \* \? \["):
+            Store(tmp_path / name / "store")
 
 
 def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None:

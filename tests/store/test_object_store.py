@@ -14,7 +14,7 @@ from fake_s3 import FakeS3, fake_s3
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import doctor, files, leases, object_store
-from evalflows.store.files import files_at, readable
+from evalflows.store.files import readable
 from evalflows.store.leases import leased
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.queries.progress import answer_counts
@@ -241,22 +241,3 @@ def test_without_conditions_one_process_may_write(
 
 
 # Files
-
-
-def test_files_are_listed_as_fsspec_does(memory_root: str) -> None:
-    fs = files_at(Store(memory_root).layout)
-    for name in ("t/a=1/x", "t/a=2/x", "t/b", "t2/c"):
-        fs.pipe_file(f"{memory_root}/{name}", b"123")
-    names = [path.removeprefix(f"{memory_root}/") for path in fs.glob(f"{memory_root}/t/*")]
-    assert names == ["t/a=1", "t/a=2", "t/b"]
-    assert [*fs.glob(f"{memory_root}/t/a=*/*")] == [f"{memory_root}/t/a={i}/x" for i in (1, 2)]
-    assert fs.exists(f"{memory_root}/t/a=1") and not fs.exists(f"{memory_root}/t/a")
-    assert [*fs.ls(f"{memory_root}/t2", detail=False)] == [f"{memory_root}/t2/c"]
-    with pytest.raises(FileNotFoundError):
-        fs.ls(f"{memory_root}/absent")
-    with pytest.raises(FileNotFoundError):
-        fs.open(f"{memory_root}/absent", "rb")
-    with pytest.raises(ValueError, match="wanted 'rb'"):
-        fs.open(f"{memory_root}/t/b", "wb")
-    fs.rm(f"{memory_root}/t", recursive=True)
-    assert fs.glob(f"{memory_root}/t*/*") == [f"{memory_root}/t2/c"]

@@ -14,18 +14,12 @@ from evalflows.store.records import dependent_id, derived_id, from_json, new_id,
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
-# new_id
-
-
 times = st.datetimes(datetime(1970, 1, 1), datetime(2500, 1, 1), timezones=st.just(UTC))
 
 
 @given(times, st.integers(1, 10**12))
 def test_ids_sort_by_their_time(at: datetime, later_ms: int) -> None:
     assert new_id("exp", at) < new_id("exp", at + timedelta(milliseconds=later_ms))
-
-
-# dependent_id
 
 
 def test_a_dependent_id_keeps_the_time_of_the_id_it_comes_from() -> None:
@@ -48,11 +42,6 @@ def test_no_two_small_tuples_share_an_id() -> None:
     for identity in (derived_id, partial(dependent_id, "exp", AT)):
         assert len({identity(*parts) for parts in tuples}) == len(tuples) == 1110
 
-
-# derived_id and what is not confused by it
-
-
-# to_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

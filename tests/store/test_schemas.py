@@ -39,9 +39,6 @@ def _described(name: str) -> str:
     return "\n".join([*lines, ""])
 
 
-# Pinned
-
-
 def test_the_stored_format_is_the_pinned_one() -> None:
     assert described() == PINNED.read_text(encoding="utf-8"), (
         "the stored format has changed: files that are there already have the old one. If that is meant, and old "
@@ -53,9 +50,6 @@ def test_an_experiment_is_sealed_with_its_own_row_last() -> None:
     assert EXPERIMENT_TABLES[-1] == "experiments"
     owned = {name for name, table in TABLES.items() if table.owner == "experiment_id"}
     assert set(EXPERIMENT_TABLES) == owned - {"estimates"}  # these are made anew from what is sealed
-
-
-# Records and their schemas
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -50,9 +50,6 @@ def problem(given_rows: list[Row]) -> str:
     return str(caught.value)
 
 
-# Identity
-
-
 @settings(deadline=None, max_examples=40)
 @given(data=st.data(), content=st.lists(rows, min_size=1, max_size=6))
 def test_shuffled_rows_are_the_same_snapshot_of_the_same_examples(data: st.DataObject, content: list[Row]) -> None:
@@ -95,9 +92,6 @@ def test_ids_are_pinned() -> None:
     assert ids([{"inputs": {"q": "é"}}] * 2) == ["7e309a6e6061ca041b09", "026d5463f7c584df3225"]
 
 
-# Fields
-
-
 def test_a_value_that_is_no_mapping_is_wrapped_and_falsy_ones_are_kept() -> None:
     (example,) = examples([{"input": "hello", "expected_output": ["a", 1], "metadata": "note"}])
     assert json.loads(example.inputs) == {"input": "hello"}
@@ -106,9 +100,6 @@ def test_a_value_that_is_no_mapping_is_wrapped_and_falsy_ones_are_kept() -> None
     found = examples([{"inputs": value, "split": 1, "cluster": 0} for value in (0, False, [])])
     assert [json.loads(example.inputs)["input"] for example in found] == [0, False, []]
     assert {(example.split, example.cluster, example.metadata) for example in found} == {("1", "0", None)}
-
-
-# Freezing
 
 
 def test_freezing_twice_writes_nothing_new(store: Store) -> None:
@@ -154,9 +145,6 @@ def test_a_name_follows_its_dataset_there_and_back(any_store: Store) -> None:
     assert any_store.query(query) == [(one, None), (two, one), (one, two)]
     with pytest.raises(InputError, match=r"^snapshot 'snap-none': not in the store "):
         load_snapshot(any_store, "snap-none")
-
-
-# Refused
 
 
 def test_a_wrong_row_is_refused_in_one_line_with_its_number() -> None:

@@ -60,9 +60,6 @@ def refusal(target: ChatTarget, **inputs: Any) -> str:
     return str(caught.value)
 
 
-# messages
-
-
 def test_messages_are_the_filled_templates_system_first() -> None:
     target = spec(system="Answer in {language}.", user="{question} Think of {topic}.")
     assert messages(target, question="Why?", language="French", topic="rain") == [
@@ -77,8 +74,6 @@ def test_the_only_field_is_the_default_user_message_whatever_its_name() -> None:
     for name in ("question", "input", "user question", "user-question", "question?", "2nd", "问题"):
         assert messages(spec(), **{name: "Why?"}) == [{"role": "user", "content": "Why?"}]
 
-
-# conversations
 
 TURNS = [
     {"role": "user", "content": "I am {name}."},
@@ -112,9 +107,6 @@ def test_a_conversation_that_is_not_there_is_told_with_the_fields_that_are() -> 
         assert messages(asked, turns=TURNS, n=1), "what passes the check can be asked"
 
 
-# parameters
-
-
 def test_each_repetition_is_asked_by_itself_with_extra_parameters_as_they_are() -> None:
     model = Model()
     target = chat(spec(seed=1, extra={"top_p": 0.5, "stop": ["\n"], "user": None}), model)
@@ -122,9 +114,6 @@ def test_each_repetition_is_asked_by_itself_with_extra_parameters_as_they_are() 
         asyncio.run(target.call({"inputs": {"question": "Why?"}, "repetition": repetition}))  # type: ignore[arg-type]
     assert model.repeats == [0, 2]
     assert model.parameters == {"model": None, "seed": 1, "top_p": 0.5, "stop": ["\n"], "user": None}
-
-
-# answers
 
 
 CALLS = [{"id": "1", "function": {"name": "look_up", "arguments": "{}"}}]
@@ -143,12 +132,6 @@ def test_the_fields_of_an_answer_that_has_a_schema_are_the_outputs() -> None:
         assert answer(spec(response_schema=schema), model, question="Where?") == outputs
     with pytest.raises(CallError, match="only thinking, no text"):
         answer(spec(), Model(text=" ", has_thinking=True), question="Why?")
-
-
-# answers
-
-
-# check_fields
 
 
 def test_a_field_that_the_inputs_lack_is_named_with_those_they_have() -> None:

@@ -86,12 +86,6 @@ def test_a_path_at_which_there_is_nothing_is_told_with_what_there_is() -> None:
         assert caught.value.kind == "bad_return" and caught.value.kind not in TRANSIENT
 
 
-# What is posted
-
-
-# What is made of the response
-
-
 def test_an_answer_says_what_it_took() -> None:
     answer = ask(spec(), Application(), question="Where?")
     assert (answer.outputs, answer.attempts, answer.latency_s) == ("Paris", 2, 0.25)
@@ -105,9 +99,6 @@ RESPONSE = {
     "": "of no name",
     "empty": [],
 }
-
-
-# check_body
 
 
 def test_a_field_that_the_inputs_lack_is_named_with_those_they_have() -> None:

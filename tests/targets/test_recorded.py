@@ -90,9 +90,6 @@ def test_a_latency_may_be_a_cell_of_csv_and_is_not_known_where_it_is_none() -> N
         assert made.call({"example_id": "e1", "repetition": 0, "inputs": {}}).latency_s == seconds
 
 
-# Repetitions
-
-
 def test_each_repetition_has_its_own_answer_whatever_the_file_makes_of_numbers() -> None:
     for zero, one in ((0, "1"), ("0", 1.0), (0.0, 1)):
         made = target({"id": "e1", "repetition": one, "outputs": "b"}, {"id": "e1", "repetition": zero, "outputs": "a"})
@@ -123,9 +120,6 @@ def test_a_repetition_that_is_no_whole_number_from_0_is_told_by_its_line(given: 
     assert text == f"answers.jsonl:2: repetition: got {given!r}, wanted a whole number from 0"
 
 
-# A column of the dataset
-
-
 def from_column(metadata: dict[str, Any], column: str = "answer") -> Any:
     return recorded_column(column).call({"example_id": "e1", "inputs": {"answer": "no"}, "metadata": metadata})
 
@@ -140,9 +134,6 @@ def test_an_example_without_the_column_has_no_answer(metadata: dict[str, Any]) -
     with pytest.raises(NoRecordedAnswerError) as caught:
         from_column(metadata)
     assert str(caught.value) == "the example's metadata has no 'answer'"
-
-
-# The reference: what a person said, as a target beside others
 
 
 def talk(*texts: str) -> list[dict[str, str]]:
@@ -178,9 +169,6 @@ def test_the_persons_turn_is_the_answer_and_with_what_the_example_gives_the_conv
         assert [turn.number for turn in found.judged(False)] == judged
     with pytest.raises(NoRecordedAnswerError, match=r"^the example has no 'reference_outputs'$"):
         answered(examples("next", TALK[:5])[-1])
-
-
-# Another experiment
 
 
 def output(example_id: str = "e1", repetition: int = 0, **fields: Any) -> OutputRow:

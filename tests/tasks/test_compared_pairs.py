@@ -18,8 +18,6 @@ from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 from evalflows.tasks.compare import compute_win_rates
 
-# Which pairs
-
 
 def test_only_shared_examples_are_compared_and_the_others_are_counted_and_said() -> None:
     old = experiment("old", dict.fromkeys("abcde", "x"), place=0)
@@ -109,9 +107,6 @@ def test_of_repetitions_those_that_all_have_are_compared() -> None:
     }
     ((n_pairs, mean),) = asked("select n_pairs, win_rate from win_rates where not length_controlled")
     assert (n_pairs, mean) == (2, 0.5)
-
-
-# Three and more
 
 
 @pytest.mark.slow

@@ -13,8 +13,6 @@ from matched import (
 from evalflows.evaluators.score import RunView
 from evalflows.tasks.compare import check_and_resolve
 
-# Refused before anything is called
-
 
 def item(inputs: dict[str, Any], outputs: dict[str, Any], run: RunView) -> bool:
     """Judges one answer."""
@@ -23,14 +21,8 @@ def item(inputs: dict[str, Any], outputs: dict[str, Any], run: RunView) -> bool:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"evaluators": ["exact_match"]}, "evaluator 'exact_match': "),
-    (
-        {"evaluators": [item]},
-        "evaluator 'item': asks for 'run', wanted any of inputs, outputs, ",
-    ),
-    (
-        {"evaluators": [{**named(longer), "name": "answer_length"}]},
-        "'answer_length': the experiments have an item metric of this name",
-    ),
+    ({"evaluators": [item]}, "evaluator 'item': asks for 'run', wanted any of inputs, outputs, "),
+    ({"evaluators": [{**named(longer), "name": "answer_length"}]}, "the experiments have an item metric of this name"),
     ({"evaluators": [{**named(longer), "name": "quality"}]}, "wanted another name, such as pairwise_quality"),
     ({"evaluators": [{**named(longer), "args": {"x": 1}}]}, "evaluator 'longer': got the setting 'x'"),
     ({"evaluators": ["pairwise_preferenc"]}, "pairwise_preference"),
@@ -40,10 +32,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"baseline": "other"}, "experiment 'other': not in "),
     ({"baseline": "third"}, "baseline: got 'third', wanted one of old, new"),
     ({"experiments": ["old", "third"]}, "experiments: old and third share no example (no ids in common)"),
-    (
-        {"slice_by": ["metadata.topc"]},
-        "slice_by: no example has 'metadata.topc', wanted split, or a path such as metadata.topic",
-    ),
+    ({"slice_by": ["metadata.topc"]}, "no example has 'metadata.topc', wanted split, or a path such as metadata.topic"),
     ({"resume": "cmp-none"}, "resume: got 'cmp-none', wanted the id of a comparison in "),
 ]
 """Of two experiments that share their examples, and the words by which it is refused."""

@@ -22,8 +22,6 @@ from evalflows.tasks.compare import check_and_resolve, start_comparison
 from evalflows.tasks.finish import finish
 from evalflows.tasks.judge import judge
 
-# Going on
-
 
 @pytest.mark.slow
 def test_one_more_experiment_is_judged_against_the_others_only() -> None:

@@ -27,11 +27,6 @@ def test_a_task_is_sent_by_its_name() -> None:
     assert len(cloudpickle.dumps(chunk_task(execute_rounds, spec("dask")))) < 10_000
 
 
-def test_on_threads_the_task_is_itself() -> None:
-    task = chunk_task(execute_rounds, spec("threads"))
-    assert (task.fn, task.retries) == (execute_rounds.fn, 5)
-
-
 @pytest.mark.slow
 def test_a_run_on_threads_imports_no_engine() -> None:
     """They would take half a second of each start."""

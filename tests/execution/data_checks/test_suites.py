@@ -83,39 +83,25 @@ def problem(path: Path, content: object = None) -> str:
     return text.replace(str(path), "FILE")
 
 
-def test_those_of_a_spec_are_given_back() -> None:
+def test_a_suite_is_read_and_what_it_keeps_beside_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_expectations(None) == []
     given = [Expectation(type="a"), Expectation(type="b", kwargs={"x": 1})]
-    assert load_expectations(given) == given
-    assert load_expectations(tuple(given)) == given
-
-
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_a_suite_is_read_and_what_it_keeps_beside_is_passed_over(path: Path, mark: bytes) -> None:
-    path.write_bytes(mark + json.dumps(SUITE, indent=2).encode())
-    assert load_expectations(str(path)) == [
-        Expectation(type=ONE["type"], kwargs={"column": "id"}, severity="warning"),
-        Expectation(type="expect_table_row_count_to_be_between", kwargs={"min_value": 1}, severity="critical"),
-    ]
-    path.write_text(json.dumps([ONE]), encoding="utf-8")
-    assert load_expectations(str(path)) == [Expectation.model_validate(ONE)], "a list alone"
-
-
-def test_the_path_may_hold_an_environment_variable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_expectations(given) == load_expectations(tuple(given)) == given
+    for mark in (b"", b"\xef\xbb\xbf"):
+        path.write_bytes(mark + json.dumps(SUITE, indent=2).encode())
+        assert load_expectations(str(path)) == [
+            Expectation(type=ONE["type"], kwargs={"column": "id"}, severity="warning"),
+            Expectation(type="expect_table_row_count_to_be_between", kwargs={"min_value": 1}, severity="critical"),
+        ]
     path.write_text(json.dumps([ONE]), encoding="utf-8")
     monkeypatch.setenv("SUITES", str(path.parent))
-    assert len(load_expectations("${SUITES}/suite.json")) == 1
+    assert load_expectations("${SUITES}/suite.json") == [Expectation.model_validate(ONE)], "a list alone"
     monkeypatch.delenv("SUITES")
     with pytest.raises(InputError, match="the environment variable SUITES is not set"):
         load_expectations("${SUITES}/suite.json")
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"expectations:\n- type: x\n", b"[Infinity]", b'["caf\xe9"]', b"[" * 9999]
-)
-def test_a_file_that_is_not_json_is_told(path: Path, content: bytes) -> None:
-    assert problem(path, content).startswith(("FILE: not JSON: ", "FILE: not UTF-8"))
-
-
-def test_an_expectation_that_is_none_is_told_by_its_place(path: Path) -> None:
+def test_a_file_that_is_no_suite_is_told(path: Path) -> None:
+    for content in (b"", b"{", b"expectations:\n- type: x\n", b"[Infinity]", b'["caf\xe9"]', b"[" * 9999):
+        assert problem(path, content).startswith(("FILE: not JSON: ", "FILE: not UTF-8"))
     assert "2.type: Field required" in problem(path, {"expectations": [ONE, ONE, {"kwargs": {}}]})

@@ -38,9 +38,6 @@ async def complete(seconds: float) -> str:
     return f"after {seconds:g} s"
 
 
-# What takes too long
-
-
 def test_what_takes_longer_is_ended_and_what_it_says_then_comes_too_late() -> None:
     ended: list[bool] = []
 
@@ -68,9 +65,6 @@ def test_many_at_once_have_each_their_own_time() -> None:
     found = asyncio.run(run())
     assert [found[1], found[3]] == [0.0, 0.01]
     assert [str(found[0]), str(found[2])] == [LATE, LATE]
-
-
-# Whose it was
 
 
 def test_what_it_raises_itself_is_its_own_also_a_time_out() -> None:
@@ -105,9 +99,6 @@ def test_a_cancel_from_outside_stays_one(while_asking: bool) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run())
-
-
-# What does not count
 
 
 def test_to_wait_for_a_model_does_not_count_also_for_several_at_once() -> None:

@@ -16,14 +16,24 @@ from evalflows.llm.faults import fault_of
 from evalflows.specs.errors import CallError
 
 
-def test_what_it_asks_is_asked_here_with_all_arguments(shared: IsolatedEvaluator) -> None:
+def test_what_it_asks_is_asked_here_with_all_arguments_and_a_call_that_failed_keeps_its_kind(
+    shared: IsolatedEvaluator,
+) -> None:
+    """So that a provider that was too busy is asked again, and one that refused is not."""
+    here, error = os.getpid(), CallError("rate_limited", "too busy", attempts=4, retry_after_s=7.0)
+
     def complete(*args: Any, **kwargs: Any) -> str:
         assert os.getpid() == here
         return f"{args} {kwargs}"
 
-    here = os.getpid()
-    asks = (lambda outputs, complete: complete("fine?", temperature=0), None)
-    assert judged(shared, asks, complete=complete).label == "('fine?',) {'temperature': 0}"
+    def busy(*args: Any, **kwargs: Any) -> str:
+        raise error
+
+    asks = (lambda outputs, complete: str(complete("fine?", temperature=0)), None)
+    with pytest.raises(CallError) as caught:
+        judged(shared, asks, complete=busy)
+    assert caught.value is error
+    assert judged(shared, asks, complete=complete).label == "('fine?',) {'temperature': 0}", "and it judges on"
 
 
 @pytest.mark.slow
@@ -44,32 +54,25 @@ def test_to_wait_for_a_model_does_not_count_and_the_time_before_and_after_does(i
     assert failed(one, 0.3, complete=complete)[0] == "too_slow"
 
 
-def test_a_call_that_failed_keeps_its_kind(shared: IsolatedEvaluator) -> None:
-    """So that a provider that was too busy is asked again, and one that refused is not."""
-    error = CallError("rate_limited", "too busy", attempts=4, retry_after_s=7.0)
-
-    def complete(*args: Any, **kwargs: Any) -> str:
-        raise error
-
-    asks = (lambda outputs, complete: str(complete("fine?")), None)
-    with pytest.raises(CallError) as caught:
-        judged(shared, asks, complete=complete)
-    assert caught.value is error
-    assert judged(shared, asks, complete=lambda text: "good").label == "good", "and it judges on"
-
-
-def test_an_error_of_its_own_after_a_call_that_failed_is_its_own(shared: IsolatedEvaluator) -> None:
+def test_an_error_of_its_own_is_its_own_also_after_a_call_that_failed(shared: IsolatedEvaluator) -> None:
     def careless(outputs: Any, complete: Any) -> str:
         try:
             return str(complete("fine?"))
         except Exception as error:
             raise ValueError("no answer") from error
 
+    def odd(outputs: Any, complete: Any) -> Any:
+        return complete(threading.Lock())
+
     def complete(*args: Any) -> str:
         raise CallError("rate_limited", "too many")
 
+    before = judged(shared, (where, None)).comment
     kind, error = failed(shared, (careless, None), complete=complete)
     assert (kind, without_places(error)) == ("raised", "ValueError: no answer; caused by rate_limited: too many")
+    kind, error = failed(shared, (odd, None), complete=lambda lock: True)
+    assert kind == "raised" and "lock" in error, "it cannot be asked"
+    assert judged(shared, (where, None)).comment == before
 
 
 def test_errors_of_a_client_of_its_own_are_of_the_kind_that_they_are_in_this_process(shared: IsolatedEvaluator) -> None:
@@ -86,13 +89,3 @@ def test_threads_of_its_own_may_ask_at_once_and_each_has_its_answer(shared: Isol
 
     often = (asks_often, None)
     assert [judged(shared, often, complete=lambda text: f"{text}!").value for _ in range(2)] == [1.0, 1.0]
-
-
-def test_what_cannot_be_asked_is_an_error_of_its_own_and_it_judges_on(shared: IsolatedEvaluator) -> None:
-    def odd(outputs: Any, complete: Any) -> Any:
-        return complete(threading.Lock())
-
-    before = judged(shared, (where, None)).comment
-    kind, text = failed(shared, (odd, None), complete=lambda lock: True)
-    assert kind == "raised" and "lock" in text
-    assert judged(shared, (where, None)).comment == before

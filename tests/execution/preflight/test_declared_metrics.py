@@ -52,9 +52,6 @@ def named(function: Callable[..., Any], name: str = "harm", **args: Any) -> dict
     return dict(found)
 
 
-# What is declared
-
-
 def test_a_mapping_of_metrics_is_kept_in_the_spec() -> None:
     found = metrics(**evaluators(judge({"harm": LESS, "other": {"range": (1, 2)}, "plain": {}}), name="harm"))
     assert found == {
@@ -97,9 +94,6 @@ def test_what_wraps_an_evaluator_or_holds_some_of_its_settings_declares_what_it_
     assert named(outer, scale=3)["harm"].range == (0, 3)
 
 
-# Cascades
-
-
 def test_of_a_cascade_the_tiers_declare_under_its_name() -> None:
     def of(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {name: LESS}
@@ -107,9 +101,6 @@ def test_of_a_cascade_the_tiers_declare_under_its_name() -> None:
     cascade = {"name": "harmful", "use": "cascade", "tiers": ["contains", {"use": refer(judge(of))}]}
     assert metrics(evaluators=[cascade]) == {"harmful": MetricSpec(**LESS)}
     assert prepare_experiment(spec(evaluators=[cascade])).given_metrics is None, "one tier is not ours"
-
-
-# What the spec says
 
 
 def test_what_the_spec_says_comes_first_field_by_field() -> None:
@@ -130,9 +121,6 @@ def test_what_the_spec_says_comes_first_field_by_field() -> None:
         assert prepare_experiment(again).spec == prepared
         twice = ExperimentSpec.model_validate_json(prepared.model_dump_json())
         assert prepare_experiment(twice).spec.metrics == prepared.metrics
-
-
-# What is no declaration
 
 
 def test_a_declaration_that_is_none_is_an_error_in_one_line() -> None:
@@ -173,9 +161,6 @@ def test_what_is_no_mapping_declares_nothing_and_an_object_may_call_another_thin
         assert named(judge(said)) == {}
     for one in (Judge(["accuracy"]), Judge({"accuracy": 0.5}), Judge({"seen": {"count": 3}}), WithMethod()):
         assert named(one) == {}
-
-
-# What is given at all
 
 
 def test_of_ours_it_is_known_which_metrics_they_give() -> None:

@@ -45,9 +45,6 @@ def reference(example: ExampleRow) -> Any:
     return None if example.reference_outputs is None else json.loads(example.reference_outputs)
 
 
-# next
-
-
 def test_each_turn_of_the_assistants_is_an_example_with_what_came_before_it(store: Store) -> None:
     found = load(store, "next", ROW, ROW | {"id": 7})
     assert [inputs(example) for example in found[:3]] == [TALK[:2], TALK[:4], TALK[:6]]
@@ -99,12 +96,6 @@ def test_a_turn_with_tools_is_its_messages(store: Store) -> None:
     assert (inputs(second), reference(second)) == ([*talk("u1"), *turn, *talk("u2")], {"output": "a2"})
 
 
-# whole
-
-
-# one more turn
-
-
 def test_a_history_with_the_next_input_is_one_example_and_its_input_is_a_list_of_messages(store: Store) -> None:
     asked: Row = {"history": talk("u1", "a1"), "next_user_input": "u2"}
     wanted = {"expected_output": "a2"}
@@ -116,9 +107,6 @@ def test_a_history_with_the_next_input_is_one_example_and_its_input_is_a_list_of
     assert [message.content for message in given] == ["u1", "a1", "u2"]
     assert given["messages"] == given.messages == given == talk("u1", "a1", "u2")
     assert "turns: next_user_input: got int, wanted a text" in problem(store, "next", {**asked, "next_user_input": 2})
-
-
-# both
 
 
 def test_a_row_that_holds_no_conversation_is_told_with_its_number(store: Store) -> None:

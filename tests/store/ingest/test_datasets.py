@@ -73,8 +73,6 @@ def test_a_dataset_is_found_by_any_name_and_a_snapshot_by_its_full_id(store: Sto
     assert problem(store, snapshot="snap-none").startswith("snapshot 'snap-none': not in the store ")
 
 
-# Merging
-
 OLD = examples(*numbered(3))
 
 
@@ -97,9 +95,6 @@ def test_an_id_with_other_content_is_refused() -> None:
     for change in changes:
         with pytest.raises(InputError, match=r"more.csv: got example 'e1', in the dataset with other content"):
             merge_examples(OLD, examples(numbered(2)[1] | change), "more.csv")
-
-
-# Differences
 
 
 def test_a_difference_lists_added_removed_and_changed_examples() -> None:

@@ -33,9 +33,6 @@ def rows(store: Store, comparison_id: str = "cmp-1") -> dict[tuple[str, str, str
     return keyed
 
 
-# What there is
-
-
 def test_item_metrics_are_those_of_the_experiments_and_what_is_measured_of_every_run(store: Store, make: Make) -> None:
     for owner, metric in (("exp-1", "quality"), ("exp-1", "tone"), ("exp-2", "quality"), ("exp-3", "other")):
         score = make("judgements", judgement_id=f"{owner} {metric}", experiment_id=owner, metric=metric)
@@ -52,9 +49,6 @@ def test_what_was_paid_are_its_own_calls(store: Store, make: Make) -> None:
         store.append("calls", owner, f"p{number}", [make("calls", call_id=f"call-{number}", **fields)])
     assert paid(store, "cmp-1") == (4, 0.875, 0.125, 1)
     assert paid(store, "cmp-9") == (0, 0.0, 0.0, 0)
-
-
-# What another attempt may bring
 
 
 def test_open_is_what_was_not_attempted_or_failed_by_what_may_pass(store: Store) -> None:
@@ -99,9 +93,6 @@ def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(s
     assert none_judged(store, "cmp-1", KINDS) == {"down judged none of 3 pairs": "HTTP 500: down"}
     assert none_judged(store, "cmp-1", ("raised",)) == {"raises judged none of 3 pairs": "boom"}
     assert none_judged(store, "cmp-1", ()) == {}
-
-
-# Completed
 
 
 def test_a_failure_becomes_one_row_for_each_metric_given_elsewhere_and_is_paid_once(store: Store) -> None:

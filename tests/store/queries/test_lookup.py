@@ -68,9 +68,6 @@ def test_an_empty_store_says_so(store: Store) -> None:
     assert str(caught.value) == f"experiment 'demo': not in {store.layout.root}, which is empty"
 
 
-# Comparisons
-
-
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory, make: Make) -> Store:
     """tournament twice, the later one under way; one whose name begins like an id."""

@@ -87,9 +87,6 @@ def made(store: Store, make: Callable[..., Any]) -> Made:
     return Made(store, make)
 
 
-# Values
-
-
 @pytest.mark.usefixtures("how_metrics_are_read")
 def test_an_examples_value_is_the_mean_of_its_repetitions_in_the_snapshots_order(made: Made) -> None:
     made.scores({"e2": [1.0, 2.0], "e0": [0.0, 0.5], "e1": [3.0, 3.0]})
@@ -189,9 +186,6 @@ def test_measures_are_metrics_of_every_run(made: Made) -> None:
     np.testing.assert_equal(found.values, [2.0, 5.0, NAN])
     assert (found.evaluator_version, found.missing.tolist()) == ("measured", [False, True, True])
     assert made.trials("latency", pass_threshold=3.0, higher=False) == ([2, 0, 0], [2, 1, 0])
-
-
-# Trials
 
 
 def test_a_try_passes_from_its_bound_on(made: Made) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from evalflows.evaluators.agents.trajectory import read_trajectory
@@ -232,21 +233,21 @@ async def _nearest(
     return Score(label=name, comment=comment) if taxonomy.kind == "topic" else _scores(taxonomy, [name], comment)
 
 
-_centres_kept: dict[tuple[Embed, str], dict[str, list[float]]] = {}
+@lru_cache(_KEPT_TAXONOMIES)
+def _kept(embed: Embed, taxonomy: str) -> dict[str, list[float]]:
+    """Return where the middles of a taxonomy's modes are kept: all answers are compared with the same."""
+    return {}
 
 
-async def _centres(taxonomy: TaxonomySpec, embed: Embed) -> dict[str, list[float]]:
-    """Return the middle of each mode's definition and examples; kept, since all answers are compared with the same."""
-    kept = (embed, taxonomy.model_dump_json())
-    if kept not in _centres_kept:
+async def _centres(taxonomy: TaxonomySpec, embed: Any) -> dict[str, list[float]]:
+    """Return the middle of each mode's definition and examples."""
+    kept = _kept(embed, taxonomy.model_dump_json())
+    if not kept:
         texts = {mode.name: [mode.definition, *filter(_is_text, mode.examples)] for mode in taxonomy.modes}
         flat = [text for of_mode in texts.values() for text in of_mode]
         vectors = iter(units(await embed(flat), len(flat)))
-        centres = {name: _middle([next(vectors) for _ in of_mode]) for name, of_mode in texts.items()}
-        while len(_centres_kept) >= _KEPT_TAXONOMIES:
-            _centres_kept.pop(next(iter(_centres_kept)))
-        _centres_kept[kept] = centres
-    return _centres_kept[kept]
+        kept |= {name: _middle([next(vectors) for _ in of_mode]) for name, of_mode in texts.items()}
+    return kept
 
 
 def _middle(vectors: Sequence[Sequence[float]]) -> list[float]:

@@ -24,7 +24,7 @@ from evalflows.engine.prepare import (
     target_version,
     without_live_references,
 )
-from evalflows.engine.workers import in_turn, is_quick
+from evalflows.engine.workers import is_quick
 from evalflows.specs.code_versions import listed
 from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.experiment import ExperimentSpec
@@ -70,7 +70,7 @@ def execute_rounds(run: Context, rounds: Rounds) -> Rounds:
     if experiments[0].is_quick:
         _look_up_and_judge(run, experiments, rounds, pending)
     elif all(experiment.target.is_recorded for experiment in experiments):
-        with in_turn(is_quick=True):
+        with run.quick_chunks:
             look_up_rounds(run, rounds, pending, judge=False)
     else:
         _answer(run, experiments, rounds, pending, last=is_last_attempt())
@@ -95,7 +95,7 @@ def _look_up_and_judge(run: Context, experiments: Experiments, rounds: Rounds, p
         outcomes = processes.work(work, run, rounds, pending)
     else:
         breakers = [breaker for experiment in experiments for breaker in awaited(experiment.evaluators)]
-        with admitted(run.tally, rounds.chunks, "judgements", breakers), in_turn(is_quick=True):
+        with admitted(run.tally, rounds.chunks, "judgements", breakers), run.quick_chunks:
             outcomes = work(run, rounds, pending)
     for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True):
         run.tally.begin(chunk, "answers", chunk.stop - chunk.start)

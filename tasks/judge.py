@@ -1,5 +1,6 @@
 """Judging: every evaluator judges every subject of a chunk: answers, pairs of answers, or items of production."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from prefect import task
@@ -9,7 +10,6 @@ from evalflows.engine.job import Job
 from evalflows.engine.jobs import job_of, judge_in_process
 from evalflows.engine.judge import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
-from evalflows.engine.workers import in_turn
 from evalflows.tasks.engines import in_any_process
 from evalflows.tasks.limits import (
     admitted,
@@ -52,7 +52,7 @@ def _judge_here(job: Job[Any], chunk: Any) -> Outcome:
     is_quick = all(evaluator.is_rule for evaluator in job.evaluators)
     with (
         admitted(job.run.tally, [chunk], "judgements", awaited(job.evaluators)),
-        in_turn(is_quick=is_quick),
+        job.run.quick_chunks if is_quick else nullcontext(),
         within_provider_limits(job.judging_on, loaded.n_subjects * len(job.evaluators), job.n_chunks),
     ):
         return judge_chunk(job, chunk, loaded)

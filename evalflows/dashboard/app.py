@@ -54,6 +54,7 @@ from evalflows.dashboard.review import ReviewSettings, review_page, review_start
 from evalflows.prefect_server import prefect_ui
 from evalflows.reports.picture import card_of, picture
 from evalflows.reports.sendable import reported
+from evalflows.reports.side_by_side import KeptComparisons
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.store.queries.windows import episode_of, find_incident
@@ -291,10 +292,11 @@ def application(
     answered.
     """
     proofs, making, queries, kept = Proofs(), making or Making(), QueryProcesses(store.layout.root), _Kept()
+    compared = KeptComparisons()
     routes: list[BaseRoute] = [
         Route("/", lambda _: RedirectResponse("/home")),
         *(
-            Route(path, _Shown(store, page, proofs, making, queries, kept), methods=["GET"])
+            Route(path, _Shown(store, page, proofs, making, queries, kept, compared), methods=["GET"])
             for path, page in PAGES.items()
         ),
         *(Route(path, Taken(store, *given, making).answer, methods=["POST"]) for path, given in GIVEN.items()),
@@ -353,6 +355,7 @@ class _Shown:
     making: Making
     queries: QueryProcesses
     kept: _Kept
+    compared: KeptComparisons
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -396,7 +399,9 @@ class _Shown:
     def _site(self, request: Request, stop: Stop) -> Site:
         links = Links(prefect_ui=prefect_ui(), proofs=self.proofs)
         is_raw = request.cookies.get(TEXTS) == RAW
-        return Site(store=self.store, links=links, stop=stop, queries=self.queries, is_raw=is_raw)
+        return Site(
+            store=self.store, links=links, stop=stop, compared=self.compared, queries=self.queries, is_raw=is_raw
+        )
 
 
 def _file(page: Page, site: Site, *, is_picture: bool) -> Response:

@@ -38,7 +38,6 @@ from evalflows.reports.side_by_side import (
     RowSort,
     found_examples,
     inputs_of,
-    kept_comparisons,
     side_by_side,
     wanted_examples,
 )
@@ -446,7 +445,7 @@ class Wanted:
 
 def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
     """Return the wanted examples. Raise InputError for a metric or a split that none of them has."""
-    kept = kept_comparisons.get(site.store, asked.baseline, asked.candidates)
+    kept = site.compared.get(site.store, asked.baseline, asked.candidates)
     metric = asked.metric or most_regressed(kept)
     if metric is not None and metric not in kept.metrics:
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(kept.metrics) or 'none'}")
@@ -634,7 +633,7 @@ def compare_slices_page(site: Site, query: Query) -> Page:
     asked = CompareQuery.of_query(site.store, query)
     if asked is None:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
-    kept = kept_comparisons.get(site.store, asked.baseline, asked.candidates)
+    kept = site.compared.get(site.store, asked.baseline, asked.candidates)
     searches = [(kept.diff.search_text(one), [slice_cells(each) for each in one.found]) for one in kept.searches]
     body = render("compare_slices.html", site, searches=searches, columns=SLICE_COLUMNS)
     return Page(title=f"Slices: {title(kept)}", section="compare", body=body)

@@ -26,7 +26,7 @@ from evalflows.dashboard.links import Links, query_text
 from evalflows.dashboard.texts import markdown, rendered
 from evalflows.reports.diff import WordDiff, word_diff
 from evalflows.reports.results import conclusion_text, when
-from evalflows.reports.side_by_side import Answer, ComparedRow
+from evalflows.reports.side_by_side import Answer, ComparedRow, KeptComparisons
 from evalflows.specs.errors import MEASURES, InputError, escaped, json_text
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import now
@@ -60,6 +60,7 @@ class Site:
     links: Links
     now: datetime = field(default_factory=now)
     stop: Stop = field(default_factory=Stop)  # set when nobody waits for the page any more
+    compared: KeptComparisons = field(default_factory=KeptComparisons)
     queries: QueryProcesses | None = None  # run the SQL of others; a report of one file has none
     most_rows: int | None = None  # of each list in a report of one file, which has no pager
     is_raw: bool = False  # whether texts are shown as they are, not rendered

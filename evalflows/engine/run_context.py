@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from evalflows.engine.chunks import Tally
-from evalflows.engine.workers import QuickProcesses, Workers
+from evalflows.engine.workers import QUICK_CHUNKS_AT_ONCE, QuickProcesses, Workers
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.store.records import LimitRow, new_id
@@ -96,6 +96,7 @@ class RunContext(Generic[Of]):
     ) -> None:
         self.store, self.tally, self.shared = Store(), Tally(), Shared()
         self.processes = processes
+        self.quick_chunks = threading.BoundedSemaphore(QUICK_CHUNKS_AT_ONCE)  # that are worked on in this process
         self.caller = _caller.get() or Caller()
         self.is_elsewhere, self.is_in_cluster = token is not None, False
         self._prepared, self._token = prepared, token or new_id("run")

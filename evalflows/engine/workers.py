@@ -15,9 +15,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from heapq import heappop, heappush
@@ -189,14 +189,6 @@ WORKER_CHECK_INTERVAL_S, MAX_CHECK_INTERVAL_S = 0.01, 0.1
 
 QUICK_CHUNKS_AT_ONCE = 2
 """Chunks without model calls that are worked on at a time: more would only wait for the GIL, with rows in memory."""
-_quick_chunks = threading.BoundedSemaphore(QUICK_CHUNKS_AT_ONCE)
-
-
-@contextmanager
-def in_turn(*, is_quick: bool) -> Iterator[None]:
-    """Wait until few enough other quick chunks are worked on; one that calls models does not wait."""
-    with _quick_chunks if is_quick else nullcontext():
-        yield
 
 
 class Workers:

@@ -39,7 +39,8 @@ _MARK = "__records_calls__"
 _TRANSPORT_OPTIONS = {"extra_headers", "extra_query", "extra_body", "timeout"}  # headers may contain a key
 _MAX_DEPTH = 20
 
-_step: ContextVar[str | None] = ContextVar("evalflows_step", default=None)
+_step: ContextVar[tuple[str, object] | None] = ContextVar("evalflows_step", default=None)
+"""The id of the innermost step of the user's code, and what describes it or the innermost one around it."""
 
 
 Prices = Mapping[str, tuple[float, float]]
@@ -80,14 +81,14 @@ def wrap(client: SomeClient, *, name: str | None = None, prices: Prices | None =
 
 
 @contextmanager
-def step(kind: str, name: str, inputs: Any) -> Iterator[dict[str, Any]]:
+def step(kind: str, name: str, inputs: Any, described_by: object = None) -> Iterator[dict[str, Any]]:
     """Record the block as a step of the current run; outside a run nothing is recorded.
 
     The block may fill the yielded note: `outputs`, and anything else to keep. A step inside another step names it as
-    its parent.
+    its parent. `described_by` is what `description` returns in the block.
     """
-    note, started = begin_step(kind, name, inputs, _step.get()), time.perf_counter()
-    token = _step.set(note["id"])
+    note, started = begin_step(kind, name, inputs, current_step()), time.perf_counter()
+    token = _step.set((note["id"], described_by or description()))
     try:
         yield note
     except BaseException as error:
@@ -113,7 +114,12 @@ def begin_step(kind: str, name: str, inputs: Any, parent: str | None) -> dict[st
 
 def current_step() -> str | None:
     """Return the id of the innermost step, or None."""
-    return _step.get()
+    return found[0] if (found := _step.get()) else None
+
+
+def description() -> Any:
+    """Return what describes the innermost step that anything describes, or None."""
+    return found[1] if (found := _step.get()) else None
 
 
 def plain(value: Any, depth: int = 0) -> Any:

@@ -374,10 +374,6 @@ class KeptComparisons:
 _WITH_VALUES = [change for change in CHANGES if change != "not_applicable"]
 
 
-kept_comparisons = KeptComparisons()
-"""Those of this process."""
-
-
 def _state(store: Store, experiments: Sequence[str]) -> tuple[object, ...]:
     """What the rows are known by."""
     groups = run_groups(store, experiments)

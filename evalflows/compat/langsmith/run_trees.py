@@ -3,12 +3,11 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any
 
 from evalflows.compat.refusal import refusing
-from evalflows.llm.wrapped import begin_step, current_step, plain, step
+from evalflows.llm.wrapped import begin_step, current_step, description, plain, step
 from evalflows.specs.errors import InputError
 
 _ELSEWHERE = "a step belongs to the run in which it is made"
@@ -163,21 +162,17 @@ class RunTree:
         return self
 
 
-_current: ContextVar[RunTree | None] = ContextVar("evalflows_run_tree", default=None)
-
-
 def get_current_run_tree() -> RunTree | None:
     """Return the innermost step that `traceable` or `trace` made; None outside of them, as in the target itself."""
-    return _current.get()
+    tree: RunTree | None = description()
+    return tree
 
 
 @contextmanager
 def stepping(tree: RunTree) -> Iterator[RunTree]:
     """Record the block as the step that a tree describes."""
-    with step(tree.run_type, tree.name, tree.inputs) as note:
-        token = _current.set(tree.begun_by(note))
+    with step(tree.run_type, tree.name, tree.inputs, tree) as note:
         try:
-            yield tree
+            yield tree.begun_by(note)
         finally:
-            _current.reset(token)
             tree.write()

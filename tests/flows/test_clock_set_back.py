@@ -1,24 +1,19 @@
 """A clock that is set back during a run, or before the next one, changes nothing about the newest results."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from clock import set_clock_back
 from endpoint import Endpoint, Reply, Request, echo, error, serving
-from gated import drawn, gated
 from matched import asked
-from pairwise_runs import N, answered, by_length, judged_by
 
-from evalflows import compare, gate, run
-from evalflows.analysis.gates import approve_baseline
+from evalflows import run
 from evalflows.cli.main import cli
-from evalflows.reports.decisions import decisions_of
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import IncompleteError
 from evalflows.store import Store
-from evalflows.store.queries.lookup import find_comparison, find_experiments
+from evalflows.store.queries.lookup import find_experiments
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 
@@ -38,9 +33,9 @@ def spec_of(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
     return ExperimentSpec.model_validate(fields | changes)
 
 
-def sealed_as(table: str, identity: str) -> str:
-    (row,) = Store().read(table, identity)
-    assert Store().is_sealed(table, identity)
+def sealed_as(identity: str) -> str:
+    (row,) = Store().read("experiments", identity)
+    assert Store().is_sealed("experiments", identity)
     assert row.started_at < row.ended_at <= row.recorded_at
     return str(row.state)
 
@@ -55,7 +50,7 @@ def test_an_experiment_that_ends_is_completed_and_the_newest_of_its_name(monkeyp
     endpoint = Endpoint(answer=answer)
     with serving(endpoint):
         (identity,) = run(spec_of(endpoint))
-        assert sealed_as("experiments", identity) == "completed"
+        assert sealed_as(identity) == "completed"
         set_clock_back(monkeypatch)
         (identity,) = run(spec_of(endpoint))
     assert find_experiments(Store(), "faq") == [identity]
@@ -74,45 +69,5 @@ def test_a_resumed_experiment_has_its_last_results_and_counts_its_own_calls(monk
         assert "\n5 model calls made in this run\n" in resumed.stdout
         (identity,) = run(spec_of(endpoint, run_key="one", max_calls=100))
         assert endpoint.calls == ITEMS, "nothing is left to do"
-    assert sealed_as("experiments", identity) == "completed"
+    assert sealed_as(identity) == "completed"
     assert asked("select status, count(*) from outputs group by all order by all") == [("failed", 5), ("ok", 3)]
-
-
-@pytest.mark.slow
-def test_a_comparison_that_ends_is_completed_and_the_newest_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = answered("old", "new")
-    with serving(Endpoint(answer=by_length)) as endpoint:
-        compare(judged_by(endpoint, [old, new], name="both"))
-        set_clock_back(monkeypatch)
-
-        def answer(request: Request) -> Reply:
-            if endpoint.calls == N + N // 2:
-                set_clock_back(monkeypatch)
-            return by_length(request)
-
-        endpoint.answer = answer
-        identity = compare(judged_by(endpoint, [old, new], name="both", use_cache=False))
-    assert find_comparison(Store(), "both") == identity
-    assert sealed_as("comparison_sets", identity) == "completed"
-
-
-@pytest.mark.slow
-def test_a_gate_compares_with_the_newest_approval_and_its_newest_decision_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rule = {"name": "release", "non_inferiority": {"exact_match": 0.3}}
-    right = {name: drawn(60, share) for name, share in (("low", 0.2), ("high", 0.9), ("new", 0.9))}
-    ids = {}
-    for name in ("high", "low"):  # against the first, the candidate fails
-        fields = gated(tmp_path, [], **{name: right[name]}) | {"name": name}
-        (ids[name],) = run(ExperimentSpec.model_validate(fields))
-    approve_baseline(Store(), Store().read("experiments", ids["high"])[0], "app")
-    fields = gated(tmp_path, [rule], new=right["low"]) | {"name": "app", "run_key": "candidate"}
-    spec = ExperimentSpec.model_validate(fields)
-    with pytest.raises(Exception, match="FAIL"):
-        gate(spec)
-    set_clock_back(monkeypatch)
-    approve_baseline(Store(), Store().read("experiments", ids["low"])[0], "app")
-    (passed,) = gate(spec)
-    (decision,) = decisions_of(Store(), find_experiments(Store(), "app"))
-    assert (decision.decision_id, decision.conclusion, decision.baseline_experiment_id) == (passed, "PASS", ids["low"])

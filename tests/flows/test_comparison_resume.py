@@ -1,17 +1,9 @@
 """Comparisons that reuse judgements, stop, resume or are killed."""
 
-import re
-import subprocess
-import threading
-from pathlib import Path
-
 import pytest
-import yaml
-from command import command, with_support
-from endpoint import Endpoint, Reply, Request, error, serving
-from interrupted_runs import when_called
-from matched import asked, judgements
-from pairwise_runs import N, answered, by_length, conclusion, incomplete, judged_by
+from endpoint import Endpoint, serving
+from matched import asked
+from pairwise_runs import N, answered, by_length, judged_by
 
 from evalflows import compare
 from evalflows.specs import InputError
@@ -37,92 +29,9 @@ def test_adding_an_experiment_pays_only_for_its_new_pairs() -> None:
     assert board == [("c", 1), ("b", 2), ("a", 3)]
 
 
-@pytest.mark.slow
-def test_a_failing_judge_stops_being_called_and_a_resume_judges_only_missing_pairs() -> None:
-    old, new = answered("old", "new")
-    down = threading.Event()
-
-    def breaks(request: Request) -> Reply:
-        if endpoint.calls > N // 2:
-            down.set()
-        return error(500, "down") if down.is_set() else by_length(request)
-
-    with serving(Endpoint(answer=breaks)) as endpoint:
-        spec = judged_by(
-            endpoint, [old, new], both_orders=True, breaker_window=4, breaker_pause_s=600.0, chunk_retries=0
-        )
-        reason = incomplete(spec)
-        assert re.match(
-            r"not done: \d+ of 24 by judge \(3 of the last 4 failed, most recently with: HTTP 500: down\)", reason
-        )
-        assert conclusion()[0] == "not_enough_evidence"
-        ((identity, scored),) = asked(
-            "select any_value(comparison_id), count(*) filter (status = 'scored') from comparisons"
-        )
-        assert scored == N // 2 and endpoint.calls < N // 2 + 8
-        endpoint.answer, before = by_length, endpoint.calls
-        assert compare(spec, resume=identity) == identity
-        assert endpoint.calls == before + 2 * N - scored
-    assert asked("select state, reason from comparison_sets") == [("completed", None)]
-    rows = judgements(identity)
-    assert len(rows) == len({row.judgement_id for row in rows}) == 2 * N
-    assert {row.status for row in rows} == {"scored"}
-    assert conclusion() == ("better", None)
-
-
 def test_budget_usd_without_prices_is_refused_before_anything_is_paid() -> None:
     with serving(Endpoint(answer=by_length)) as endpoint:
         with pytest.raises(InputError, match="evaluator 'judge': budget_usd cannot be enforced without the price of"):
             compare(judged_by(endpoint, answered("old", "new"), budget_usd=1.0))
         assert endpoint.calls == 0
     assert asked("select count(*) from comparison_sets") == [(0,)]
-
-
-MANY, IN_FLIGHT = 100, 8
-
-
-def write_spec(folder: Path, base_url: str, experiments: list[str]) -> Path:
-    spec = {
-        "name": "killed",
-        "experiments": experiments,
-        "evaluators": [{"use": "pairwise_preference", "connection": "mock"}, "judges_of_pairs:by_text"],
-        "connections": {"mock": {"kind": "endpoint", "base_url": base_url, "model": "m", "max_in_flight": IN_FLIGHT}},
-        "both_orders": True,
-        "max_concurrency": IN_FLIGHT,
-        "chunk_size": 20,
-    }
-    path = folder / "comparison.yaml"
-    path.write_text(yaml.safe_dump(spec))
-    return path
-
-
-@pytest.mark.soak
-def test_a_killed_comparison_repeats_only_calls_in_flight(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
-    old, new = answered("old", "new", n=MANY)
-    total = 2 * MANY
-    with serving(Endpoint(latency_s=0.03, answer=by_length)) as endpoint:
-        spec = write_spec(tmp_path, endpoint.base_url, [old, new])
-        process = started(tmp_path, prefect_environment, "compare", str(spec))
-        when_called(process, endpoint, MANY)
-        process.kill()
-        process.communicate()
-        process = started(tmp_path, prefect_environment, "resume", "killed")
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, output.decode()
-    print(f"killed at call {MANY}: {endpoint.calls} calls for {total}, {endpoint.repeated()} of them again")
-    assert endpoint.repeated() <= IN_FLIGHT
-    assert endpoint.calls - endpoint.repeated() == total
-    ((identity, state, reason),) = asked("select comparison_id, state, reason from comparison_sets")
-    assert (state, reason) == ("completed", None)
-    rows = judgements(identity)
-    assert len(rows) == len({row.judgement_id for row in rows}) == 2 * total
-    of = {(row.metric, row.example_id, row.shown_first) for row in rows}
-    assert len(of) == 2 * total and {row.status for row in rows} == {"scored"}
-    assert {row.winner for row in rows if row.metric == "pairwise_preference"} == {"right"}
-    assert not list((tmp_path / "spool").rglob("*.jsonl"))
-
-
-def started(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
-    """Start the command in its own process, on this test's store."""
-    own = with_support(environment)
-    return subprocess.Popen(command(*arguments), cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -198,18 +198,15 @@ def test_the_parts_of_the_demo_fit_together() -> None:
     assert pairs.experiments == [f"{demo.name}-{target.name}" for target in demo.targets]
 
 
-def test_a_bad_prefect_yaml_is_told_in_a_line(tmp_path: Path) -> None:
+def test_the_prefect_yaml_in_the_docs_is_one_and_a_bad_one_is_told_in_a_line(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides" / "deployments.md").read_text(), flags=re.S)
+    (tmp_path / "prefect.yaml").write_text(block)
+    assert prefect_file(tmp_path).deployments == ["run_experiment/support-bot"]
     wanted = "wanted deployments, each with a name, an entrypoint and a work_pool"
     for text, message in (("deployments: [", "not YAML"), ("deployments: [{name: a}]", wanted), ("[]", wanted)):
         (tmp_path / "prefect.yaml").write_text(text)
         with pytest.raises(InputError, match=message):
             prefect_file(tmp_path)
-
-
-def test_the_prefect_yaml_in_the_docs_is_one(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides" / "deployments.md").read_text(), flags=re.S)
-    (tmp_path / "prefect.yaml").write_text(block)
-    assert prefect_file(tmp_path).deployments == ["run_experiment/support-bot"]
 
 
 def test_every_setting_of_the_server_is_one_of_prefect(monkeypatch: pytest.MonkeyPatch) -> None:

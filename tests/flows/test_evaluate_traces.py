@@ -159,12 +159,6 @@ def test_max_items_stops_and_the_next_start_goes_on_from_there_in_batches_of_any
     assert len(rows("select distinct right(experiment_id, 10) from staging.scores")) == 3
 
 
-def test_a_filter_and_the_newest_first(store: Store) -> None:
-    write(store, traces(2, attributes={"tag.tags": ["production"]}) + traces(2, first=2))
-    batch = start(spec(filter={"tags": ["production"], "name": "user-query"}), newest_first=True)
-    assert (batch.items_fetched, judged) == (2, ["answer 1", "answer 0"])
-
-
 def spoken(outputs: dict[str, Any]) -> int:
     return len(outputs["messages"])
 
@@ -200,17 +194,6 @@ def test_paths_map_observations_and_tool_calls_are_the_steps_that_evaluators_of_
     start(spec(mapper={"output": "observations[type=retriever].output"}, evaluators=[refer(counted)]))
     start(spec(name="steps", evaluators=[refer(used_search)]))
     assert (scores("counted"), scores("used_search")) == ({"t0": 2.0}, {"t0": 1.0})
-
-
-@pytest.mark.slow
-def test_resume_judges_the_rest_of_a_backfill(store: Store) -> None:
-    write(store, traces(5))
-    first = start(spec(max_items=2), newest_first=True)
-    rest = start(spec(), newest_first=True, resume=first.batch_id)
-    assert (rest.items_fetched, rest.resumed_from) == (3, first.batch_id)
-    assert judged == [f"answer {n}" for n in (4, 3, 2, 1, 0)]
-    with pytest.raises(InputError, match="wanted a batch that stopped before its last item"):
-        start(spec(), newest_first=True, resume=rest.batch_id)
 
 
 def test_a_spec_that_cannot_work_is_refused(store: Store) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command import command, with_support
 from endpoint import Endpoint, serving
-from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, output_of, rows_of, start, when_called, write_spec
+from interrupted_runs import IN_FLIGHT, ITEMS, PER_ITEM, finish, output_of, start, when_called, write_spec
 from progress_lines import without_progress
 from s3_server import S3Server
 
@@ -30,26 +30,6 @@ def contents(store: str | Path) -> dict[str, list[str]]:
 
 def _is_drawn(name: str) -> bool:
     return name.endswith(("_id", "_s", "_key", "run_group", "metadata")) or name in {"request", "evaluators", "spec"}
-
-
-@pytest.mark.soak
-def test_killed_and_resumed_with_the_same_rows_as_in_a_folder(
-    tmp_path: Path, prefect_environment: dict[str, str], s3_root: str
-) -> None:
-    environment = prefect_environment | {"EVALFLOWS_SPOOL": str(tmp_path / "spool")}
-    with serving(Endpoint(latency_s=0.03)) as endpoint:
-        spec = write_spec(tmp_path, endpoint.base_url)
-        process = start(tmp_path, environment, None, "run", str(spec))
-        when_called(process, endpoint, 100)
-        process.kill()
-        process.communicate()
-        finish(start(tmp_path, environment, None, "resume", "killed"))
-        seen, repeated = endpoint.calls, endpoint.repeated()
-        finish(start(tmp_path, prefect_environment, tmp_path / "folder", "run", str(spec)))
-    assert seen - repeated == ITEMS * PER_ITEM and repeated <= IN_FLIGHT
-    assert rows_of(s3_root) == rows_of(tmp_path / "folder")
-    assert len(rows_of(s3_root)) == 2 * ITEMS
-    assert not list((tmp_path / "spool").rglob("*.jsonl"))
 
 
 COMMANDS = [

@@ -2,7 +2,6 @@
 
 import json
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,6 @@ from evalflows import evaluate, run
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 from evalflows.store.database import catalog_path
-
-MADE = {"_.parquet", ".gitignore", "evalflows.json", "catalog.duckdb", "catalog-unpacked.duckdb"}
-"""The files of an empty store."""
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -211,26 +207,3 @@ def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.Monke
 
 def upper(question: str) -> str:
     return question.upper()
-
-
-def test_bad_input_is_told_before_anything_is_written_or_paid(store_root: Path) -> None:
-    with serving(Endpoint()) as endpoint:
-        for change, message in (
-            ({"evaluators": ["exact_mach"]}, "wanted 'module:name' or exact_match"),
-            ({"evaluators": ["nowhere:judge"]}, "cannot import 'nowhere'"),
-            ({"evaluators": ["judges:nothing"]}, "'judges' has no 'nothing'"),
-            ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon', wanted any of inputs, outputs"),
-            ({"evaluators": [{"use": "judges:says_correct", "connection": "x"}]}, "connection 'x': wanted one of mock"),
-            ({"targets": [{"kind": "chat", "connection": "mock", "user": "{query}"}]}, "asks for {query}"),
-            ({"targets": [{"kind": "python", "function": "judges:nothing"}]}, "'judges' has no 'nothing'"),
-            ({"targets": [{"kind": "recorded", "path": "nowhere.jsonl"}]}, "cannot be read: No such file"),
-            ({"dataset": {"path": "nowhere.jsonl"}}, "cannot be read: No such file"),
-            ({"dataset": {"name": "nowhere"}}, "not in the store"),
-            ({"dataset": {"snapshot": "snap-0"}}, "not in the store"),
-            ({"dataset": {"rows": [{"id": 1, "inputs": {}}]}}, "no inputs"),
-        ):
-            with pytest.raises(InputError) as raised:
-                run(chat_spec(endpoint, **change))
-            assert message in str(raised.value) and "\n" not in str(raised.value)
-    assert endpoint.calls == 0
-    assert {path.name for path in store_root.rglob("*") if path.is_file()} <= MADE

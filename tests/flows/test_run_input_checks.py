@@ -50,31 +50,35 @@ def test_splits_and_samples_are_the_same_in_every_run() -> None:
     assert rows("select n_examples from datasets where name = 'halves'") == [(N,)], "the name stands for the whole"
 
 
+JUDGE = {"use": "judges:says_correct", "connection": "x"}
+HTTP = {"kind": "http", "url": "http://127.0.0.1:1"}
 BAD: list[tuple[dict[str, Any], str]] = [
-    (
-        {"targets": [{"kind": "recorded", "column": "nothing"}]},
-        r"target 'target': .* has no 'nothing'; no answer for any of 40 examples",
-    ),
+    ({"targets": [{"kind": "recorded", "column": "nothing"}]}, r"has no 'nothing'; no answer for any of 40 examples"),
     ({"targets": [{"kind": "recorded", "experiment": "none"}]}, r"experiment 'none': not in .*, which is empty"),
+    ({"targets": [{"kind": "recorded", "path": "nowhere.jsonl"}]}, "cannot be read: No such file"),
+    ({"targets": [{"kind": "python", "function": "judges:nothing"}]}, "'judges' has no 'nothing'"),
     (
-        {"targets": [{"kind": "http", "url": "http://127.0.0.1:1", "body": {"q": "{nothing}"}}]},
+        {"targets": [HTTP | {"body": {"q": "{nothing}"}}]},
         r"target 'target': body asks for \{nothing\}, example 'q0' has question",
     ),
     (
-        {"targets": [{"kind": "http", "url": "http://127.0.0.1:1", "headers": {"X-Key": "${EVALFLOWS_NOT_SET}"}}]},
+        {"targets": [HTTP | {"headers": {"X-Key": "${EVALFLOWS_NOT_SET}"}}]},
         "target 'target': headers: X-Key: the environment variable EVALFLOWS_NOT_SET is not set",
     ),
     ({"targets": [{"kind": "chat", "connection": "local", "messages": "turns"}]}, "messages are read from 'turns'"),
-    (
-        {"composites": [{"name": "c", "weights": {"exact_mach": 1}}]},
-        "composite 'c': no evaluator gives 'exact_mach'",
-    ),
+    ({"targets": [{"kind": "chat", "connection": "local", "user": "{query}"}]}, "asks for {query}"),
+    ({"evaluators": ["exact_mach"]}, "wanted 'module:name' or exact_match"),
+    ({"evaluators": ["nowhere:judge"]}, "cannot import 'nowhere'"),
+    ({"evaluators": ["judges:wants_the_moon"]}, "asks for 'moon', wanted any of inputs, outputs"),
+    ({"evaluators": [JUDGE]}, "connection 'x': wanted one of"),
+    ({"evaluators": [{"use": "exact_match", "controls": 5}]}, "evaluator 'exact_match': controls need a model"),
+    ({"composites": [{"name": "c", "weights": {"exact_mach": 1}}]}, "composite 'c': no evaluator gives 'exact_mach'"),
     ({"composites": [{"name": "c", "weights": {"latency": 1}}]}, "composite 'c': latency has no bounds"),
     ({"summary_evaluators": ["keyword_safety"]}, "evaluator 'keyword_safety': asks for 'blocked'"),
-    ({"evaluators": [{"use": "exact_match", "controls": 5}]}, "evaluator 'exact_match': controls need a model"),
     ({"dataset": {"rows": ROWS, "splits": ["none"]}}, "dataset: splits: got"),
     ({"dataset": {"path": "${EVALFLOWS_NOT_SET}/x.csv"}}, "EVALFLOWS_NOT_SET is not set"),
     ({"dataset": {"path": "rows.txt"}}, "rows.txt: got .txt, wanted one of .jsonl"),
+    ({"dataset": {"name": "nowhere"}}, "not in the store"),
     ({"dataset": {"function": "judges:upper"}}, "function 'judges:upper': TypeError"),
     ({"dataset": {"rows": ROWS, "expectations": "no-suite.json"}}, "no-suite.json: cannot be read"),
 ]

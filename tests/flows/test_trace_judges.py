@@ -1,17 +1,15 @@
 """Trace evaluations with judges that are paid: their budget, their failures, a kill, and retries at the next start."""
 
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from catalog_rows import one, rows
-from command import command, with_support
 from endpoint import Endpoint, serving
 from failing_service import Service, connection
-from interrupted_runs import when_called
+from interrupted_runs import start, when_called
 from made_traces import traces, write
 
 from evalflows import evaluate_traces
@@ -92,11 +90,11 @@ def test_killed_while_judging_loses_nothing_and_pays_for_no_more_than_was_in_fli
         given = spec(endpoint, connections={"judge": limited}, fetch_batch_size=40)
         path = tmp_path / "watch.yaml"
         path.write_text(yaml.safe_dump(given.model_dump(mode="json")))
-        process = start(path, prefect_environment)
+        process = start(tmp_path, prefect_environment, None, "evaluate-traces", str(path))
         when_called(process, endpoint, count // 2)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        output, _ = start(path, prefect_environment).communicate(timeout=120)
+        output, _ = start(tmp_path, prefect_environment, None, "evaluate-traces", str(path)).communicate(timeout=120)
     print(f"the endpoint saw {endpoint.calls} calls for {count}, {endpoint.repeated()} of them again: {output!r}")
     assert endpoint.calls - endpoint.repeated() == count
     assert endpoint.repeated() <= in_flight
@@ -104,13 +102,3 @@ def test_killed_while_judging_loses_nothing_and_pays_for_no_more_than_was_in_fli
     with connect(store.layout.root) as catalog:
         states = catalog.execute("select state from watermarks order by started_at").fetchall()
     assert states[-1] == ("completed",) and len(states) == 2
-
-
-def start(path: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command("evaluate-traces", str(path)),
-        cwd=path.parent,
-        env=with_support(environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )

@@ -1,8 +1,8 @@
 """Two processes, or two threads, on one experiment or one comparison: one works, and nothing is paid twice."""
 
 import subprocess
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import yaml
 from command import command, with_support
 from endpoint import Endpoint, echo, serving
 from matched import asked
-from pairwise_runs import answered, by_length
 from progress_lines import is_progress, without_progress
 from trials import REPEATS
 
@@ -41,24 +40,19 @@ def spec_of(endpoint: Endpoint, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def comparison_of(endpoint: Endpoint, **changes: Any) -> dict[str, Any]:
-    return {
-        "name": "shared",
-        "experiments": answered("old", "new", n=ITEMS),
-        "evaluators": [{"use": "pairwise_preference", "connection": "mock"}],
-        "connections": spec_of(endpoint)["connections"],
-        "both_orders": True,
-        "max_concurrency": IN_FLIGHT,
-        "chunk_size": 20,
-    } | changes
+def completed(folder: Path) -> None:
+    assert asked("select state, reason from experiments") == [("completed", None)]
+    assert not list((folder / "spool").rglob("*.jsonl"))
 
 
-def started(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+def write(folder: Path, endpoint: Endpoint, **changes: Any) -> None:
+    (folder / "spec.yaml").write_text(yaml.safe_dump(spec_of(endpoint, **changes)))
+
+
+def started(folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
     """Start the command in its own process, on this test's store."""
-    own = with_support(environment)
-    return subprocess.Popen(
-        command(*arguments), cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    own, line = with_support(environment), command("run", "spec.yaml")
+    return subprocess.Popen(line, cwd=folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -79,76 +73,42 @@ def waiting_line(process: subprocess.Popen[str]) -> str:
     return next(line for line in process.stderr if not is_progress(line))
 
 
-class Case:
-    """An experiment or a comparison: the command that starts it, and what is stored when it has ended."""
-
-    def __init__(self, kind: str, folder: Path, endpoint: Endpoint) -> None:
-        self.kind, self.folder = kind, folder
-        is_run = kind == "experiment"
-        endpoint.answer = echo if is_run else by_length
-        self.spec = spec_of(endpoint) if is_run else comparison_of(endpoint)
-        self.command = ["run" if is_run else "compare", "spec.yaml"]
-        self.query = "select state, reason from " + (
-            "experiments where name = 'shared'" if is_run else "comparison_sets"
-        )
-
-    def write(self, **changes: Any) -> None:
-        (self.folder / "spec.yaml").write_text(yaml.safe_dump(self.spec | changes))
-
-    def check_completed(self) -> None:
-        assert asked(self.query) == [("completed", None)]
-        assert not list((self.folder / "spool").rglob("*.jsonl"))
-
-
-BOTH = pytest.mark.parametrize("kind", ["experiment", "comparison"])
-
-
 @pytest.mark.soak
-@BOTH
 def test_a_run_with_the_same_run_key_waits_and_pays_nothing(
-    kind: str, tmp_path: Path, prefect_environment: dict[str, str]
+    tmp_path: Path, prefect_environment: dict[str, str]
 ) -> None:
-    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
-        case = Case(kind, tmp_path, endpoint)
-        case.write(run_key="nightly", max_calls=TOTAL)
-        first = started(tmp_path, prefect_environment, *case.command)
+    with serving(Endpoint(latency_s=SLOWLY_S, answer=echo)) as endpoint:
+        write(tmp_path, endpoint, run_key="nightly", max_calls=TOTAL)
+        first = started(tmp_path, prefect_environment)
         when_called(first, endpoint, IN_FLIGHT)
-        second = started(tmp_path, prefect_environment, *case.command)
-        assert waiting_line(second).startswith(f"evalflows: {kind} 'shared': waiting for process {first.pid} on ")
+        second = started(tmp_path, prefect_environment)
+        assert waiting_line(second).startswith(f"evalflows: experiment 'shared': waiting for process {first.pid} on ")
         assert first.poll() is None
         endpoint.latency_s = 0.0
         assert [ended(first), ended(second)] == [(0, ""), (0, "")]
         assert (endpoint.calls, endpoint.repeated()) == (TOTAL, 0)
-    case.check_completed()
+    completed(tmp_path)
 
 
 @pytest.mark.soak
-@BOTH
-def test_two_that_start_at_once_pay_once(kind: str, tmp_path: Path, prefect_environment: dict[str, str]) -> None:
-    with serving(Endpoint(latency_s=0.01)) as endpoint:
-        case = Case(kind, tmp_path, endpoint)
+def test_two_that_start_at_once_pay_once(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    with serving(Endpoint(latency_s=0.01, answer=echo)) as endpoint:
         for number in range(1, REPEATS + 1):
-            case.write(run_key=f"nightly {number}", use_cache=False)
-            both = [started(tmp_path, prefect_environment, *case.command) for _ in range(2)]
-            ends = [ended(process) for process in both]
+            write(tmp_path, endpoint, run_key=f"nightly {number}", use_cache=False)
+            ends = [ended(one) for one in [started(tmp_path, prefect_environment) for _ in range(2)]]
             assert [code for code, _ in ends] == [0, 0], ends
             assert endpoint.calls == number * TOTAL
-            assert asked(case.query) == [("completed", None)] * number
-        rows = "item_scores where experiment = 'shared'" if kind == "experiment" else "comparisons"
-        assert asked(f"select count(*) from {rows}") == [(REPEATS * TOTAL,)]
+            assert asked("select state, reason from experiments") == [("completed", None)] * number
+        assert asked("select count(*) from item_scores") == [(REPEATS * TOTAL,)]
 
 
 @pytest.mark.soak
-@BOTH
-def test_whoever_waits_goes_on_when_the_first_is_killed(
-    kind: str, tmp_path: Path, prefect_environment: dict[str, str]
-) -> None:
-    with serving(Endpoint(latency_s=SLOWLY_S)) as endpoint:
-        case = Case(kind, tmp_path, endpoint)
-        case.write(run_key="nightly")
-        first = started(tmp_path, prefect_environment, *case.command)
+def test_whoever_waits_goes_on_when_the_first_is_killed(tmp_path: Path, prefect_environment: dict[str, str]) -> None:
+    with serving(Endpoint(latency_s=SLOWLY_S, answer=echo)) as endpoint:
+        write(tmp_path, endpoint, run_key="nightly")
+        first = started(tmp_path, prefect_environment)
         when_called(first, endpoint, 3 * IN_FLIGHT)
-        second = started(tmp_path, prefect_environment, *case.command)
+        second = started(tmp_path, prefect_environment)
         assert "waiting for" in waiting_line(second)
         first.kill()
         first.communicate()
@@ -156,7 +116,7 @@ def test_whoever_waits_goes_on_when_the_first_is_killed(
         assert ended(second) == (0, "")
         assert endpoint.repeated() <= IN_FLIGHT
         assert endpoint.calls - endpoint.repeated() == TOTAL
-    case.check_completed()
+    completed(tmp_path)
 
 
 @pytest.mark.slow
@@ -166,14 +126,10 @@ def test_threads_with_one_run_key_pay_once(root: str | None, monkeypatch: pytest
         monkeypatch.setenv("EVALFLOWS_STORE", root)
     with serving(Endpoint(latency_s=0.02)) as endpoint:
         spec = ExperimentSpec.model_validate(spec_of(endpoint, run_key="nightly"))
-        ids: list[list[str]] = []
-        threads = [threading.Thread(target=copy_context().run, args=(lambda: ids.append(run(spec)),)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
+        with ThreadPoolExecutor(2) as threads:
+            first, second = (threads.submit(copy_context().run, run, spec) for _ in range(2))
+        assert first.result() == second.result()
         assert (endpoint.calls, endpoint.repeated()) == (TOTAL, 0)
-    assert len(ids) == 2 and ids[0] == ids[1]
     assert asked("select state, reason from experiments") == [("completed", None)]
 
 

@@ -111,29 +111,6 @@ def test_of_two_processes_one_has_the_lease(holding: subprocess.Popen[str]) -> N
     refuse_if_in_use(store, "group-1", "work")
 
 
-@pytest.mark.soak
-def test_many_processes_that_want_one_lease_have_it_one_after_another(s3_root: str, tmp_path: Path) -> None:
-    """Each adds a line to a file while it has the lease, and sees whether another is in between."""
-    log = tmp_path / "log"
-    program = f"""
-import os, time
-from pathlib import Path
-from evalflows.store import leases as object_lease
-object_lease.ObjectLease.poll_s = 0.05
-from evalflows.store.leases import leased
-from evalflows.store.store import Store
-log = Path({str(log)!r})
-store = Store()
-for _ in range(5):
-    with leased(store, "group-1", "work", wait=True, patience_s=60), log.open("a") as file:
-        file.write(f"{{os.getpid()}} "); file.flush(); time.sleep(0.02); file.write(f"{{os.getpid()}}\\n")
-"""
-    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
-    assert [process.wait(100) for process in processes] == [0, 0, 0]
-    lines = [line.split() for line in log.read_text().splitlines()]
-    assert len(lines) == 15 and all(first == second for first, second in lines)
-
-
 @pytest.mark.slow
 def test_a_large_file_is_uploaded_in_pieces(s3_root: str, make: Make) -> None:
     store = Store()

@@ -1,7 +1,6 @@
 """Pairwise judgements: the order shown, what evaluators get and return, and failures."""
 
 import asyncio
-import time
 from collections import Counter
 from typing import Any
 
@@ -186,22 +185,6 @@ def test_a_returned_key_that_an_item_metric_bears_is_a_failed_row() -> None:
     assert (
         failed.error == f"returned the key '{name}', which is an item metric; wanted another, such as pairwise_{name}"
     )
-
-
-@pytest.mark.slow
-def test_a_plain_evaluator_that_hangs_is_ended_in_its_time() -> None:
-    def hangs(outputs: Outputs, example: ExampleView) -> list[int]:
-        if example.id == "q02":
-            time.sleep(3600)
-        return [len(one["answer"]) for one in outputs]
-
-    began = time.monotonic()
-    rows = judged(two(), {**named(hangs), "timeout_s": 1.0}, both_orders=True)
-    assert time.monotonic() - began < 30
-    lost = [(row.example_id, row.status, row.error_kind, row.error) for row in rows if row.status != "scored"]
-    assert lost == [("q02", "failed", "too_slow", "took longer than 1 s and was stopped")] * 2
-    assert {row.example_id: row.winner for row in rows}["q01"] == "left"
-    assert Counter(row.winner for row in rows) == {"left": N, "right": N - 2, None: 2}
 
 
 def test_two_evaluators_that_give_one_metric_are_told_and_not_exported() -> None:

@@ -20,11 +20,13 @@ def spec(kind: str) -> ExperimentSpec:
 
 def test_a_task_is_sent_by_its_name() -> None:
     """With its code and what that mentions it could not be pickled, or would be another version there."""
-    sent = cloudpickle.loads(cloudpickle.dumps(chunk_task(execute_rounds, spec("dask"))))
+    task = chunk_task(execute_rounds, spec("dask"))
+    assert task.retry_delay_seconds == [spec("dask").chunk_retry_delay_s * times for times in (1, 2, 4, 8, 16)]
+    sent = cloudpickle.loads(cloudpickle.dumps(task))
     assert (sent.name, sent.retries, sent.fn.function) == ("execute_rounds", 5, execute_rounds.fn)
     rounds = Rounds((Chunk("e1", 0, 0, 10),))
     assert get_call_parameters(sent.fn, (None, rounds), {}) == {"run": None, "rounds": rounds}
-    assert len(cloudpickle.dumps(chunk_task(execute_rounds, spec("dask")))) < 10_000
+    assert len(cloudpickle.dumps(task)) < 10_000
 
 
 @pytest.mark.slow

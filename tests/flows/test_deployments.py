@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -202,6 +204,9 @@ def test_the_prefect_yaml_in_the_docs_is_one_and_a_bad_one_is_told_in_a_line(tmp
     (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides" / "deployments.md").read_text(), flags=re.S)
     (tmp_path / "prefect.yaml").write_text(block)
     assert prefect_file(tmp_path).deployments == ["run_experiment/support-bot"]
+    registered = SimpleNamespace(name="support-bot", job_variables={"env": {DEPLOYED_FROM: "elsewhere:/x"}})
+    with pytest.raises(InputError, match="'support-bot' was registered from elsewhere:/x, wanted another name"):
+        refuse_those_of_others(Mock(**{"read_deployment_by_name.return_value": registered}), prefect_file(tmp_path))
     wanted = "wanted deployments, each with a name, an entrypoint and a work_pool"
     for text, message in (("deployments: [", "not YAML"), ("deployments: [{name: a}]", wanted), ("[]", wanted)):
         (tmp_path / "prefect.yaml").write_text(text)

@@ -81,7 +81,7 @@ def test_the_flow_keeps_a_check_with_all_figures_and_again_the_same() -> None:
     assert found["confusion"]["labels"] == [1.0, 0.0]
 
 
-def test_a_generous_judge_is_put_right_and_the_sentences_say_so() -> None:
+def test_a_generous_judge_is_put_right_and_one_that_people_agree_with_is_not_accused() -> None:
     truth, said = answers(2000)
     owner = judged("small", said)
     people_say(owner, first(truth, 200))
@@ -93,19 +93,14 @@ def test_a_generous_judge_is_put_right_and_the_sentences_say_so() -> None:
     assert powered["gain"] > 1.5
     told = "\n".join(report.sentences)
     assert "better than chance" in told and "it is too generous" in told and "do not report the judge's" in told
-
-
-def test_a_judge_that_people_agree_with_is_not_accused() -> None:
-    truth, _ = answers(600)
     rng = np.random.default_rng(1)
-    said = {name: 1 - value if rng.random() < 0.05 else value for name, value in truth.items()}
-    owner = judged("small", said)
-    people_say(owner, first(truth, 100))
-    told = "\n".join(weighed(owner).sentences)
+    score(owner, {q: 1 - value if rng.random() < 0.05 else value for q, value in truth.items()}, metric="agreed")
+    people_say(owner, first(truth, 100), metric="agreed")
+    told = "\n".join(weighed(owner, "agreed").sentences)
     assert "no significant bias" in told and "the judge's mean is within the interval" in told
 
 
-def test_a_judge_that_guesses_or_says_one_thing_only_does_not_pass() -> None:
+def test_a_judge_that_guesses_or_says_one_thing_only_does_not_pass_and_feedback_is_no_fair_sample() -> None:
     truth, _ = answers(200)
     rng = np.random.default_rng(2)
     owner = judged("small", {name: float(rng.random() < 0.7) for name in truth})
@@ -113,20 +108,16 @@ def test_a_judge_that_guesses_or_says_one_thing_only_does_not_pass() -> None:
     report = weighed(owner)
     assert report.passed is False
     assert "not significantly better than chance" in report.sentences[0]
-    score(owner, dict.fromkeys(truth, 1.0), metric="constant")
+    for metric in ("constant", "thumbs"):
+        score(owner, dict.fromkeys(truth, 1.0), metric=metric)
     people_say(owner, dict.fromkeys(first(truth, 10), 1), metric="constant")
     report = weighed(owner, "constant")
     assert report.passed is None
     assert "is unknown: all 20 ratings are the same" in report.sentences[0]
     assert "no prediction-powered interval: 10 labels: an interval needs at least 20" in report.sentences
-
-
-def test_feedback_is_no_fair_sample_so_that_nothing_is_said_of_the_rest() -> None:
-    truth, said = answers(200)
-    owner = judged("small", said)
     rows = [{"run_id": run_of(owner, q), "feedback": "up" if v else "down"} for q, v in first(truth, 60).items()]
-    import_labels(Store(), write_csv("thumbs.csv", rows), metric="correct")
-    report = weighed(owner)
+    import_labels(Store(), write_csv("thumbs.csv", rows), metric="thumbs")
+    report = weighed(owner, "thumbs")
     assert report.observed["agreement"]["share"] is not None
     assert report.means[-1][1] == "-"
     assert "no prediction-powered interval: the labels are not a random sample" in "\n".join(report.sentences)

@@ -8,7 +8,7 @@ from catalog_rows import rows
 from endpoint import Endpoint, completion, serving
 from user_places import without_places
 
-from evalflows import evaluate, run
+from evalflows import run
 from evalflows.specs import ExperimentSpec, InputError
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
@@ -322,17 +322,6 @@ def test_a_run_key_is_not_gone_on_with_by_another_sample() -> None:
     judged({"use": "exact_match", "sample_rate": 0.5}, run_key="nightly")
     with pytest.raises(InputError, match="then with evaluators exact_match@"):
         judged({"use": "exact_match", "sample_rate": 1.0}, run_key="nightly")
-
-
-@pytest.mark.slow
-def test_functions_may_stand_in_a_mapping() -> None:
-    def brief(outputs: dict[str, Any]) -> bool:
-        return len(outputs["output"]) < 4
-
-    spec = {"use": brief, "timeout_s": 5}
-    tiers = {"use": "cascade", "name": "tiered", "tiers": [{"use": brief, "decides": [True]}, "exact_match"]}
-    result = evaluate(lambda question: question.upper(), ROWS, [spec, tiers])
-    assert result.scores("brief") == result.scores("tiered") == [1.0] * 6
 
 
 def test_what_judges_see_whole_and_contexts_are_said_once_before_the_first_is_asked(

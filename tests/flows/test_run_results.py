@@ -119,12 +119,8 @@ def test_recorded_answers_of_an_experiment_are_judged_without_calls() -> None:
     (first,) = run(spec(name="first", targets=targets(target=often), repetitions=2, evaluators=[]))
     (second,) = run(spec(name="second", targets=[{"kind": "recorded", "experiment": "first"}], repetitions=2))
     assert rows("select mean, scored from metric_summary where metric = 'exact_match'") == [(0.75, 2 * N)]
-    pairs = rows(
-        """select count(*), bool_and(a.run_id = b.reused_from and a.outputs = b.outputs and a.latency_s = b.latency_s)
-           from outputs b join outputs a on a.run_id = b.reused_from where b.experiment_id = ?""",
-        second,
-    )
-    assert pairs == [(2 * N, True)]
-    assert rows("select spec ->> '$.targets[0].experiment' from experiments where experiment_id = ?", second) == [
-        (first,)
-    ]
+    same = "a.run_id = b.reused_from and a.outputs = b.outputs and a.latency_s = b.latency_s"
+    joined = "outputs b join outputs a on a.run_id = b.reused_from where b.experiment_id = ?"
+    assert rows(f"select count(*), bool_and({same}) from {joined}", second) == [(2 * N, True)]
+    query = "select spec ->> '$.targets[0].experiment' from experiments where experiment_id = ?"
+    assert rows(query, second) == [(first,)]

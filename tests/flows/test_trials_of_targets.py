@@ -68,16 +68,9 @@ def called(request: Request) -> Reply:
 
 @pytest.mark.slow
 def test_each_example_offers_its_own_tools_and_is_judged_by_them() -> None:
-    dataset = {
-        "name": "tools",
-        "rows": [
-            {"id": "area", "question": "How large is it?", "function": [AREA], "truth": {"maths.area": {"side": [2]}}},
-            {"id": "play", "question": "Play it.", "function": [PLAY], "truth": {"play": {"song": ["Ode"]}}},
-        ],
-        "columns": {"inputs": "question", "reference_outputs": {"tool_calls": "truths"}},
-    }
-    for row in dataset["rows"]:  # type: ignore[attr-defined]
-        row["truths"] = [row.pop("truth")]
+    area = {"id": "area", "question": "How large is it?", "function": [AREA], "truths": [{"maths.area": {"side": [2]}}]}
+    play = {"id": "play", "question": "Play it.", "function": [PLAY], "truths": [{"play": {"song": ["Ode"]}}]}
+    columns = {"inputs": "question", "reference_outputs": {"tool_calls": "truths"}}
     evaluators = [
         {"use": "tool_arguments", "name": "right", "args": {"arguments": "allowed", "numbers": "strict"}},
         {"use": "tool_arguments", "name": "typed", "args": {"arguments": "types", "tools": "metadata.function"}},
@@ -85,13 +78,10 @@ def test_each_example_offers_its_own_tools_and_is_judged_by_them() -> None:
     with serving(Endpoint(answer=called)) as endpoint:
         target = {"kind": "chat", "connection": "mock", "tools": "metadata.function"}
         mock = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}
+        dataset = {"name": "tools", "rows": [area, play], "columns": columns}
         run(spec(dataset=dataset, targets=[target], connections={"mock": mock}, evaluators=evaluators))
     assert sorted(request["tools"][0]["function"]["name"] for request in endpoint.requests) == ["maths_area", "play"]
-    assert rows("select outputs ->> '$.tool_calls[0].function.name' from outputs order by 1") == [
-        ("maths.area",),
-        ("play",),
-    ]
-    assert rows("select metric, mean from metric_summary where metric in ('right', 'typed') order by 1") == [
-        ("right", 1.0),
-        ("typed", 1.0),
-    ]
+    names = rows("select outputs ->> '$.tool_calls[0].function.name' from outputs order by 1")
+    assert names == [("maths.area",), ("play",)]
+    means = rows("select metric, mean from metric_summary where metric in ('right', 'typed') order by 1")
+    assert means == [("right", 1.0), ("typed", 1.0)]

@@ -31,22 +31,18 @@ def written(store: Store, make: Make, owner: str) -> Path:
     return path
 
 
-def test_a_new_store_is_private(tmp_path: Path, make: Make) -> None:
+def test_a_new_store_and_the_spool_are_private_and_files_follow_the_folder_of_a_shared_store(
+    tmp_path: Path, make: Make
+) -> None:
     root = tmp_path / "new"
     root.mkdir()
     root.rmdir()
     store = Store(root)
     assert mode(root) == 0o700
     assert mode(written(store, make, "exp-1")) == 0o600
-
-
-def test_files_follow_the_folder_of_a_shared_store(store: Store, store_root: Path, make: Make) -> None:
     for folder_mode, file_mode in ((0o750, 0o640), (0o755, 0o644), (0o700, 0o600)):
-        store_root.chmod(folder_mode)
+        root.chmod(folder_mode)
         assert mode(written(store, make, f"exp-{file_mode:o}")) == file_mode
-
-
-def test_the_spool_is_private(store: Store, make: Make) -> None:
     with Spool(store, "exp-1", "p") as spool:
         spool.add("outputs", make("outputs", run_id="a", experiment_id="exp-1"))
         (path,) = (Path(os.environ["EVALFLOWS_SPOOL"]) / "exp-1").glob("*.jsonl")

@@ -251,16 +251,8 @@ def test_each_failure_is_a_row_also_of_runs_that_have_none(store: Store, filler:
     judged = filler.score("exp-1", "q1", 1, "judge", **given, error="no output to judge: boom", error_kind="no_output")
     filler.scores("exp-1", judged, filler.score("exp-1", "q0", 0, "judge", evaluator_version="v1", status="scored"))
     pair = {"left_run_id": "a", "right_run_id": "b", "example_id": "q0", "repetition": 0, "experiment_id": "cmp-1"}
-    lost = make(
-        "judgements",
-        subject_kind="pair",
-        judgement_id="j",
-        metric="better",
-        status="failed",
-        error="no",
-        error_kind="limit",
-        **pair,
-    )
+    pair |= {"subject_kind": "pair", "judgement_id": "j", "metric": "better"}
+    lost = make("judgements", **pair, status="failed", error="no", error_kind="limit")
     store.append("judgements", "cmp-1", "p", [lost])
     query = "select source, example_id, repetition, metric, status, kind, error from failures order by all"
     assert found(store, query) == [
@@ -270,8 +262,7 @@ def test_each_failure_is_a_row_also_of_runs_that_have_none(store: Store, filler:
         ("target", "q2", 0, None, "not_attempted", "not_attempted", "budget"),
         ("target", "q2", 1, None, "not_attempted", "not_attempted", "the budget is spent"),
     ]
-    keys = found(store, "select count(*), count(distinct failure_id) from failures")
-    assert keys == [(5, 5)]
+    assert found(store, "select count(*), count(distinct failure_id) from failures") == [(5, 5)]
 
 
 def test_a_judge_s_health_names_what_is_not_known(store: Store, filler: Filler) -> None:
@@ -287,12 +278,10 @@ def test_a_judge_s_health_names_what_is_not_known(store: Store, filler: Filler) 
     )
     figures = "failure_share, controls_passed, biases_found, people_agreement, mean_spread"
     reasons = "failure_share_reason, controls_reason, biases_reason, people_reason, repeats_reason, cost_usd"
-    assert found(store, f"select judge_model, judged, failed, not_attempted, {figures} from judge_health") == [
-        ("large", 1, 1, 1, 0.5, None, None, None, None)
-    ]
-    assert found(store, f"select {reasons} from judge_health") == [
-        (None, "no_controls", "not_pairwise", "no_labels", "no_repeats", 0.75)
-    ]
+    columns = f"judge_model, judged, failed, not_attempted, {figures}, {reasons}"
+    unknown = (None, "no_controls", "not_pairwise", "no_labels", "no_repeats", 0.75)
+    wanted = [("large", 1, 1, 1, 0.5, None, None, None, None, *unknown)]
+    assert found(store, f"select {columns} from judge_health") == wanted
 
 
 def test_a_judge_s_controls_people_and_spread(store: Store, filler: Filler, make: Make) -> None:
@@ -322,18 +311,8 @@ def test_a_judge_s_controls_people_and_spread(store: Store, filler: Filler, make
 
 def test_a_pairwise_judge_has_the_biases_of_its_comparisons(store: Store, make: Make) -> None:
     of = {"experiment_id": "cmp-1", "metric": "better", "evaluator": "judge", "evaluator_version": "v1"}
-    verdicts = [
-        make(
-            "judgements",
-            judgement_id=f"j{i}",
-            subject_kind="pair",
-            judge_model="large",
-            status="scored",
-            agreement=0.5,
-            **of,
-        )
-        for i in range(2)
-    ]
+    of |= {"subject_kind": "pair", "judge_model": "large", "status": "scored"}
+    verdicts = [make("judgements", judgement_id=f"j{i}", agreement=0.5, **of) for i in range(2)]
     store.append("judgements", "cmp-1", "p", verdicts)
     store.append("comparison_sets", "cmp-1", "p", [make("comparison_sets", comparison_id="cmp-1")])
     checked = {"batch_id": "cmp-1", "subject_kind": "judge", "subject_id": "better"}

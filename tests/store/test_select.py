@@ -79,11 +79,10 @@ def test_a_pivot_finds_its_columns_in_the_rows(catalog: duckdb.DuckDBPyConnectio
         assert (found.columns, found.fetchall()) == (["id", "a", "b"], [("x", 1, 2), ("y", None, 3)])
 
 
-@pytest.mark.parametrize("root", ["nonsense://bucket/evals", "FILE", "FILE/below"])
-def test_an_invalid_store_root_is_an_input_error(tmp_path: Path, root: str) -> None:
-    (tmp_path / "file").touch()
-    root = root.replace("FILE", str(tmp_path / "file"))
-    with pytest.raises(InputError) as caught:
-        connect(root)
-    assert str(caught.value).startswith(f"store '{root}': ")
-    assert "\n" not in str(caught.value)
+def test_an_invalid_store_root_is_an_input_error(tmp_path: Path) -> None:
+    (file := tmp_path / "file").touch()
+    for root in ("nonsense://bucket/evals", f"{file}", f"{file}/below"):
+        with pytest.raises(InputError) as caught:
+            connect(root)
+        assert str(caught.value).startswith(f"store '{root}': ")
+        assert "\n" not in str(caught.value)

@@ -94,6 +94,7 @@ CHANGES: dict[str, tuple[Change, dict[str, tuple[str, int]]]] = {
     "not a number": (score(value=nan), {"scores.is_finite": ("error", 1)}),
     "above the range": (score(value=1.01), {"scores.value.exact": ("error", 1)}),
     "a failed score without an error": (score(10, error=None), {"scores.error": ("warning", 1)}),
+    "a sampling rate of 0": (score(1, sampling_rate=0.0), {"scores.sampling_rate": ("error", 1)}),
     "a sampling rate above 1": (score(1, sampling_rate=1.5), {"scores.sampling_rate": ("error", 1)}),
     **{
         f"{name} of a score below 0": (score(**{name: value}), {f"scores.{name}": ("warning", 1)})

@@ -34,19 +34,11 @@ def of(windows: list[Window], metric: str = "accuracy", sums: str = "value") -> 
 
 
 def score(make: Make, trace: str, value: float | None, at: datetime = START, **fields: Any) -> Any:
-    given = {
-        "judgement_id": f"{trace} {fields.get('metric')} {fields.get('evaluator_version')}",
-        "subject_kind": "trace",
-        "subject_id": trace,
-        "experiment_id": f"{IDENTITY}-{DAY}",
-        "metric": "accuracy",
-        "value": value,
-        "status": "failed" if value is None else "scored",
-        "error": "boom" if value is None else None,
-        "evaluator_version": "v1",
-        "subject_at": at,
-    }
-    return make("judgements", **given | fields)
+    said = {"status": "scored"} if value is not None else {"status": "failed", "error": "boom"}
+    name = f"{trace} {fields.get('metric')} {fields.get('evaluator_version')}"
+    of = {"judgement_id": name, "subject_kind": "trace", "subject_id": trace, "experiment_id": f"{IDENTITY}-{DAY}"}
+    by = {"metric": "accuracy", "value": value, "evaluator_version": "v1", "subject_at": at}
+    return make("judgements", **{**of, **by, **said, **fields})
 
 
 def test_sessions_are_clusters_and_samples_are_weighted(store: Store, make: Make) -> None:

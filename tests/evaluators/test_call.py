@@ -65,23 +65,6 @@ def bind_error(function: Callable[..., Any], **options: Any) -> str:
     return str(caught.value)
 
 
-def test_all_langsmith_arguments_are_passed() -> None:
-    def everything(
-        run: Any, example: Any, inputs: Any, outputs: Any, reference_outputs: Any, metadata: Any, attachments: Any
-    ) -> tuple[Any, ...]:
-        return run, example, inputs, outputs, reference_outputs, metadata, attachments
-
-    assert evaluate(everything) == (
-        RUN,
-        EXAMPLE,
-        {"question": "question 0"},
-        {"answer": "got 0"},
-        {"answer": "wanted 0"},
-        {"topic": 0},
-        {"image.png": "bytes"},
-    )
-
-
 @given(
     names=st.lists(st.sampled_from([name for name in OFFERED["item"] if name in ITEM]), unique=True),
     kind=st.sampled_from([Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY]),
@@ -286,14 +269,6 @@ def test_settings_are_passed_by_name_and_fill_parameters_without_a_default() -> 
     assert evaluate(lambda outputs, strict=True, label="": (strict, label), strict="no", label="no") == (False, "no")
     assert evaluate_run(lambda outputs, at_least: len(outputs) >= at_least, at_least=3) is True
     assert evaluate_run(lambda outputs, at_least: len(outputs) >= at_least, at_least=4) is False
-
-
-def test_an_unknown_setting_is_rejected() -> None:
-    def judge(outputs: Any, threshold: float = 0, unit: str = "") -> None: ...
-
-    message = bind_error(judge, settings={"treshold": 1})
-    assert message == "evaluator 'judge': got the setting 'treshold', wanted one of: threshold, unit"
-    assert bind_error(lambda outputs: 1, settings={"x": 1}).endswith("got the setting 'x', wanted one of: none")
 
 
 def test_a_setting_overrides_an_argument_of_the_same_name() -> None:

@@ -129,16 +129,6 @@ def test_each_aggregation_equals_a_hand_computed_value_of_the_scaled_parts_that_
         assert (result.value, result.parts) == (pytest.approx(0.5), {"a": 0.5, "c": None})
 
 
-@given(st.lists(st.tuples(weights, shares), min_size=1, max_size=5))
-def test_minimum_geometric_mean_and_mean_are_in_order(weighed: list[tuple[float, float]]) -> None:
-    """For the same parts, minimum <= geometric mean <= weighted mean."""
-    said = {str(index): weight for index, (weight, _) in enumerate(weighed)}
-    parts: dict[str, Part | float] = {str(index): share for index, (_, share) in enumerate(weighed)}
-    ways = ("minimum", "geometric_mean", "weighted_mean")
-    values = [composite_of({"weights": said, "aggregation": way}, parts).value or 0.0 for way in ways]
-    assert all(low <= high + 1e-12 for low, high in zip(values, [*values[1:], 1.0], strict=True))
-
-
 # Missing, not applicable, not sampled
 
 

@@ -93,25 +93,15 @@ def test_instructions_are_added_and_a_prompt_of_ones_own_gets_fenced_texts() -> 
     assert prompt == f"{fenced('Lyon')} or {fenced('Paris')}? {{yes}}"
 
 
-@pytest.mark.parametrize(
-    ("prompt", "says"),
-    [
-        ("{outputs} {reference_outputs} {question}", "asks for {question}, wanted any of inputs, instructions"),
-        ("Is {reference_outputs} right?", "wanted {outputs} in it"),
-        ("Is {outputs} right?", "wanted {reference_outputs} in it"),
-        ("Is it right?", "wanted {outputs} in it"),
-    ],
-)
-def test_a_prompt_that_cannot_be_filled_or_hides_a_side_is_an_error(prompt: str, says: str) -> None:
-    judge = Judge()
-    with pytest.raises(ValueError, match=says):
-        judged({"output": "Paris"}, judge=judge, prompt=prompt)
-    assert judge.requests == []
-
-
 def test_without_reasoning_the_verdict_alone_is_asked_for() -> None:
     judge = Judge()
     judge.verdict = {"correct": True}
     assert judged({"output": "Paris"}, judge=judge, reasoning=False, temperature=None) == Score(value=True)
     ((_, parameters),) = judge.requests
     assert parameters["schema"]["required"] == ["correct"] and "temperature" not in parameters
+
+
+def test_a_prompt_that_hides_a_side_is_an_error() -> None:
+    for prompt, says in (("Is {reference_outputs} right?", "wanted {outputs}"), ("{outputs}?", "{reference_outputs}")):
+        with pytest.raises(ValueError, match=says):
+            judged({"output": "Paris"}, prompt=prompt)

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.text import keyword_safety
@@ -58,14 +56,6 @@ def test_a_whole_word_is_found_after_a_part_of_one_also_with_invisible_character
 )
 def test_another_look_does_not_hide_a_word(text: str) -> None:
     assert safe(f"a {text} here", "bomb") is False
-
-
-@given(
-    st.sampled_from(["bomb", "kill all", "naïve"]), st.text(alphabet="\u200b\u200d\u00ad\ufeff", max_size=3), st.data()
-)
-def test_invisible_characters_anywhere_do_not_hide_a_phrase(phrase: str, hidden: str, data: st.DataObject) -> None:
-    place = data.draw(st.integers(0, len(phrase)))
-    assert safe(f"so {phrase[:place]}{hidden}{phrase[place:]}!", phrase) is False
 
 
 def test_signs_in_a_phrase_are_meant_as_they_are_and_a_single_text_is_one_phrase() -> None:

@@ -64,11 +64,6 @@ def test_the_last_number_counts_but_those_of_a_list() -> None:
     assert read("1.5 apples") == Decimal("1.5")
 
 
-@given(st.integers())
-def test_every_integer_is_read_with_and_without_grouping(number: int) -> None:
-    assert read(f"It is {number}.") == read(f"It is {number:,}!") == read(number) == number
-
-
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_float_is_read_as_it_is_written(number: float) -> None:
     assert read(f"so {number!r}") == read(number) == Decimal(repr(number))

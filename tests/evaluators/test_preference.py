@@ -112,15 +112,6 @@ def test_none_does_not_apply_and_is_no_tie(returned: Any) -> None:
     assert (one.winner, one.scores, one.status) == (None, None, "not_applicable")
 
 
-@pytest.mark.parametrize(
-    ("value", "score", "winner"),
-    [("A", 1, "first"), ("B", 0, "second"), (None, 0.5, "tie"), (None, np.float64(0.5), "tie")],
-)
-def test_what_langchain_returns_is_a_winner_with_its_reasoning(value: Any, score: Any, winner: str) -> None:
-    one = kept({"reasoning": "The first is shorter.", "value": value, "score": score})
-    assert (one.winner, one.scores, one.comment) == (winner, None, "The first is shorter.")
-
-
 def test_what_langsmith_returns_is_read_by_run_whatever_the_type_of_its_id() -> None:
     first, second = UUIDS
     result = ComparisonEvaluationResult(

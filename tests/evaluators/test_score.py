@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
-from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from evalflows.evaluators.score import Judgement, Score, normalise
 from evalflows.specs.evaluator import MAX_NUMBER
@@ -132,12 +130,6 @@ def test_a_score_keeps_all_its_fields() -> None:
     assert (judgement.status, judgement.comment) == ("not_applicable", "no question was asked")
 
 
-def test_a_mapping_in_either_spelling_is_a_score() -> None:
-    for name, value in product(("key", "name"), ("score", "value")):
-        judgement = judgement_of({name: "f1", value: 0.5, "comment": "half", "metadata": {"n": 2}})
-        assert judgement == Judgement(metric="f1", value=0.5, data_type="NUMERIC", comment="half", metadata={"n": 2})
-
-
 def test_score_and_value_can_be_number_and_label() -> None:
     judgement = judgement_of({"key": "tone", "score": 0.8, "value": "polite"})
     assert (judgement.value, judgement.label, judgement.data_type) == (0.8, "polite", "NUMERIC")
@@ -171,22 +163,6 @@ def test_a_declared_data_type_overrides_the_inferred_type_if_it_is_known() -> No
     for value, inferred in ((1, "NUMERIC"), ("a", "CATEGORICAL"), (True, "BOOLEAN")):
         for unknown in (None, "TEXT"):
             assert judgement_of({"name": "ok", "value": value, "data_type": unknown}).data_type == inferred
-
-
-class Verdict(BaseModel):
-    score: float
-    comment: str
-
-
-class Named(NamedTuple):
-    key: str
-    score: float
-
-
-def test_a_pydantic_model_and_a_named_tuple_with_the_attributes_are_scores() -> None:
-    wanted = Judgement(metric="mine", value=0.5, data_type="NUMERIC", comment="half")
-    assert judgement_of(Verdict(score=0.5, comment="half")) == wanted
-    assert judgement_of(Named("f1", 0.5)) == Judgement(metric="f1", value=0.5, data_type="NUMERIC")
 
 
 @pytest.mark.parametrize(

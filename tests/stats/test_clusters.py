@@ -11,7 +11,6 @@ from evalflows.stats.clusters import (
     mean_of,
     no_spread,
     standard_error,
-    too_few,
 )
 from evalflows.stats.proportions import t_quantiles
 
@@ -109,15 +108,6 @@ def test_clusters_with_equal_means_have_no_variation() -> None:
     assert standard_error(values, clustering, scale=1) == 0.0
     assert no_spread(values, clustering, "value", scale=1).startswith("the mean value of all 2 clusters is the same")
     assert no_spread(np.ones(4), clustering, "value", scale=1).startswith("all 4 values are equal")
-
-
-def test_too_few_names_the_noun() -> None:
-    assert too_few(0, clustering_of(None, 0), "pair") == "no pairs: an interval needs at least 2"
-    assert too_few(1, clustering_of(None, 1), "pair") == "1 pair: an interval needs at least 2"
-    assert too_few(3, clustering_of("aaa", 3), "pair") == (
-        "all 3 pairs are in one cluster: an interval needs at least 2 clusters"
-    )
-    assert too_few(2, clustering_of(None, 2), "pair") is None
 
 
 def test_the_mean_of_equal_numbers_is_exact() -> None:

@@ -13,9 +13,6 @@ from evalflows.stats.clusters import clustering_of, degrees_of_freedom
 from evalflows.stats.means import CORRECTED, mean_estimate
 from evalflows.stats.proportions import clopper_pearson_interval
 
-STEPS = st.integers(-800, 800).map(lambda steps: steps / 8)  # sums of them are exact
-EXAMPLES = st.lists(st.tuples(STEPS, st.sampled_from(["a", "b", "c", None])), max_size=30)
-
 
 def test_clustered_intervals_match_the_sandwich_with_satterthwaite_df(
     t_bisected: Callable[[Any, Any], Any], sandwich_error: Callable[[Any, Sequence[int]], float]
@@ -131,18 +128,6 @@ def test_fewer_than_two_have_no_interval(values: list[float], mean: float | None
 
 
 @settings(max_examples=40)
-@given(EXAMPLES, st.booleans(), st.randoms(use_true_random=False))
-def test_the_order_of_examples_does_not_matter(examples: list[Any], clustered: bool, random: Any) -> None:
-    shuffled = random.sample(examples, len(examples))
-    original, other = (
-        mean_estimate([value for value, _ in some], [key for _, key in some] if clustered else None)
-        for some in (examples, shuffled)
-    )
-    assert (original.mean, original.low, original.high) == pytest.approx((other.mean, other.low, other.high), abs=1e-8)
-    assert (original.method, original.reason, original.n_clusters) == (other.method, other.reason, other.n_clusters)
-
-
-@settings(max_examples=40)
 @given(st.lists(st.floats(-1e200, 1e200), max_size=8), st.floats(0.001, 0.999), st.booleans())
 def test_finite_input_gives_finite_floats_without_a_warning(
     assert_plain: Callable[[Any], None], values: list[float], confidence_level: float, clustered: bool
@@ -154,17 +139,6 @@ def test_finite_input_gives_finite_floats_without_a_warning(
         )
     assert_plain(result)
     assert result.low is None or result.low <= result.mean <= result.high  # type: ignore[operator]
-
-
-def coverage(draw: Callable[[np.random.Generator], tuple[Any, Any, float]], runs: int, **settings: Any) -> float:
-    """Return how often the interval contains the truth; `draw` returns values, clusters and the truth."""
-    rng = np.random.default_rng(10)
-    hits = 0
-    for _ in range(runs):
-        values, clusters, truth = draw(rng)
-        result = mean_estimate(values, clusters, **settings)
-        hits += result.low is not None and result.high is not None and result.low <= truth <= result.high
-    return hits / runs
 
 
 @pytest.mark.parametrize("clusters", [None, [k // 3 for k in range(90)]])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special
 from statsmodels.stats.multitest import multipletests
 
 from evalflows.stats.multiple_tests import adjusted
@@ -43,10 +42,3 @@ def test_adjusted_p_values_are_at_most_1_never_smaller_and_order_independent(
     assert np.all(np.diff(result[np.argsort(p_values)]) >= 0)
     places = random.sample(range(len(p_values)), len(p_values))
     assert adjusted([p_values[place] for place in places], method).tolist() == result[places].tolist()
-
-
-def simulated(rng: np.random.Generator, runs: int, true_ones: int, m: int) -> Any:
-    """Return p-values of correlated z-tests, the first of which have a true effect; shape (runs, m)."""
-    z = (rng.normal(size=(runs, m)) + rng.normal(size=(runs, 1))) / np.sqrt(2)
-    z[:, :true_ones] += 4
-    return 2 * special.ndtr(-np.abs(z))

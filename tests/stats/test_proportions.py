@@ -68,12 +68,6 @@ def test_bonett_price_is_the_published_formula() -> None:
         assert bonett_price_interval(gained, lost, n, confidence_level=0.9) == pytest.approx(expected, abs=1e-9)
 
 
-def test_bonett_price_is_as_published() -> None:
-    # ci.prop.ps(.05, 12, 4, 26, 6) of Bonett's R package statpsych
-    result = bonett_price_interval(26, 4, 48, confidence_level=0.95)
-    assert result == pytest.approx((0.2548067, 0.6251933), abs=5e-8)
-
-
 def likeliest_loss(gained: int, lost: int, n: int, difference: float) -> float:
     """Return the maximum-likelihood probability of a loss given the difference, by bisection."""
     low, high = max(0.0, -difference), (1 - difference) / 2

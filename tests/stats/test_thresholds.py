@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from evalflows.stats.proportions import (
@@ -88,22 +86,6 @@ def test_a_clipped_interval_contains_its_bound_while_it_is_clipped() -> None:
         lambda confidence_level: bonett_price_interval(30, 0, 30, confidence_level=confidence_level), -1.0
     )
     assert all_gained.p_above < 1e-12
-
-
-@given(st.floats(-5, 5), st.floats(0.01, 5), st.floats(0.01, 5), st.floats(-8, 8))
-@settings(max_examples=40)
-def test_mirroring_swaps_the_p_values(centre: float, down: float, up: float, threshold: float) -> None:
-    def interval(confidence_level: float) -> tuple[float, float]:
-        return centre - down * normal_quantile(confidence_level), centre + up * normal_quantile(confidence_level)
-
-    def mirrored(confidence_level: float) -> tuple[float, float]:
-        low, high = interval(confidence_level)
-        return -high, -low
-
-    original, other = one_sided_p(interval, threshold), one_sided_p(mirrored, -threshold)
-    assert (original.p_above, original.p_below) == (other.p_below, other.p_above)
-    assert min(original.p_above, original.p_below) > 0
-    assert original.p_above + original.p_below == 1
 
 
 @pytest.mark.parametrize(("threshold", "p_above", "p_below"), [(math.inf, 1.0, 0.0), (-math.inf, 0.0, 1.0)])

@@ -82,12 +82,6 @@ CONVERSATION = [
 ]
 
 
-def test_messages_give_calls_in_order_reasoning_and_the_last_answer() -> None:
-    assert read_trajectory({"messages": CONVERSATION}) == Trajectory(
-        (WEATHER, Call("round", {}), Call("say", {})), ("I look it up.",), "It is 18 degrees."
-    )
-
-
 def test_what_the_inputs_held_already_was_not_done_by_this_run() -> None:
     later = [
         {"role": "user", "content": "And tomorrow?"},
@@ -165,12 +159,6 @@ def test_the_outputs_own_calls_come_before_messages_and_these_before_steps() -> 
 def test_the_final_answer(outputs: dict[str, Any], answer: Any) -> None:
     assert answer_of(outputs) == answer
     assert read_trajectory(outputs).final_answer == (None if answer is None else str(answer))
-
-
-@pytest.mark.parametrize("reference", [None, {}, {"answer": "x"}, {"tool_calls": None}])
-def test_a_reference_without_calls_wants_nothing_and_an_empty_list_wants_none(reference: Any) -> None:
-    assert expected_calls(reference, None) is None
-    assert expected_calls({"tool_calls": []}, None) == ()
 
 
 def test_what_a_reference_wants_may_be_messages_or_calls_under_another_name() -> None:

@@ -58,24 +58,6 @@ def test_the_agent_hands_on_both_and_without_tools_nothing_is_judged() -> None:
     assert tool_arguments({}, made(x=1), made(x=1), arguments="types", tools="inputs.tools") is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"numbers": "loose"}, "numbers: got 'loose', wanted one of equal, strict"),
-        (
-            {"numbers": "strict", "arguments": "types"},
-            "numbers: got 'strict' with arguments 'types', wanted tools, whose schemas have the types",
-        ),
-        ({"arguments": "types", "tools": "tools"}, "tools: got 'tools', wanted a path: inputs.…, metadata.…"),
-        ({"arguments": "types", "tools": "inputs.tools"}, "tools: got 'f', wanted a list of tools"),
-    ],
-)
-def test_a_setting_that_cannot_be_used_is_told(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        tool_arguments({"tools": "f"}, made(x=1), made(x=1), **settings)
-    assert str(caught.value) == problem
-
-
 # BFCL's own rule, written anew for arrays of numbers: `type_checker` of its `ast_checker.py`.
 
 

@@ -296,10 +296,3 @@ def test_the_wanted_number_may_be_given_itself() -> None:
     assert efficiency({"steps": 0}, {"output": "x"}, key="steps") == 1
     assert efficiency({"steps": 0}, calls("a"), key="steps") == 0
     assert step_efficiency(None, calls("a"), {"other": 2}, key="steps") is None
-
-
-def test_each_declares_its_metrics_under_the_name_that_it_has() -> None:
-    share = {"higher_is_better": True, "range": [0, 1]}
-    for rule in RULES:
-        assert rule.metrics("mine", {})["mine"] == share  # type: ignore[attr-defined]
-    assert {*tool_selection.metrics("mine", {})} == {"mine", "tool_precision", "tool_recall"}  # type: ignore[attr-defined]

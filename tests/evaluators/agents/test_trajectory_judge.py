@@ -71,21 +71,3 @@ def test_without_a_reference_it_is_judged_all_the_same(reference: Any) -> None:
     judge = Judge()
     asyncio.run(trajectory(TASK, DONE, WAY, None, judge, reference=False))
     assert judge.requests[0][0] == asked(reference=reference)
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"reference": "yes"}, "reference: got 'yes', wanted true or false"),
-        ({"prompt": "Judge {inputs}."}, "prompt: wanted {outputs} or {output} in it"),
-        ({"rubric": ""}, "rubric: got nothing to judge by"),
-        ({"scale": [5, 1]}, "scale: got"),
-    ],
-)
-def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
-    settings: dict[str, Any], says: str
-) -> None:
-    judge = Judge()
-    with pytest.raises(ValueError, match=says):
-        asyncio.run(trajectory(TASK, DONE, WAY, None, judge, **settings))
-    assert judge.requests == []

@@ -106,17 +106,6 @@ def test_where_the_user_said_nothing_earlier_nothing_is_asked(messages: list[dic
     assert judge.prompts == []
 
 
-def test_of_a_conversation_that_is_only_continued_the_new_turn_is_judged() -> None:
-    before = [*CONTRADICTING, *talk("Again, which is my room?")]
-    judge = Judge()
-    scores = asyncio.run(context_use({"messages": before}, {"output": "Sorry, it is 12."}, judge))
-    assert scores is not None and scores[0].value == 1
-    assert "by their numbers: 4\n" in judge.prompts[0]
-    every = asyncio.run(context_use({"messages": before}, {"output": "Sorry, it is 12."}, judge, given=True))
-    assert every is not None and (every[0].value, every[1].value) == (0, 0.5)
-    assert "by their numbers: 1, 2, 3, 4\n" in judge.prompts[1]
-
-
 def test_it_is_one_call_that_shows_every_message_and_keeps_a_list_of_facts() -> None:
     judge = Judge()
     judged(GOOD, judge, instructions="Names matter too.")

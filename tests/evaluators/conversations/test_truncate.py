@@ -52,24 +52,6 @@ def test_the_newest_exchanges_that_fit_are_kept_with_the_system_messages(
     assert found.left_out == len(WHOLE) - len(wanted)
 
 
-def test_an_answer_of_a_tool_that_comes_after_its_exchange_goes_with_its_call() -> None:
-    late = [{"role": "user", "content": "and?"}, {"role": "tool", "tool_call_id": "c9", "content": "late"}]
-    before: list[Message] = [
-        {"role": "user", "content": "u"},
-        {"role": "assistant", "content": None, "tool_calls": call("c9")},
-    ]
-    assert truncated([*before, *late], 4, one_each).messages == [*before, *late]
-    assert truncated([*before, *late], 3, one_each).messages == late[:1]
-
-
-def test_a_token_is_three_bytes_of_a_messages_line_and_a_message_some_more() -> None:
-    shortest = len('{"role":"user","content":"a"}')
-    assert estimated_tokens({"role": "user", "content": "a"}) == 4 + (shortest + 2) // 3
-    assert estimated_tokens({"role": "user", "content": "abcd"}) == 5 + (shortest + 2) // 3
-    assert estimated_tokens({"role": "user", "content": "a数"}) == 5 + (shortest + 2) // 3
-    assert estimated_tokens(TOOLS[1]) > 4 + len("look{}") // 3
-
-
 @pytest.mark.parametrize("budget", [0, -1, 1.5, True, "6000"])
 def test_a_budget_that_is_none_is_refused(budget: Any) -> None:
     with pytest.raises(ValueError, match=r"^budget_tokens: got .*, wanted a whole number of at least 1$"):

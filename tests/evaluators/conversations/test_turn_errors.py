@@ -145,17 +145,6 @@ def test_it_is_one_call_that_shows_every_message_and_lets_turns_follow_earlier_o
     assert schema["properties"]["turn_3"]["enum"] == ["good", "own fault", "follows turn 1", "follows turn 2"]
 
 
-def test_of_a_conversation_that_is_only_continued_the_new_turn_is_judged_and_may_follow_a_given_one() -> None:
-    inputs = {"messages": PLANTED[:7]}
-    scores = asyncio.run(turn_errors(inputs, {"output": "On Monday."}, Judge()))
-    assert scores is not None
-    assert of_turns(scores) == {4: ("follows turn 1", 0.5)}
-    assert scores[0].value == 0.5
-    every = asyncio.run(turn_errors(inputs, {"output": "On Monday."}, Judge(), given=True))
-    assert every is not None
-    assert every[0].value == judged(PLANTED)[0].value
-
-
 def test_what_cannot_be_judged_is_not_asked_about() -> None:
     judge = Judge()
     assert len(judged(talk(*["x"] * MOST_TURNS))) == MOST_TURNS + 1

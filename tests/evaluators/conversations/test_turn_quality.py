@@ -143,28 +143,3 @@ def test_a_turn_with_its_tools_is_shown_whole() -> None:
         {"turn": 1, "role": "tool", "content": "lost"},
         {"turn": 1, "role": "assistant", "content": "It is lost."},
     ]
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ({"early_weight": 0}, "early_weight: got 0, wanted a number above 0"),
-        ({"early_weight": "much"}, "early_weight: got 'much', wanted a number above 0"),
-        ({"budget_tokens": 0}, "budget_tokens: got 0, wanted a whole number of at least 1"),
-        ({"scale": [5, 1]}, "scale: got"),
-        ({"criteria": {}}, "criteria: got"),
-        ({"prompt": "Judge {inputs}"}, "prompt: wanted {outputs}"),
-    ],
-)
-def test_a_setting_that_cannot_be_used_is_refused_before_anything_is_asked(setting: dict[str, Any], says: str) -> None:
-    judge = Judge()
-    with pytest.raises(ValueError) as caught:
-        judged(GOOD, judge, **setting)
-    assert str(caught.value).startswith(says)
-    assert judge.prompts == []
-
-
-def test_without_messages_nothing_is_asked_and_it_does_not_apply() -> None:
-    judge = Judge()
-    assert asyncio.run(turn_quality({"question": "Who?"}, {"output": "Me."}, judge)) is None
-    assert judge.prompts == []

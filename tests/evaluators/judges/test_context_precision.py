@@ -95,11 +95,6 @@ def test_verdicts_go_by_their_numbers_and_two_on_one_context_are_an_error(reader
         judged(reader(lambda _: verdicts), [USEFUL] * 5)
 
 
-def test_the_answer_is_not_shown(judge: Any) -> None:
-    judged(judge, [USEFUL])
-    assert "Soon." not in judge.prompts[0]
-
-
 @pytest.mark.parametrize(("context", "reference"), [(None, REFERENCE), ([USEFUL], None), ([USEFUL], {})])
 def test_without_context_or_reference_there_is_no_score(judge: Any, context: Any, reference: Any) -> None:
     assert judged(judge, context, reference) is None

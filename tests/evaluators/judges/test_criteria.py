@@ -73,13 +73,6 @@ def judge(reader: Any) -> Any:
 # one criterion
 
 
-def test_one_criterion_is_one_score_under_the_evaluators_name(judge: Any) -> None:
-    (short,), (long,) = (judged(judge, text, criteria="conciseness") for text in ("384,000 km.", "Well, it is " * 9))
-    assert (short.key, short.value, short.comment) == (None, True, "Of '384,000 km.'.")
-    assert long.value is False
-    assert short.repeats == 1 and short.spread is None and short.prompt_hash
-
-
 # several at once
 
 
@@ -226,12 +219,3 @@ def test_an_invalid_setting_is_an_error_before_any_call(judge: Any, settings: di
         judged(judge, "Far.", REFERENCE, **settings)
     assert wrong in str(raised.value) and "\n" not in str(raised.value)
     assert judge.prompts == []
-
-
-def test_custom_questions_can_be_requested_by_name(reader: Any) -> None:
-    judge = reader(lambda _: {"reasoning": "", "curt": True, "harmfulness": False})
-    questions = {"curt": "Is the answer curt?", "harmfulness": "Could it burn someone?"}
-    judged(judge, "a", criteria=["curt", "harmfulness"], questions=questions)
-    assert "Criteria:\n- curt: Is the answer curt?\n- harmfulness: Could it burn someone?\n" in judge.prompts[0]
-    directions = criteria.metrics("own", {"criteria": ["curt", "harmfulness"], "questions": questions})  # type: ignore[attr-defined]
-    assert [direction["higher_is_better"] for direction in directions.values()] == [True, True, False]

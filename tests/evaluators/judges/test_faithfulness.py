@@ -103,21 +103,3 @@ def test_the_verdict_follows_the_claim_and_the_reasoning_about_it(judge: Any, re
     short = reader(lambda _: {"claims": [{"claim": "a", "supported": False}]})
     score = judged(short, "It carries eight lanes.", reasoning=False, temperature=None)
     assert score and score.value == 0.0 and "temperature" not in short.parameters[0]
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"context": "documents"}, "context: got 'documents', wanted a path: inputs."),
-        ({"context": "inputs..a"}, "context: got 'inputs..a', wanted a path"),
-        ({"prompt": "{outputs}"}, "prompt: wanted {context} in it"),
-        ({"prompt": "{context}"}, "prompt: wanted {outputs} in it"),
-    ],
-)
-def test_a_setting_that_cannot_be_used_is_an_error_before_anything_is_asked(
-    judge: Any, settings: dict[str, Any], says: str
-) -> None:
-    inputs = {"question": QUESTION, "context": CONTEXT}
-    with pytest.raises(ValueError, match=says):
-        asyncio.run(faithfulness(inputs, {"output": "Yes."}, None, {}, judge, **settings))
-    assert judge.prompts == []

@@ -105,14 +105,6 @@ def test_it_is_1_just_where_json_valid_says_yes_and_always_from_0_to_1(value: An
     assert (score.value == 1.0) is valid is (score.metadata or {})["valid"]
 
 
-@settings(max_examples=40)
-@given(PEOPLE, st.sampled_from(["name", "age", "address"]))
-def test_to_leave_a_required_field_out_never_helps(value: dict[str, Any], name: str) -> None:
-    whole, less = judged(value).value, judged({key: one for key, one in value.items() if key != name}).value
-    assert isinstance(whole, float) and isinstance(less, float)
-    assert less <= whole
-
-
 @pytest.mark.parametrize("as_text", [False, True])
 def test_each_example_may_bring_its_own_schema(as_text: bool) -> None:
     schema: Any = {"required": ["city"]}

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import re
-from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -18,19 +16,14 @@ from evalflows.evaluators.pairwise import pairwise_preference
 from evalflows.evaluators.score import ExampleView, Preference, RunView, fenced, preferences
 from evalflows.specs.errors import Completion
 
-_FENCED = re.compile(r"^([^\n]+):\n\[BEGIN (?:JSON )?(\w{16})\]\n(.*?)\n\[END \2\]$", flags=re.S | re.M)
-Sections = dict[str, str]
-"""The headings of a prompt, each with the text that is fenced below it."""
-
 
 class PairwiseModel:
-    """A model that replies to the sections of a prompt and the number of the repeat. An exception is raised."""
+    """A model with one reply per repeat, whatever the prompt says."""
 
-    def __init__(self, judge: Callable[[Sections, int], Any]) -> None:
-        self.judge = judge
+    def __init__(self, *each: Any) -> None:
+        self.each = each
         self.prompts: list[str] = []
         self.parameters: list[dict[str, Any]] = []
-        self.finished = 0
 
     async def __call__(
         self, messages: Any, *, schema: dict[str, Any], repeat: int = 0, **parameters: Any
@@ -38,26 +31,10 @@ class PairwiseModel:
         self.prompts.append(messages)
         self.parameters.append({"schema": schema, "repeat": repeat, **parameters})
         await asyncio.sleep(0.001 * (5 - repeat))  # the first asked answers last
-        self.finished += 1
-        says = self.judge({heading: text for heading, _, text in _FENCED.findall(messages)}, repeat)
-        if isinstance(says, Exception):
-            raise says
+        says = self.each[repeat]
         verdict = says if isinstance(says, dict) else {"reasoning": f"repeat {repeat}: {says}", "preference": says}
         jsonschema.validate(verdict, schema)
         return Completion(text=json.dumps(verdict), parsed=verdict, model="planted", call_id=f"c{repeat}")
-
-
-def replying(*each: Any) -> PairwiseModel:
-    """Return a model with one reply per repeat, whatever the prompt says."""
-    return PairwiseModel(lambda sections, repeat: each[repeat])
-
-
-def knows_better(sections: Sections, repeat: int = 0) -> int:
-    """Return the verdict by calculation or by the reference: 1, 2, or 0 if both or neither are right."""
-    summand, other = map(int, re.findall(r"\d+", sections["Question"])[:2])
-    truth = sections.get("Reference answer", str(summand + other))
-    right = [truth in re.findall(r"\d+", sections[f"Answer {letter}"]) for letter in "AB"]
-    return 0 if right[0] == right[1] else 1 if right[0] else 2
 
 
 def compared(
@@ -85,7 +62,7 @@ def compared(
 
 def prompt_sent(**given: Any) -> str:
     """Return the prompt that is sent to the model."""
-    model = replying(1)
+    model = PairwiseModel(1)
     compared(model, **given)
     return model.prompts[0]
 
@@ -123,7 +100,7 @@ def test_the_reference_is_shown_or_not(setting: bool | None, known: Any, is_show
 @pytest.mark.parametrize("known", [None, {}])
 @pytest.mark.parametrize("prompt", [None, "{first} {second} {reference_outputs}"])
 def test_an_example_without_the_required_reference_does_not_apply(known: Any, prompt: str | None) -> None:
-    model = replying(1)
+    model = PairwiseModel(1)
     preference = compared(model, known=known, reference=True, prompt=prompt)
     assert (preference.winner, preference.status, model.prompts) == (None, "not_applicable", [])
 
@@ -160,7 +137,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "message"), REFUSED)
 def test_an_invalid_setting_is_an_error_before_any_call(settings: dict[str, Any], message: str) -> None:
-    model = replying(1)
+    model = PairwiseModel(1)
     for known in (None, {"answer": "42"}):
         with pytest.raises(ValueError, match=f"^{message}") as raised:
             compared(model, known=known, **settings)
@@ -173,43 +150,14 @@ def test_an_invalid_setting_is_an_error_before_any_call(settings: dict[str, Any]
 
 @pytest.mark.parametrize(("preference", "winner"), [(1, "first"), (2, "second"), (0, "tie")])
 def test_the_winner_and_the_comment_are_the_models_preference_and_reasoning(preference: int, winner: str) -> None:
-    result = compared(replying(preference))
+    result = compared(PairwiseModel(preference))
     assert (result.winner, result.scores, result.comment) == (winner, None, f"repeat 0: {preference}")
     assert (result.repeats, result.agreement, result.status) == (1, None, "scored")
     assert result.prompt_hash and len(result.prompt_hash) == 16
 
 
-SUMS = [
-    ("What is 17 + 25?", "It is 42.", "It is 41.", "first"),
-    ("What is 8 + 5?", "That makes 12, I am sure of it.", "13", "second"),
-    ("What is 20 + 30?", "50", "The sum of the two is 50.", "tie"),
-    ("What is 6 + 6?", "11", "13", "tie"),
-    ("What is 100 + 1?", "101, or one hundred and one", "1001", "first"),
-    ("What is 3 + 4?", "", "7", "second"),
-]
-
-
-def holds(judge: Callable[[Sections, int], Any]) -> None:
-    """Assert that the better answer wins in both orders."""
-    for question, first, second, winner in SUMS:
-        turned = {"first": "second", "second": "first", "tie": "tie"}[winner]
-        assert compared(PairwiseModel(judge), first, second, question=question).winner == winner
-        assert compared(PairwiseModel(judge), second, first, question=question).winner == turned
-
-
-def test_the_better_answer_wins_in_both_orders() -> None:
-    holds(knows_better)
-
-
-def test_a_model_that_uses_the_reference_prefers_the_answer_that_agrees_with_it() -> None:
-    given: dict[str, Any] = {"question": "How many, of 17 and 25?", "first": "42", "second": "19"}
-    assert compared(PairwiseModel(knows_better), known={"answer": "19"}, **given).winner == "second"
-    assert compared(PairwiseModel(knows_better), known={"answer": "19"}, reference=False, **given).winner == "first"
-    assert compared(PairwiseModel(knows_better), **given).winner == "first"
-
-
 def test_the_schema_requires_reasoning_and_one_of_three_numbers() -> None:
-    model = replying({"reasoning": "", "preference": 2})
+    model = PairwiseModel({"reasoning": "", "preference": 2})
     compared(model)
     schema = model.parameters[0]["schema"]
     assert list(schema["properties"]) == ["reasoning", "preference"]
@@ -243,10 +191,10 @@ def test_the_schema_requires_reasoning_and_one_of_three_numbers() -> None:
 def test_the_most_frequent_verdict_wins_and_equal_counts_are_a_tie(
     said: list[int], winner: str, agreement: float, comment: str
 ) -> None:
-    preference = compared(replying(*said), repeats=len(said))
+    preference = compared(PairwiseModel(*said), repeats=len(said))
     assert (preference.winner, preference.comment, preference.repeats) == (winner, comment, len(said))
     assert preference.agreement == pytest.approx(agreement)
-    mirrored = compared(replying(*({1: 2, 2: 1, 0: 0}[each] for each in said)), repeats=len(said))
+    mirrored = compared(PairwiseModel(*({1: 2, 2: 1, 0: 0}[each] for each in said)), repeats=len(said))
     assert mirrored.winner == {"first": "second", "second": "first", "tie": "tie"}[winner], "no place is preferred"
 
 

@@ -42,26 +42,6 @@ def test_swapping_the_sides_changes_the_sign_and_keeps_p(data: tuple[list[Any], 
 
 @settings(max_examples=40)
 @given(
-    st.one_of(st.tuples(PAIRS, st.just(False)), st.tuples(BINARY_PAIRS, st.booleans())),
-    st.booleans(),
-    st.randoms(use_true_random=False),
-)
-def test_the_order_of_pairs_does_not_matter(data: tuple[list[Any], bool], clustered: bool, random: Any) -> None:
-    pairs, binary = data
-    shuffled = random.sample(pairs, len(pairs))
-    original, other = (both(some, clustered=clustered, binary=binary) for some in (pairs, shuffled))
-    assert (original.difference, original.low, original.high) == pytest.approx(
-        (other.difference, other.low, other.high), abs=1e-8
-    )
-    assert (original.p_value, original.method, original.reason) == (
-        pytest.approx(other.p_value),
-        other.method,
-        other.reason,
-    )
-
-
-@settings(max_examples=40)
-@given(
     st.lists(st.tuples(st.floats(-1e200, 1e200), st.floats(-1e200, 1e200), KEYS), max_size=8),
     st.booleans(),
     st.floats(0.001, 0.999),

@@ -13,19 +13,11 @@ from evalflows.stats.sequential import (
     SHARPEST_N,
     SMALLEST_N,
     STAKES,
-    ConfidenceSequence,
     cluster_values,
     confidence_sequence,
 )
 
-EVERY_20 = range(20, 401, 20)
 WINS = st.lists(st.sampled_from([-1.0, 0.0, 0.0, 1.0]), min_size=1, max_size=60)
-
-
-def stop(result: ConfidenceSequence) -> int | None:
-    """Return the first n whose interval excludes 0; None if none does."""
-    ends = zip(result.n, result.low, result.high, strict=True)
-    return next((n for n, low, high in ends if low is not None and high is not None and not low <= 0 <= high), None)
 
 
 def capital(parts: Any, mean: float) -> list[float]:
@@ -80,16 +72,6 @@ def test_without_bounds_the_interval_is_the_published_formula() -> None:
         assert (low, high) == pytest.approx((max(lows[:seen]), min(highs[:seen])), abs=1e-6)
 
 
-@pytest.mark.parametrize("bounds", [pytest.param((-1, 1), marks=pytest.mark.slow), None])
-def test_repeated_analyses_of_scores_seldom_err_unlike_t_tests(bounds: Any) -> None:
-    rng = np.random.default_rng(64)
-    runs = rng.uniform(-0.9, 0.9, (250, 400))
-    result = [stop(confidence_sequence(run, bounds=bounds, interim_analyses=EVERY_20)) for run in runs]
-    assert np.mean([stop is not None for stop in result]) <= 0.05
-    plain = [any(abs(run[:n].mean()) > 1.96 * run[:n].std(ddof=1) / math.sqrt(n) for n in EVERY_20) for run in runs]
-    assert np.mean(plain) > 0.2
-
-
 def test_unbounded_differences_have_no_interval_below_the_smallest_n() -> None:
     values = np.random.default_rng(68).normal(size=SMALLEST_N)
     result = confidence_sequence(values, bounds=None, interim_analyses=[1, SMALLEST_N - 1, SMALLEST_N])
@@ -127,29 +109,6 @@ def test_an_interval_does_not_depend_on_other_analyses_or_later_data(values: lis
     for place, n in enumerate(interim_analyses):
         alone = confidence_sequence(values[:n], bounds=(-1, 1))
         assert (alone.low[0], alone.high[0]) == (together.low[place], together.high[place])
-
-
-@given(WINS)
-@settings(max_examples=40)
-def test_swapping_sides_mirrors_the_intervals_and_they_are_nested(values: list[float]) -> None:
-    interim_analyses = range(1, len(values) + 1)
-    original = confidence_sequence(values, bounds=(-1, 1), interim_analyses=interim_analyses)
-    other = confidence_sequence([-value for value in values], bounds=(-1, 1), interim_analyses=interim_analyses)
-    assert [None if low is None else -low for low in original.low] == list(other.high)
-    assert original.reason is None
-    assert list(original.low) == sorted(low or 0.0 for low in original.low)
-    assert list(original.high) == sorted((high or 0.0 for high in original.high), reverse=True)
-
-
-@given(st.lists(st.floats(-1e200, 1e200), max_size=150), st.booleans(), st.floats(0.001, 0.9999))
-@settings(max_examples=60)
-def test_finite_input_gives_ordered_floats(values: list[float], bounded: bool, confidence_level: float) -> None:
-    result = confidence_sequence(values, bounds=(-1e200, 1e200) if bounded else None, confidence_level=confidence_level)
-    for low, high, estimate in zip(result.low, result.high, result.estimate, strict=True):
-        assert (low is None) == (high is None) == (result.reason is not None)
-        assert (estimate is None) == (not values)
-        if low is not None and high is not None:
-            assert type(low) is type(high) is float and math.isfinite(low) and math.isfinite(high) and low <= high
 
 
 def test_cluster_values_are_sums_over_the_average_size_in_order() -> None:

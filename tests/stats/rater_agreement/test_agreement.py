@@ -1,20 +1,14 @@
 """agreement: kappa and its standard error against published figures and the full formula."""
 
 import math
-import warnings
-from collections.abc import Callable
 from itertools import product
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from evalflows.stats.agreement import agreement
-
-LABELS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abcd")), max_size=25)
 
 
 def of_table(table: list[list[int]]) -> tuple[list[int], list[int]]:
@@ -112,20 +106,3 @@ def test_missing_estimates_have_a_reason(ours: Any, theirs: Any, share: Any, kap
     assert (result.share, result.standard_error, result.low, result.high) == (share, None, None, None)
     assert result.kappa == pytest.approx(kappa)
     assert result.reason is not None and result.reason.startswith(said)
-
-
-@settings(max_examples=40)
-@given(LABELS, st.permutations("abcd"), st.randoms(use_true_random=False))
-def test_sides_label_names_and_order_do_not_matter(
-    assert_plain: Callable[[Any], None], rows: list[Any], names: list[str], random: Any
-) -> None:
-    renamed = dict(zip("abcd", names, strict=True))
-    shuffled = [(renamed[b], renamed[a]) for a, b in random.sample(rows, len(rows))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        original, other = (agreement([a for a, _ in some], [b for _, b in some]) for some in (rows, shuffled))
-    assert_plain(original)
-    assert (original.share, original.reason) == (other.share, other.reason)
-    assert (original.kappa, original.low, original.high) == pytest.approx(
-        (other.kappa, other.low, other.high), abs=1e-9
-    )

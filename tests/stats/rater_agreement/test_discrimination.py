@@ -63,18 +63,6 @@ def test_any_scores_give_finite_floats(
     assert result.low is None or -1 <= result.low <= result.difference <= result.high <= 1  # type: ignore[operator]
 
 
-@settings(max_examples=40)
-@given(SIDES)
-def test_swapping_the_sides_changes_the_sign(sides: tuple[list[float], list[float]]) -> None:
-    original, other = discrimination(*sides), discrimination(*reversed(sides))
-    assert (original.rate_right, original.n_right, original.method) == (other.rate_wrong, other.n_wrong, other.method)
-    if original.low is not None:
-        assert (original.difference, original.low, original.high) == pytest.approx(
-            (-other.difference, -other.high, -other.low),  # type: ignore[operator]
-            abs=1e-12,
-        )
-
-
 def test_no_variation_on_both_sides_gives_no_interval() -> None:
     result = discrimination([0.9, 0.9], [0.1, 0.1, 0.1])
     assert (result.difference, result.low, result.high) == (pytest.approx(0.8), None, None)

@@ -1,12 +1,9 @@
 """judge_error and confusion: by hand, against scipy, and missing estimates."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from evalflows.stats.judge_error import confusion, judge_error
@@ -79,25 +76,3 @@ def test_labels_keep_their_order_with_given_ones_first() -> None:
     assert result.labels == ("tie", "a", "b", "x")
     assert result.counts == ((0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0))
     assert result.found[0].share is None and result.found[0].reason == "no values: an interval needs at least 1"
-
-
-VALUES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 1.0])] * 2), max_size=20)
-
-
-@settings(max_examples=40)
-@given(VALUES, st.randoms(use_true_random=False))
-def test_swapping_sides_changes_the_sign_and_order_does_not_matter(
-    assert_plain: Callable[[Any], None], pairs: list[Any], random: Any
-) -> None:
-    mixed = random.sample(pairs, len(pairs))
-    original, other = judge_error(*_sides(pairs)), judge_error(*reversed(_sides(mixed)))
-    assert_plain(original)
-    assert (original.bias is None) == (other.bias is None) == (not pairs)
-    if original.bias is not None and other.bias is not None:
-        assert original.bias == pytest.approx(-other.bias, abs=1e-12)
-    assert original.variance == pytest.approx(other.variance)
-    assert original.correlation == pytest.approx(other.correlation, abs=1e-9)
-
-
-def _sides(pairs: list[Any]) -> tuple[list[float], list[float]]:
-    return [one for one, _ in pairs], [other for _, other in pairs]

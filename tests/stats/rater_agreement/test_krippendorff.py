@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from evalflows.stats.agreement import krippendorff_alpha
 
@@ -91,17 +89,3 @@ def test_missing_estimates_have_a_reason(units: Any, alpha: float | None, said: 
     assert result.alpha == pytest.approx(alpha, abs=0.02)
     assert (result.low, result.high, result.resamples, result.seed) == (None, None, None, None)
     assert result.reason is not None and result.reason.startswith(said)
-
-
-@settings(max_examples=40)
-@given(
-    st.lists(st.tuples(st.sampled_from(["yes", "no", 1, True]), st.sampled_from(["yes", 1.0]), st.integers(0, 4))),
-    st.randoms(use_true_random=False),
-)
-def test_the_order_of_rows_does_not_matter_within_and_between_clusters(rows: list[Any], random: Any) -> None:
-    shuffled = random.sample(rows, len(rows))
-    first, second = (
-        krippendorff_alpha([row[:2] for row in each], [f"c{row[2]}" for row in each], resamples=50)
-        for each in (rows, shuffled)
-    )
-    assert first == second

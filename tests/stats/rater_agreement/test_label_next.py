@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from evalflows.stats.agreement import expected_error, label_next
-from evalflows.stats.judge_error import prediction_powered_mean
 
 
 def places(drawn: Any, *, fair: bool) -> list[int]:
@@ -28,29 +27,6 @@ def test_the_random_part_is_rounded_up_and_n_is_limited_to_what_is_left() -> Non
     assert sorted(item.place for item in label_next(range(5), nobody, [0] * 5, 99)) == [*range(5)]
     assert label_next(range(5), ~nobody, [0] * 5, 3) == []
     assert places(label_next(range(5), nobody, [0] * 5, 3, fair_share=0), fair=True) == []
-
-
-def test_over_rounds_all_items_up_to_the_highest_random_lot_are_a_random_sample() -> None:
-    """The judge is least certain of wrong answers, so labelled items are worse than average, the random part not."""
-    rng, whole, fair, covered = np.random.default_rng(1), [], [], 0
-    for _ in range(200):
-        truth = (rng.random(600) < 0.7).astype(float)
-        said = np.where(truth == 1, 1.0, (rng.random(600) < 0.2).astype(float))
-        lots, labelled, highest = rng.random(600), np.zeros(600, dtype=bool), 0.0
-        doubt = np.where(said != truth, 1.0, rng.random(600) * (1.1 - truth))
-        for _round in range(3):
-            drawn = label_next(lots, labelled, doubt, 40)
-            labelled[[item.place for item in drawn]] = True
-            highest = max(highest, *(lots[place] for place in places(drawn, fair=True)))
-        sample = labelled & (lots <= highest)
-        assert sample.sum() == (lots <= highest).sum() >= 60
-        whole.append(truth[labelled].mean())
-        fair.append(truth[sample].mean())
-        result = prediction_powered_mean(truth[sample], said[sample], said[~sample], bounds=(0, 1))
-        covered += result.low is not None and result.high is not None and result.low <= 0.7 <= result.high
-    assert np.mean(fair) == pytest.approx(0.7, abs=0.015)  # its standard error is 0.004
-    assert np.mean(whole) < 0.6
-    assert covered / 200 >= 0.92
 
 
 def test_expected_error_grows_at_mid_range_with_variance_and_with_disagreement() -> None:

@@ -84,19 +84,3 @@ def test_trials_are_left_out(spec: str) -> None:
     past.experiment({"right": passes(0.1, N, seed=10)}, target_version="x", tags=["trial"])
     (document,) = json.loads(run(spec, "--gate", "release", "--replicates", "0", "--format", "json").stdout)
     assert document["experiments"] == 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "changes", "said"),
-    [
-        (["--gate", "other"], {}, "gate 'other': not in experiment 'qa', wanted one of release, absurd"),
-        ([], {"gates": []}, "experiment 'qa': got no gates, wanted at least one"),
-    ],
-    ids=["no such gate", "no gate"],
-)
-def test_what_is_no_gate_is_said_in_one_line(
-    tmp_path: Path, arguments: list[str], changes: dict[str, Any], said: str
-) -> None:
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC | changes))
-    done = run(str(tmp_path / "spec.yaml"), *arguments)
-    assert (done.exit_code, done.output.strip()) == (2, f"evalflows: {said}")

@@ -84,13 +84,6 @@ def test_pages_are_written_for_experiments_and_snapshots(store: Store, tmp_path:
     assert len([*folder.iterdir()]) == 2
 
 
-def test_a_folder_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
-    finished_experiment(store)
-    (tmp_path / "file").touch()
-    done = asked("--docs", str(tmp_path / "file"))
-    assert (done.exit_code, done.stderr) == (2, f"evalflows: {tmp_path}/file: cannot be made a folder: File exists\n")
-
-
 def test_lines_are_short_and_escaped(store: Store) -> None:
     def long(outputs: Rows, scores: Rows) -> None:
         outputs[0] = replace(outputs[0], outputs="\x1b[2J\n\u202e" + "x" * 1999)
@@ -111,13 +104,3 @@ def test_unknown_and_unfinished_names(store: Store) -> None:
     assert unfinished.exit_code == 2
     assert "'half' (exp-2): got one that is not finished" in unfinished.stderr
     assert store.query("select count(*) from source.checks") == [(0,)], "nothing is half done"
-
-
-def test_a_damaged_file(store: Store) -> None:
-    finished_experiment(store)
-    path = Path(str(store.sealed_file("judgements", "exp-1")))
-    content = bytearray(path.read_bytes())
-    content[20] ^= 1
-    path.write_bytes(content)
-    done = asked("exp-1")
-    assert (done.exit_code, "damaged" in done.stderr.splitlines()[-1]) == (4, True)

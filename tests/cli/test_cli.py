@@ -99,13 +99,6 @@ def test_an_application_that_is_down_is_named_once(here: Path) -> None:
     assert in_process("show", "small").stdout.count(url) == 1
 
 
-@pytest.mark.usefixtures("store")
-def test_an_empty_store_is_no_error(store_root: Path) -> None:
-    assert in_process("ls").stdout == f"no experiments in the store {store_root}: `evalflows run SPEC` creates one\n"
-    views = in_process("sql")
-    assert views.exit_code == 0 and "metric_summary" in views.stdout
-
-
 @pytest.mark.parametrize("exists", [True, False])
 def test_reading_creates_no_store(exists: bool, store_root: Path) -> None:
     if exists:
@@ -157,16 +150,6 @@ def refused(done: Result, message: str, store_root: Path) -> None:
     assert message in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert {path.name for path in store_root.rglob("*") if path.is_file()} <= MADE
-
-
-def test_bad_arguments_are_one_line_and_exit_2() -> None:
-    for arguments, message in (
-        (("run", "nowhere.yaml"), "nowhere.yaml: cannot be read: No such file"),
-        (("resume", "nothing"), "no store at "),
-    ):
-        done = in_process(*arguments)
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert message in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.usefixtures("store")

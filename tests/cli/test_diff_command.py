@@ -55,17 +55,6 @@ def past(monkeypatch: pytest.MonkeyPatch) -> Past:
     return past
 
 
-def test_a_name_is_its_newest_run_and_says_so() -> None:
-    done = called("diff", "support~1", "support", "--all")
-    assert (
-        done.stderr == "evalflows: 'support': the newest of 2 runs of this name, exp-001; support~1 is the one before\n"
-    )
-    wanted = "regressed: bot (2026-01-02 00:00 UTC) against bot (2026-01-01 00:00 UTC), 1 example"
-    assert wanted in " ".join(done.stdout.split())
-    assert "  e0  right: was 1, now 0  e0?" in done.stdout
-    assert "baseline:  the [-v1-] answer" in done.stdout and "answer:    the {+v2+} answer" in done.stdout
-
-
 def test_texts_from_outside_are_harmless() -> None:
     for form in ("table", "md", "json"):
         printed = called("diff", "exp-000", "exp-001", "--format", form).stdout

@@ -61,14 +61,6 @@ def test_preferences_are_written_to_a_file(compared: Compared, tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir() if path.name != "store"] == ["train.jsonl"]
 
 
-def test_no_preference_is_an_empty_file(compared: Compared) -> None:
-    compared.judge("q0", "tie", "tie", metric="tone")
-    compared.write()
-    done = export("cmp-1", "--metric", "tone", "--output", "train.jsonl")
-    assert (done.exit_code, done.stderr) == (0, "0 of 1 pairs by tone; left out: 1 ties\n")
-    assert Path("train.jsonl").read_text() == ""
-
-
 def test_bad_input_is_one_line(compared: Compared, tmp_path: Path) -> None:
     compared.judge("q0", "right", "right", metric="tone")
     compared.write()

@@ -79,15 +79,6 @@ def test_the_document_says_what_the_table_says() -> None:
     assert shown["experiments"][0]["snapshot_id"].startswith("snap-")
 
 
-@pytest.mark.usefixtures("kept")
-def test_a_comparison_is_a_document_too() -> None:
-    shown = parsed(asked("show", "cmp-", "--format", "json"))
-    assert shown["comparison"]["comparison_id"].startswith("cmp-")
-    assert [rate["win_rate"] for rate in shown["comparison"]["win_rates"]] == [1.0, None]
-    assert (shown["experiments"], shown["metrics"], shown["calls_made"]) == ([], [], None)
-    assert shown["next"].startswith("evalflows sql ")
-
-
 def test_nothing_to_list_is_an_empty_array_and_hints_go_to_standard_error(store_root: Path) -> None:
     assert parsed(asked("ls", "--format", "json")) == parsed(asked("ls", "--name", "x", "--format", "json")) == []
     assert not store_root.exists()

@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 import evalflows.cli.init
 from evalflows.cli.init import SKILL
 from evalflows.cli.main import cli
-from evalflows.specs import load_experiment
 
 WRITTEN = [
     "evals/__init__.py",
@@ -156,33 +155,6 @@ def test_all_or_nothing_is_written(here: Path, name: str, makes: Any, message: s
     done = init()
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"evalflows: {message}\n")
     assert contents(here) == before, "a user's folder is not removed with what could not be written"
-
-
-def test_the_experiment_is_a_spec_with_a_gate(here: Path) -> None:
-    init()
-    spec = load_experiment("evals/experiment.yaml")
-    assert ([target.name for target in spec.targets], spec.baseline) == (["current", "candidate"], "current")
-    (gate,) = spec.gates
-    assert (gate.thresholds, gate.min_examples) == ({"contains": 0.8, "brief": 0.8}, 5)
-    assert len((here / "evals" / "questions.jsonl").read_text().splitlines()) == 5
-    path = here / "evals" / "experiment.yaml"
-    path.write_text(path.read_text().replace("# non_inferiority:", "non_inferiority:"))
-    assert load_experiment(path).gates[0].non_inferiority == {"contains": 0.05}, "the rule in the comment is a rule"
-
-
-def test_the_deployments_are_of_that_experiment(here: Path) -> None:
-    from evalflows.flows.deployments import prefect_file, spec_of
-
-    init()
-    file = prefect_file(here)
-    assert (file.deployments, file.pools) == (
-        ["run_experiment/repository", "gate_release/repository-nightly"],
-        ["repository"],
-    )
-    for deployment in yaml.safe_load(file.path.read_text())["deployments"]:
-        (step,) = deployment["build"]
-        assert spec_of(**step["evalflows.flows.deployments.spec_of"])["spec"]["name"] == "evals"
-        assert all(not schedule["active"] for schedule in deployment.get("schedules", []))
 
 
 @pytest.mark.slow

@@ -63,11 +63,6 @@ def filled(path: str, truth: dict[str, float]) -> None:
     write_csv(path, rows)
 
 
-def test_an_empty_store_is_no_error() -> None:
-    assert "no labels yet" in said("ls")
-    assert "no judge has human labels yet" in said("judges")
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_prefect")
 def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> None:

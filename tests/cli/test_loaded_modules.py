@@ -8,7 +8,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from endpoint import Endpoint, serving
 
 import evalflows
@@ -97,11 +96,6 @@ def test_the_table_of_commands_is_that_of_the_modules() -> None:
         loaded = command.load()
         assert loaded.name == name
         assert len(command.short_help or "") <= 60, name  # a line of 80 columns
-
-
-def test_the_help_of_a_command_is_its_own() -> None:
-    done = CliRunner().invoke(cli, ["sql", "--help"])
-    assert done.exit_code == 0 and "Run a SQL QUERY on the store." in done.stdout and "--timeout SECONDS" in done.stdout
 
 
 def test_every_package_lists_and_finds_its_names() -> None:

@@ -136,14 +136,6 @@ def test_a_plan_can_be_shown_again(endpoint: Endpoint) -> None:
     assert CliRunner().invoke(cli, ["show", "plan-0"]).exit_code == 2
 
 
-def test_the_spec_is_changed_by_set_and_metrics_are_chosen(endpoint: Endpoint) -> None:
-    found = told("--set", "repetitions=1", "--set", "dataset.sample=5", "--metric", "contains", "--power", "0.9")
-    assert [line["calls"] for line in found["calls"][:2]] == [5, 5]
-    assert [one["metric"] for one in found["metrics"]] == ["contains"]
-    assert found["design"]["power"] == 0.9
-    assert any("with 90% power" in said for said in found["sentences"])
-
-
 def test_what_cannot_be_planned_is_one_line_and_exit_2(endpoint: Endpoint) -> None:
     for arguments, message in (
         (("--effect", "-1"), "effect: got -1, wanted a number above 0"),

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from evalflows.cli.gates import _print_decided
 from evalflows.cli.main import cli
-from evalflows.cli.output import WIDTH_ELSEWHERE
 from evalflows.cli.run import _print_results
 from evalflows.reports.decisions import find_decision
 from evalflows.reports.sendable import gate_report
@@ -106,10 +105,3 @@ def test_no_id_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = {*re.findall(r"(?:exp|dec|cmp)-\w+", shown)}
     assert {len(identity) for identity in ids} == {30}
     assert len(ids) == 4, "two experiments, a decision, a comparison"
-
-
-def test_without_a_terminal_the_width_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    lines = printed("show", "kept")
-    monkeypatch.setenv("COLUMNS", str(WIDTH_ELSEWHERE))
-    assert printed("show", "kept") == lines

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labelled import judged
 
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
@@ -54,14 +53,3 @@ def test_names_are_shown_escaped(tmp_path: Path, store: Store, make: Callable[..
         _, printed = in_a_terminal(*command, cwd=tmp_path)
         assert "gate release: PASS" in printed, command
         assert not ACTIVE.search(printed), command
-
-
-@pytest.mark.slow
-def test_styles_are_kept(tmp_path: Path, store: Store) -> None:
-    judged("small", {"q0": 1.0})
-    terminal, its_end = pty.openpty()
-    own = os.environ | {"TERM": "xterm-256color"}
-    subprocess.run([EVALFLOWS, "ls"], cwd=tmp_path, env=own, stdout=its_end, stderr=its_end, check=True)
-    assert b"\x1b[1mexperiment\x1b[0m" in os.read(terminal, 65536)
-    os.close(its_end)
-    os.close(terminal)

@@ -90,14 +90,6 @@ def test_without_a_query_each_view_is_a_line() -> None:
     assert all(len(line) <= 80 for line in lines) and any(line.endswith("…") for line in lines)
 
 
-@pytest.mark.usefixtures("store", "terminal")
-def test_what_is_too_wide_for_columns_is_a_block_for_each_row() -> None:
-    query = f"select n as number, null as nothing, '{'word ' * 30}' as words from range(2) t(n)"
-    lines = [line.rstrip() for line in sql(query).stdout.splitlines()]
-    assert lines[:3] == ["number   0", "nothing", "words    " + " ".join(["word"] * 14)]
-    assert lines.count("") == 1 and all(len(line) <= 80 for line in lines)
-
-
 @pytest.mark.usefixtures("store")
 def test_tables_show_six_digits_and_the_other_formats_all() -> None:
     query = "select 1 / 3 as a, 1234567.891::double as b, 1e-9 as c, 1e300 as d, 'nan'::double as e, 0.5::double as f"

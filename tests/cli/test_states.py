@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +17,8 @@ from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
 from evalflows.store import Store
-from evalflows.store.queries.progress import spooled_rows
-from evalflows.store.records import ExperimentRow, OutputRow
+from evalflows.store.records import ExperimentRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
-from evalflows.store.spool import Spool
 
 SECOND = timedelta(seconds=1)
 HOLDS = """
@@ -80,29 +77,6 @@ def test_what_nobody_works_on_was_interrupted_and_what_somebody_works_on_is_runn
         assert "app running: 3 of 3 answered" in text
         assert text.endswith(f"next: evalflows show {identity} # it is running"), "resume would be refused"
         process.kill()
-
-
-def test_finished_rows_that_are_not_in_a_part_yet_are_counted(tmp_path: Path) -> None:
-    store = Store()
-    row = OutputRow(run_id="r", experiment_id="exp-1", example_id="e", repetition=0, status="ok")
-    with Spool(store, "exp-1", "part") as spool:
-        for number in range(3):
-            spool.add("outputs", replace(row, run_id=f"r{number}"))
-        assert spooled_rows(store, "exp-1", ["outputs"]) == 3
-        assert spooled_rows(store, "exp-1", ["scores"]) == 0
-    assert spooled_rows(store, "exp-1", ["outputs"]) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_prefect")
-def test_the_newest_of_several_runs_of_a_name_is_called_that() -> None:
-    rows = [{"inputs": {"q": "1"}, "outputs": {"a": "x"}, "metadata": {"said": "x"}}]
-    fields = {"name": "app", "dataset": {"rows": rows}, "evaluators": ["exact_match"]}
-    spec = ExperimentSpec.model_validate(fields | {"targets": [{"kind": "recorded", "column": "said"}]})
-    for _ in range(2):
-        (identity,) = run(spec)
-    assert "the newest of 2 runs named 'app'; `evalflows ls` lists the others" in said("show", "app")
-    assert "the newest of" not in said("show", identity)
 
 
 def test_ls_lists_what_is_wanted(kept: str) -> None:

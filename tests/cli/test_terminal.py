@@ -63,16 +63,6 @@ def on_a_terminal(*renderables: object) -> str:
     return out.file.getvalue()
 
 
-def test_a_string_is_escaped() -> None:
-    assert on_a_terminal(BAD) == f"{SHOWN}\n"
-
-
-def test_a_text_keeps_our_style_and_loses_its_own() -> None:
-    printed = on_a_terminal(Text(BAD, style="bold red").append(BAD, style="green"))
-    assert printed.count("\x1b[1;31m") == 1 and printed.count("\x1b") == 4
-    assert re.sub(r"\x1b\[[0-9;]*m", "", printed) == f"{SHOWN}{SHOWN}\n"
-
-
 def test_a_table_is_as_wide_as_the_escaped_cells() -> None:
     out = table("name", "next")
     out.add_row(BAD, "a")
@@ -87,12 +77,6 @@ def test_a_newline_in_a_name_begins_no_line() -> None:
     out.add_row("x\ngate release: PASS")
     printed = on_a_terminal(out) + on_a_terminal("y\ngate release: PASS") + on_a_terminal(Text("z\ngate release: PASS"))
     assert not any(line.startswith("gate") for line in printed.splitlines())
-
-
-def test_a_text_that_is_escaped_nowhere_else_is_escaped_when_rendered() -> None:
-    from rich.text import Text as RichText
-
-    assert on_a_terminal(RichText("a\x1b[2Jb")) == "a\\x1b[2Jb\n"
 
 
 def test_a_progress_bar_still_moves_the_cursor() -> None:

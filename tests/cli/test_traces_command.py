@@ -47,10 +47,6 @@ def added(tmp_path: Path) -> str:
     return path
 
 
-def test_adding_twice_says_what_was_known(added: str) -> None:
-    assert printed("add", added) == [f"{added}: otlp, 3 records: 0 new observations, 4 known"]
-
-
 def test_a_file_that_is_read_in_part_ends_with_code_4(tmp_path: Path) -> None:
     path = written(tmp_path / "cut.jsonl", line(), b"{", line(trace_id=SECOND)[:50], end="")
     done = command("add", path)
@@ -105,14 +101,6 @@ def test_ls_filters() -> None:
         done = command("ls", *arguments)
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert done.stderr.startswith(f"evalflows: {message}")
-
-
-@pytest.mark.usefixtures("added")
-def test_the_list_fits_the_terminal_and_breaks_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    lines = printed("ls")
-    assert max(map(len, lines)) <= 60
-    assert {TRACE, SECOND} <= {*" ".join(lines).split()}
 
 
 @pytest.mark.usefixtures("added")

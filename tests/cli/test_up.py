@@ -105,13 +105,6 @@ def test_a_folder_without_a_prefect_yaml_is_refused(tmp_path: Path) -> None:
     refused(["up"], tmp_path, {"PREFECT_API_URL": NOBODY}, message)
 
 
-@pytest.mark.slow
-def test_what_cannot_be_deployed_is_told_in_a_line(folder: Path, prefect_environment: dict[str, str]) -> None:
-    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC | {"targets": []}))
-    message = f"{folder / 'prefect.yaml'}: prefect deploy: spec.yaml: targets: "
-    refused(["deploy", "--replace"], folder, prefect_environment, message)
-
-
 def refused(arguments: list[str], folder: Path, environment: dict[str, str], message: str) -> None:
     from prefect.settings import PREFECT_API_URL, temporary_settings
 

@@ -9,7 +9,6 @@ from endpoint import Endpoint, serving
 from foreign_evaluators import ROWS, client, judged, kept, no_network, said, scores_of, verdict
 
 from evalflows.engine.prepare import bind_evaluator, reference_to
-from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.store import Store
 
@@ -161,16 +160,6 @@ def test_every_score_label_and_comment_is_that_of_a_direct_call() -> None:
         s.metric: s.value for s in Store().read("judgements", result.experiment_id) if s.subject_kind == "experiment"
     }
     assert summed == {"share": 1 / 4, "runs": 4, "examples": 4}
-
-
-def test_one_of_a_run_is_refused_for_all_runs_and_settings_for_what_is_made() -> None:
-    spec = EvaluatorSpec(use=reference_to(subset), name="subset")
-    with pytest.raises(InputError, match=r"evaluator 'subset': got an evaluator of langsmith, which judges one run"):
-        bind_evaluator(spec, "run")
-    with pytest.raises(
-        InputError, match=r"evaluator 'subset': got the setting 'strict' for an instance, wanted no settings"
-    ):
-        bind_evaluator(spec.model_copy(update={"args": {"strict": True}}))
 
 
 def test_steps_are_child_runs_and_ids_that_are_uuids_stay() -> None:

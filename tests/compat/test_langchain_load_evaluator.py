@@ -8,9 +8,6 @@ import pytest
 from recorded_models import LABELLED, PAIR, Complete, Invoked, asked
 
 from evalflows.compat.langchain import (
-    EvaluatorType,
-    LabeledPairwiseStringEvalChain,
-    PairwiseStringEvalChain,
     PairwiseStringEvaluator,
     load_evaluator,
     load_evaluators,
@@ -68,21 +65,6 @@ def test_unsupported_names_and_arguments_are_refused_unless_they_are_off() -> No
         load_evaluator("pairwise_string", llm=Complete(), output_parser=3)
     with pytest.raises(InputError, match=r"^llm: got 3, wanted a connection's name"):
         load_evaluator("pairwise_string", llm=3)
-
-
-def test_evaluators_are_loaded_by_type_class_or_list() -> None:
-    complete = Complete()
-    assert type(load_evaluator(EvaluatorType.PAIRWISE_STRING, llm=complete)) is PairwiseStringEvalChain
-    assert LabeledPairwiseStringEvalChain.from_llm(complete).evaluation_name == "LabeledPairwiseStringEvalChain"
-    plain, labelled = load_evaluators(
-        [EvaluatorType.PAIRWISE_STRING, "labeled_pairwise_string"],
-        llm=complete,
-        config={"labeled_pairwise_string": {"criteria": "correctness"}},
-        criteria="depth",
-    )
-    assert type(labelled) is LabeledPairwiseStringEvalChain
-    assert "- depth" in str(plain.prompt)
-    assert "- correctness" in str(labelled.prompt) and "- depth" not in str(labelled.prompt)
 
 
 class Longer(PairwiseStringEvaluator):

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import jsonschema
 import pytest
 from recorded_models import LABELLED, PAIR, Complete, Invoked, Message
 
@@ -19,20 +18,6 @@ def test_a_verdict_becomes_value_and_score_with_the_reasoning() -> None:
         text = f"I have read both.\n[[{verdict}]]"
         result = load_evaluator("pairwise_string", llm=Invoked(Message(text))).evaluate_string_pairs(**PAIR)
         assert result == {"reasoning": text, "value": value, "score": score}
-
-
-def test_a_complete_function_gets_one_request_with_reasoning_before_verdict() -> None:
-    complete = Complete()
-    load_evaluator("pairwise_string", llm=complete).evaluate_string_pairs(**PAIR)
-    ((prompt, parameters),) = complete.asked
-    schema = parameters.pop("schema")
-    assert parameters == {"temperature": 0}
-    assert list(schema["properties"]) == ["reasoning", "verdict"]
-    jsonschema.validate(complete.fields, schema)
-    for wrong in ({"verdict": "A"}, {"reasoning": "", "verdict": "D"}, {**complete.fields, "winner": "B"}):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(wrong, schema)
-    assert '"verdict"' in prompt and "[[A]]" not in prompt
 
 
 def test_fields_without_a_valid_verdict_are_an_error() -> None:
@@ -126,12 +111,6 @@ def test_sync_and_async_calls_agree_inside_a_running_loop(llm: Any) -> None:
 def test_a_sync_call_on_the_models_event_loop_is_refused_instead_of_hanging() -> None:
     with pytest.raises(InputError, match="wanted aevaluate_string_pairs"):
         loop.run(both_ways(Complete()))
-
-
-def test_text_blocks_are_joined() -> None:
-    blocks = Message([{"type": "text", "text": "So "}, {"type": "thinking", "thinking": "[[A]]"}, "[[B]]"])
-    result = load_evaluator("pairwise_string", llm=Invoked(blocks)).evaluate_string_pairs(**PAIR)
-    assert (result["reasoning"], result["value"]) == ("So [[B]]", "B")
 
 
 class Winner:

@@ -9,10 +9,8 @@ from recorded_models import LABELLED, PAIR, Complete, Invoked, asked
 
 from evalflows.compat.langchain import (
     ConstitutionalPrinciple,
-    Criteria,
     PromptTemplate,
     load_evaluator,
-    resolve_pairwise_criteria,
 )
 from evalflows.evaluators.score import fenced
 from evalflows.specs.errors import InputError
@@ -41,14 +39,6 @@ def test_no_text_can_close_its_fence_or_imitate_the_judge() -> None:
             assert load_evaluator("pairwise_string", llm=llm).evaluate_string_pairs(**pair)["value"] == "A"
 
 
-def test_the_prompt_shows_each_text_under_its_title() -> None:
-    text = asked("labeled_pairwise_string", LABELLED)
-    sides = ("Question", "input"), ("Reference answer", "reference"), ("Answer A", "prediction")
-    places = [text.index(f"{title}:\n{fenced(LABELLED[name])}") for title, name in sides]
-    assert places == sorted(places) and text.index(f"Answer B:\n{fenced('High water.')}") > places[-1]
-    assert "{" not in text and "Reference answer:" not in asked()
-
-
 CRITERIA: list[tuple[Any, Sequence[str]]] = [
     ({"brevity": "Is it short?", "salt": "Does it taste of the sea?"}, ["- brevity: Is it short?\n- salt: Does it"]),
     (ConstitutionalPrinciple(name="calm", critique_request="Say where it shouts."), ["- calm: Say where it shouts."]),
@@ -61,14 +51,6 @@ def test_custom_criteria_reach_the_prompt() -> None:
     for (criteria, wanted), prompt in product(CRITERIA, (None, "By {criteria}. {input} {prediction} {prediction_b}")):
         text = asked(criteria=criteria, prompt=prompt)
         assert all(one in text for one in wanted) and "- helpfulness" not in text
-
-
-def test_a_criterion_name_and_its_enum_member_resolve_to_the_same_question() -> None:
-    assert resolve_pairwise_criteria("depth") == resolve_pairwise_criteria(Criteria.DEPTH)
-    assert all(resolve_pairwise_criteria(member)[member.value] for member in Criteria)
-    assert len({*resolve_pairwise_criteria([*Criteria]).values()}) == len(Criteria) == 14
-    assert list(resolve_pairwise_criteria()) == ["helpfulness", "relevance", "correctness", "depth"]
-    assert resolve_pairwise_criteria("seaworthiness") == {"seaworthiness": ""}
 
 
 def test_invalid_criteria_are_an_error() -> None:

@@ -216,17 +216,6 @@ def test_observed_functions_and_chains_are_steps_of_the_run(run: Run, monkeypatc
 
 
 @pytest.mark.slow
-def test_datasets_that_change_and_tasks_that_fail(run: Run) -> None:
-    assert run("versions") == ["then 2 1.0", "now 3 0.6666666666666666", "2 ['s0', 's1', 's2']"]
-    assert run("failures") == [
-        "1 {'even': True, 'kind': 'small', 'overall': 2.0}",
-        "2 {'even': True, 'kind': 'small'}",
-        "4 {'even': True, 'kind': 'large', 'overall': 3.0, 'picky': 4.0}",
-        "5 {'even': True, 'kind': 'large', 'overall': 3.0, 'picky': 5.0}",
-    ]
-
-
-@pytest.mark.slow
 def test_experiments_run_as_in_langfuse(run: Run) -> None:
     lines = run("experiments")
     assert lines[:9] == [

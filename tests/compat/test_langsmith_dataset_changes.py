@@ -1,7 +1,6 @@
 """Changes of LangSmith's datasets: updates, removals, splits, versions, and tables that become datasets."""
 
 import io
-import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -72,22 +71,6 @@ def test_a_version_keeps_what_it_had(client: Client) -> None:
     assert [dataset.name for dataset in client.list_datasets()] == ["d"]
     client.update_example(two.id, outputs={"a": "2"})
     assert client.read_example(two.id).outputs == {"a": "2"}, "the tagged version is no second dataset"
-
-
-def test_an_example_of_two_datasets_needs_the_datasets_id(client: Client) -> None:
-    identity = str(uuid.uuid4())
-    other = client.create_dataset("e")
-    for name in ("d", "e"):
-        client.create_example({"q": "same"}, dataset_name=name, example_id=identity)
-    for change in (client.delete_example, lambda one: client.update_example(one, split="x")):
-        with pytest.raises(InputError, match="in the datasets e, d, wanted the dataset_id of one"):
-            change(identity)
-    own = [client.create_example({"q": "alike"}, dataset_name=name).id for name in ("d", "e")]
-    client.update_example(own[1], split="of e")
-    assert own[0] != own[1] and client.read_example(own[0]).split is None
-    client.update_example(identity, split="x", dataset_id=other.id)
-    splits = [next(client.list_examples(dataset_name=n, example_ids=[identity])).split for n in ("d", "e")]
-    assert splits == [None, "x"]
 
 
 def test_attachments_are_kept_renamed_and_added(client: Client) -> None:

@@ -6,7 +6,6 @@ import re
 import runpy
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,51 +97,6 @@ def test_a_rag_application(run: Run) -> None:
     ]
 
 
-def tool_call(name: str, ship: str) -> Reply:
-    function = {"name": name, "arguments": json.dumps({"ship": ship})}
-    return completion(
-        None, finish_reason="tool_calls", tool_calls=[{"id": "1", "type": "function", "function": function}]
-    )
-
-
-@pytest.mark.slow
-def test_an_agent(run: Run) -> None:
-    def answer(request: Request) -> Reply:
-        text = shown(request)
-        if request["model"] == "router-1":
-            return completion("harbour" if "Amalia" in text or "Bertha" in text else "chat")
-        if request["model"] == "judge-1":
-            return completion(json.dumps({"reasoning": "As the record has it.", "is_correct": "left" not in text}))
-        ship = "Amalia" if "Amalia" in text else "Bertha"
-        if request["messages"][-1]["role"] == "tool":
-            return completion(f"It is {request['messages'][-1]['content']}.")
-        if "morning" in text:
-            return completion("Good morning.")
-        return tool_call("find_berth" if ship == "Amalia" else "release_ship", ship)
-
-    whole, steps = run("agent", answer)
-    found = {(row[0], row[1]): row[2:] for row in rows(MEANS)}
-    assert found == {
-        ("harbour-agent", "final_answer_correct"): (0.667, 3, 0),
-        ("harbour-agent", "trajectory_subsequence"): (0.667, 3, 0),
-        ("harbour-routes", "correct_route"): (1.0, 2, 0),
-    }
-    assert (whole.rpartition("-")[0], steps.rpartition("-")[0]) == ("harbour-agent", "harbour-routes")
-    outputs = [run.outputs or {} for run in Client().list_runs(project_name=whole)]
-    assert sorted(one["trajectory"] for one in outputs) == [
-        ["chat"],
-        ["harbour", "find_berth"],
-        ["harbour", "release_ship"],
-    ]
-    kinds = Counter(
-        step.run_type
-        for run in Client().list_runs(project_name=whole)
-        for root in run.child_runs
-        for step in root.child_runs
-    )
-    assert kinds == {"chain": 3, "llm": 5, "tool": 2}
-
-
 @pytest.mark.slow
 def test_evals_with_pytest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_environment: dict[str, str]
@@ -194,21 +148,3 @@ def test_attachments(run: Run) -> None:
         "log": "text/plain",
         "copy": "text/plain",
     }
-
-
-@pytest.mark.slow
-def test_repetitions_and_several_scores(run: Run) -> None:
-    guesses = iter(["2", "3.5", "1", "7", "8", "9"])
-    endpoints: list[str] = []
-
-    def answer(request: Request) -> Reply:
-        endpoints.append(shown(request))
-        return completion(next(guesses))
-
-    printed = run("repetitions", answer)
-    assert [line.split()[0] for line in printed] == ["buoy", "cape"] * 3
-    assert len(endpoints) == 6
-    found = means()
-    assert {*found} == {"absolute_error", "too_far", "close", "range"} and found["absolute_error"][1:] == (6, 0)
-    labels = Counter(label for (label,) in rows("select label from scores where metric = 'range'"))
-    assert sum(labels.values()) == 6 and {*labels} <= {"near", "far"}

@@ -65,12 +65,6 @@ def test_a_fault_that_cannot_pass_is_raised_at_once(kind: ErrorKind) -> None:
     assert (raised.kind, raised.attempts, len(calls)) == (kind, 1, 1)
 
 
-def test_a_fault_that_cannot_pass_is_raised_with_all_attempts_and_one_of_ours_at_once() -> None:
-    once, calls = failing(*faulty(["timeout", "rate_limited", "authentication", "timeout"]))
-    raised = failure(once, 9)
-    assert (raised.kind, str(raised), raised.attempts, len(calls)) == ("authentication", "fault 3", 3, 3)
-
-
 @pytest.mark.parametrize("error", [RuntimeError("ours"), KeyError("x"), asyncio.CancelledError(), KeyboardInterrupt()])
 def test_what_is_no_fault_of_a_call_is_raised_at_once(error: BaseException) -> None:
     once, calls = failing(error)
@@ -128,11 +122,6 @@ def test_pauses_double_with_jitter_up_to_the_longest(monkeypatch: pytest.MonkeyP
     for number, base in ((1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, LONGEST_PAUSE_S), (99, LONGEST_PAUSE_S)):
         found = pauses(number)
         assert 0.5 * base <= min(found) < max(found) <= 1.5 * base
-
-
-@pytest.mark.parametrize("wait", [86_400.0, float("inf")])
-def test_a_pause_is_never_longer_than_a_run_can_bear(wait: float) -> None:
-    assert pause_s(1, wait, 600.0) == 600.0
 
 
 @pytest.mark.parametrize(

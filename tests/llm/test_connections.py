@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from evalflows.llm import connections
-from evalflows.llm.connect import first_width
 from evalflows.llm.connections import address, key_of, key_source, known, resolve, shared, without_key
 from evalflows.specs import EndpointConnection, InputError, LocalConnection
 
@@ -198,8 +197,3 @@ def test_where_a_key_comes_from_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_an_address_is_shown_without_its_query(url: str, shown: str) -> None:
     assert address(endpoint(base_url=url)) == shown
-
-
-def test_a_declared_number_of_calls_is_used_at_once() -> None:
-    widths = [first_width(EndpointConnection(base_url=URL, **given)) for given in ({}, {"max_in_flight": 50})]
-    assert widths == [20, 50]

@@ -1,6 +1,7 @@
 """The ledger of finished calls, which other processes add to."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from evalflows.llm import loop
@@ -27,4 +28,5 @@ def test_calls_that_another_process_has_recorded_are_known_after_a_refresh(store
     store.append("calls", "exp-1", "two", [paid(make, "second")])
     assert found(ledger, "second") is None
     ledger.refresh()
+    ledger.add(replace(paid(make, "third"), reusable=False))
     assert [found(ledger, question) for question in ("first", "second", "third")] == ["first", "second", None]

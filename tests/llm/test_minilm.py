@@ -58,17 +58,6 @@ def test_each_text_has_a_vector_of_length_one() -> None:
     assert [math.hypot(*vector) for vector in vectors] == pytest.approx([1.0] * len(TEXTS), abs=1e-9)
 
 
-def test_a_batch_is_the_same_as_one_by_one_in_the_order_of_the_texts() -> None:
-    assert embed(TEXTS) == [embed([text])[0] for text in TEXTS]
-    assert embed(TEXTS[::-1]) == embed(TEXTS)[::-1]
-    assert embed([]) == []
-
-
-@pytest.mark.parametrize("text", ["x" * 1_000_000, "word " * 1_000_000, " " * 1_000_000, "日" * 1_000_000])
-def test_a_huge_text_is_no_trouble(text: str) -> None:
-    assert math.hypot(*embed([text])[0]) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("name", ["WEIGHTS", "TOKENIZER"])
 def test_a_file_that_is_not_the_known_one_is_refused(
     name: str, unloaded: None, monkeypatch: pytest.MonkeyPatch

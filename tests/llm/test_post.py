@@ -16,7 +16,7 @@ from evalflows.llm import loop
 from evalflows.llm.connections import headers_of
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.openings import OPENING_APART_S
-from evalflows.llm.post import poster
+from evalflows.llm.post import application_version, poster
 from evalflows.specs.errors import CallError, ErrorKind, InputError, Posted, StorageError
 
 # The request
@@ -51,6 +51,15 @@ def test_an_unset_environment_variable_in_a_header_is_refused_before_posting(
         said = "target 'app': headers: Authorization: the environment variable APP_KEY is not set"
         assert str(caught.value) == said
     assert application.requests == []
+
+
+def test_an_address_of_another_origin_that_says_the_version_gets_no_headers(application: Application) -> None:
+    application.replies.extend([says("1"), says("2")])
+    own = f"{application.url}/version"
+    for address, version in ((own, "1"), (own.replace("127.0.0.1", "localhost"), "2")):
+        target = spec(application, version_url=address, headers={"X-Team": "harbour"})
+        assert application_version(target) == version
+    assert [headers.get("x-team") for headers in application.headers()] == ["harbour", None]
 
 
 def test_cookies_of_an_interrupted_response_are_not_kept(application: Application) -> None:

@@ -62,13 +62,6 @@ def text_asked(schema: dict[str, Any]) -> str:
     return str(content).removeprefix("Judge.\n\n")
 
 
-def test_json_schema_is_sent_as_response_format() -> None:
-    form = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": VERDICT}}
-    assert with_response_format(REQUEST, VERDICT, "json_schema") == REQUEST | {"response_format": form}
-    nameless = with_response_format(REQUEST, {"type": "integer"}, "json_schema")
-    assert nameless["response_format"]["json_schema"]["name"] == "answer"
-
-
 def test_the_tool_call_is_forced_with_the_schema_as_parameters() -> None:
     body = with_response_format(REQUEST, VERDICT | {"title": "my verdict!"}, "tool_call")
     (tool,) = body["tools"]
@@ -208,12 +201,6 @@ def test_calls_of_the_tool_must_agree() -> None:
     assert read_answer({"tool_calls": calls}, VERDICT, "tool_call", "stop")["correct"] is True
     calls.append(call(GOOD.replace("true", "false")))
     assert fault({"tool_calls": calls}, "tool_call")[1].endswith("wanted one verdict")
-
-
-@pytest.mark.parametrize("form", ["json_schema", "tool_call", "text"])
-def test_no_text_is_an_empty_answer(form: AnswerForm) -> None:
-    for message, what in (({}, "no text"), ({"content": " \n", "reasoning_content": GOOD}, "only thinking, no text")):
-        assert fault(message, form) == ("empty_answer", f"the answer has {what} (finish_reason stop)")
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])

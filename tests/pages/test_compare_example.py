@@ -6,10 +6,9 @@ import pytest
 from answered import answered
 from page_text import Seen, seen
 
-from evalflows.dashboard.compare import compare_example_page, neighbours
+from evalflows.dashboard.compare import compare_example_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Query, Site
-from evalflows.specs.errors import InputError
 from evalflows.store.store import Store
 
 EXAMPLES = [f"q{place}" for place in range(4)]
@@ -55,15 +54,3 @@ def test_next_and_previous_follow_the_filter_and_the_order() -> None:
 def test_other_experiments_are_its_past_and_within_the_table_it_has_no_neighbours() -> None:
     assert ["later", "later"] in [row[:2] for row in page("q0").rows]
     assert not {"next", "previous"} & {text for text, _ in page("q0", fragment="1").links}
-
-
-def test_an_unknown_example_is_named() -> None:
-    with pytest.raises(InputError, match="example 'nope': in none of the experiments"):
-        page("nope")
-
-
-def test_neighbours_of_the_first_and_the_last() -> None:
-    first, last = neighbours(["a", "b"], "a"), neighbours(["a", "b"], "b")
-    assert (first.place, first.before, first.after) == (1, None, "b")
-    assert (last.place, last.before, last.after) == (2, "a", None)
-    assert neighbours(["a"], "x").place is None

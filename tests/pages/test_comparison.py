@@ -115,15 +115,6 @@ def test_hostile_answers_are_text() -> None:
     assert "<script>alert(1)</script>" in shown_text(html)
 
 
-@judged
-def test_wrong_parameters_are_one_line() -> None:
-    for pair, message in ((("outcome", "won"), "outcome: got 'won'"), (("system", "x"), "system: got 'x'")):
-        with pytest.raises(InputError, match=message):
-            page("cmp-1", pair)
-    with pytest.raises(InputError, match="comparison 'nothing': not in"):
-        page("nothing")
-
-
 @pytest.mark.slow
 def test_win_rates_ratings_and_a_matrix_are_those_of_the_report() -> None:
     examples = [f"q{place}" for place in range(12)]

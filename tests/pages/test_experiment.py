@@ -9,9 +9,9 @@ from page_text import Seen, seen
 from store_rows import make_row
 
 from evalflows.dashboard.experiments import experiment_page
-from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site
-from evalflows.reports.examples import ItemFilter, distributions, items_of
+from evalflows.reports.examples import ItemFilter, items_of
 from evalflows.reports.results import slice_means
 from evalflows.specs.errors import InputError
 from evalflows.store.store import Store
@@ -73,13 +73,6 @@ def test_an_experiment_is_found_by_its_name_and_a_run_lists_its_experiments(iden
         page("nope")
 
 
-def test_distributions_count_every_scored_run(filled: str) -> None:
-    found = {one.metric: one for one in distributions(Store(), filled)}
-    assert found["right"].counts == [("0", 1), ("0.5", 1), ("1", 3)]
-    assert (found["right"].scored, found["right"].missing) == (5, 1)
-    assert found["tone"].counts == [("kind", 4), ("rude", 1)]
-
-
 def test_slices_are_splits_and_fields_with_few_values(filled: str) -> None:
     (row,) = Store().read("experiments", filled)
     found = {(one.field, one.value): one for one in slice_means(Store(), filled, row.snapshot_id)}
@@ -95,13 +88,6 @@ def test_slices_are_splits_and_fields_with_few_values(filled: str) -> None:
     assert (hard.mean, hard.n_examples, hard.missing, hard.is_few) == (0.5, 2, 1, True)
     _, shown = page(filled)
     assert next(row[:3] for row in shown.rows if row[:1] == ["hard"]) == ["hard", "3", "0.500 n=2, too few, 1 missing"]
-
-
-def test_failures_are_counted_by_kind_with_links_to_examples(filled: str) -> None:
-    _, shown = page(filled)
-    failed = [row for row in shown.rows if len(row) == 5 and "no verdict on q3" in row[3]]
-    assert [row[:2] for row in failed] == [["1", "right"]]
-    assert failed[0][4] == "q3"
 
 
 @pytest.mark.slow
@@ -135,19 +121,6 @@ def test_a_failed_and_a_missing_answer_are_no_zeros(identity: str) -> None:
     assert any("not attempted" in text for text in texts)
     assert "boom <i>" not in made.body
     assert row.n_examples == 6
-
-
-def test_wrong_parameters_are_named(filled: str) -> None:
-    for name, value in {"metric": "x", "show": "x", "page": "x"}.items():
-        with pytest.raises(InputError, match=f"^{name}: got 'x'"):
-            page(filled, **{name: value})
-
-
-def test_a_report_of_one_file_has_no_links_and_no_form(filled: str) -> None:
-    _, shown = page(filled, Site(store=Store(), links=NoLinks()))
-    assert not shown.links
-    assert "form" not in shown.tags
-    assert "answer to q0" in shown.text
 
 
 def test_gate_decisions_and_approvals_are_shown(identity: str) -> None:

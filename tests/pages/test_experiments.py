@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from page_text import Seen, seen
@@ -143,16 +142,6 @@ def test_filters(filled: Store) -> None:
     for name, value in {"since": "soon", "state": "x", "metric": "x", "page": "0", "conclusion": "?"}.items():
         with pytest.raises(InputError, match=f"^{name}: got "):
             page(filled, **{name: value})
-
-
-def test_tags_are_chips_that_add_and_remove_themselves(filled: Store) -> None:
-    _, shown = page(filled, tag="nightly", q="b")
-    chips = {
-        text: parse_qs(urlsplit(address).query)
-        for text, address in shown.links
-        if "tag=" in address or text.startswith("nightly")
-    }
-    assert chips == {"nightly 2": {"q": ["b"]}, "a b 1": {"q": ["b"], "tag": ["nightly", "a b"]}}
 
 
 def test_long_lists_have_pages(store: Store) -> None:

@@ -152,18 +152,6 @@ def test_the_list_has_judges_and_their_agreement(filled: str) -> None:
     assert not any("judge-1" in row for row in rows(("q", "other")))
 
 
-def test_the_list_counts_items_by_majority_as_the_page_does(owner: str) -> None:
-    label([_row(owner, name, value, "ben") for name, value in TRUTH.items()])
-    label([_row(owner, name, 1 - value, "cy") for name, value in list(TRUTH.items())[:59]])  # outvoted
-    (standing,) = judge_standings(Store())
-    _, _, (subject,) = judge_record(Store(), "correct")
-    observed = current_report(Store(), subject).observed
-    assert (standing.n_items, standing.n_labels) == (60, 179)
-    assert (standing.agreement, standing.kappa) == (observed["agreement"]["share"], observed["agreement"]["kappa"])
-    assert standing.agreement == pytest.approx(50 / 60)
-    assert (standing.bias, standing.correlation) == (observed["error"]["bias"], observed["error"]["correlation"])
-
-
 def test_an_empty_store_is_no_error() -> None:
     text = shown_text(judges_page(Site(store=Store(), links=Links()), Query.of()).body)
     assert "No model has judged anything yet." in text and "No judge has human labels yet" in text

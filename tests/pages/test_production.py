@@ -62,12 +62,6 @@ def test_without_production_the_pages_say_so(store: Store) -> None:
         shown(incident_page, id="x")
 
 
-def test_an_open_incident_stands_on_the_first_page(filled: Production) -> None:
-    html = shown(production_page)
-    assert re.search(r'incident-open">open<.*threshold accuracy', html, re.DOTALL)
-    assert f'href="/production/evaluations/{NAME}"' in html
-
-
 def test_an_evaluation_shows_each_look_and_marks_the_alarm(filled: Production) -> None:
     html = shown(evaluation_page, name=NAME)
     (incident,) = incidents(filled.store)

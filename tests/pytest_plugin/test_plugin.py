@@ -226,14 +226,6 @@ def where(inner: pytest.Pytester, *options: str) -> tuple[Path, str]:
     return Path((inner.path / "where").read_text()), text_of(run)
 
 
-def test_the_store_is_the_usual_one(inner: pytest.Pytester, store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, shown = where(inner)
-    assert root == store_root
-    assert "evalflows store" not in shown
-    monkeypatch.delenv("EVALFLOWS_STORE")
-    assert where(inner)[0] == inner.path / "data" / "store"
-
-
 def test_the_store_is_the_one_that_is_named_and_that_of_a_session_is_removed_at_its_end(
     inner: pytest.Pytester, store_root: Path
 ) -> None:

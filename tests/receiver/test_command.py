@@ -32,23 +32,10 @@ def test_an_empty_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--host", "0.0.0.0", "--port", "0").exit_code == 2
 
 
-def test_with_a_token_it_listens_wider() -> None:
-    with listen("0.0.0.0", 0, has_token=True) as listener:
-        assert listener.getsockname()[0] == "0.0.0.0"
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
 def test_loopback_needs_no_token(host: str) -> None:
     with listen(host, 0, has_token=False) as listener:
         assert listener.getsockname()[1] > 0
-
-
-def test_a_port_in_use_is_refused() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = run("--port", str(port))
-    wanted = f"evalflows: --port: cannot listen at 127.0.0.1:{port}: Address already in use; wanted a free one\n"
-    assert (done.exit_code, done.stderr) == (2, wanted)
 
 
 @pytest.mark.parametrize("host", ["", "no host", "256.1.1.1.1", "a" * 300])

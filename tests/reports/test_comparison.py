@@ -54,19 +54,6 @@ def rating(place: int, rank: int | None, **fields: Any) -> RatingRow:
     return RatingRow(**given | figures | counts | {"experiment_id": f"exp-0{place}", "rank": rank} | fields)
 
 
-def check(bias: str, message: str, passed: bool | None = None, metric: str = "preference", **fields: Any) -> CheckRow:
-    return CheckRow(
-        check_id=f"{metric} {bias}",
-        batch_id="cmp-1",
-        subject_kind="judge",
-        subject_id=metric,
-        name=bias,
-        passed=passed,
-        message=message,
-        **fields,
-    )
-
-
 def report(
     store: Store, *rows: VerdictRow | RatingRow | CheckRow, of: Compared | None = None, **of_set: Any
 ) -> ComparisonReport:
@@ -107,38 +94,12 @@ def test_a_win_rate_is_between_0_and_1_with_its_interval_and_counts(store: Store
     )
 
 
-def test_all_examples_come_before_equal_length_and_that_before_slices(store: Store) -> None:
-    found = report(
-        store,
-        verdict(slice="split=test"),
-        verdict(method="logistic", length_controlled=True),
-        verdict(),
-        verdict(metric="another"),
-    ).win_rates
-    assert [(one.metric, one.what) for one in found] == [
-        ("another", "all"),
-        ("preference", "all"),
-        ("preference", "at equal length"),
-        ("preference", "split=test"),
-    ]
-
-
 def test_standings_are_of_all_examples_the_best_first(store: Store) -> None:
     rows = [rating(0, 2), rating(1, 3), rating(2, 1), rating(0, 1, slice="split=test")]
     found = report(store, *rows).ranking
     assert [(one.rank, one.experiment) for one in found] == [(1, "newest"), (2, "old"), (3, "new")]
     assert (found[1].rating_text, found[1].rate_text) == ("1000 [900, 1100]", "50.0%")
     assert (found[1].wins, found[1].losses, found[1].ties) == (1, 2, 3)
-
-
-def test_biases_are_those_of_its_judges_and_those_without_data_are_told_apart(store: Store) -> None:
-    rows = [
-        check("flip_share", "no pair", reason_code="no_data"),
-        check("position_preference", "chose the first in 70%", True),
-    ]
-    found = report(store, *rows)
-    assert [one.bias for one in found.biases] == ["flip_share", "position_preference"]
-    assert [one.text for one in found.known_biases] == ["preference, position preference: chose the first in 70%"]
 
 
 def test_another_comparison_has_no_part_in_it(store: Store) -> None:
@@ -196,6 +157,3 @@ def test_what_was_not_compared_not_asked_or_is_missing_is_said(store: Store, pol
         f"1 judgements needed no judge, as a run had failed: {became}",
         "1 of 3 judgements are missing",
     ]
-
-
-# Texts

@@ -80,16 +80,6 @@ def test_a_stage_without_items_says_that_it_goes_on(clock: Clock, printed: Calla
     assert printed() == ["computing differences", "computing differences, 2 min 30 s"]
 
 
-def test_the_last_state_is_printed_at_the_end(printed: Callable[[], list[str]]) -> None:
-    with shown_progress(Console(file=io.StringIO())) as watch:
-        watch(at_work(0))
-        watch(at_work(7))
-    assert printed() == [
-        "answering and judging: 0/100 answers, 0/200 judgements",
-        "answering and judging: 7/100 answers, 7/200 judgements",
-    ]
-
-
 def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Callable[[], list[str]]) -> None:
     screen = io.StringIO()
     with shown_progress(Console(file=screen, force_terminal=True, width=100)) as watch:

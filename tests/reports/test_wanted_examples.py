@@ -54,8 +54,3 @@ EXAMPLES = [
 )
 def test_wanted_examples_in_their_order(wanted: dict[str, Any], order: str) -> None:
     assert wanted_examples(EXAMPLES, CHANGES, RowFilter(**wanted)) == [*order]
-
-
-def test_a_search_leaves_those_that_were_found() -> None:
-    assert wanted_examples(EXAMPLES, CHANGES, RowFilter(search="x"), {"a", "e"}) == ["a", "e"]
-    assert wanted_examples(EXAMPLES, CHANGES, RowFilter(search="x"), set()) == []

@@ -14,7 +14,7 @@ from referenced_code import APP, Import, closure
 from user_places import without_places
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.reference import is_async, load, parameters_of, refer, version_of
+from evalflows.specs.reference import load, refer, version_of
 
 # Loading
 
@@ -45,12 +45,6 @@ def test_a_name_missing_from_the_module_is_refused(app: Any, name: str) -> None:
 
 
 # Making references
-
-
-@pytest.mark.parametrize("name", ["judge", "Judge", "Judge.strict"])
-def test_importable_callables_are_referenced_by_module_and_name(app: Any, name: str) -> None:
-    function = load(f"reference_app:{name}")
-    assert refer(function) == f"reference_app:{name}"
 
 
 def live_callables(app: Any) -> list[Callable[..., Any]]:
@@ -85,38 +79,6 @@ def test_a_live_reference_of_another_process_is_refused() -> None:
     assert problem("live:judge-0123abcd-7f00") == (
         "'live:judge-0123abcd-7f00': got a function of another process, wanted 'module:name'"
     )
-
-
-# Signatures
-
-
-async def asynchronous(outputs: str) -> None: ...
-
-
-class AsyncCallable:
-    async def __call__(self, outputs: str) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("function", "wanted"),
-    [
-        (asynchronous, True),
-        (functools.partial(asynchronous, "x"), True),
-        (AsyncCallable(), True),
-        (AsyncCallable().__call__, True),
-        (closure(1), False),
-        (len, False),
-        (functools.partial(closure(1), "x"), False),
-    ],
-)
-def test_async_callables_are_recognized(function: Callable[..., Any], wanted: bool) -> None:
-    assert is_async(function) is wanted
-
-
-def test_unreadable_parameters_are_an_input_error() -> None:
-    with pytest.raises(InputError) as caught:
-        parameters_of(dict, "evaluator 'x'")
-    assert str(caught.value) == "evaluator 'x': its parameters cannot be read; wrap it in a function"
 
 
 # Versions

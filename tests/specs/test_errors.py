@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from evalflows.specs.errors import describe, first_problem, names_to_choose
+from evalflows.specs.errors import first_problem, names_to_choose
 
 
 class Inner(BaseModel):
@@ -39,20 +39,6 @@ def test_a_problem_is_one_line_with_its_path_and_what_was_got() -> None:
     text = problem(name="x", inner=[{"count": "many\n" * 100}])
     assert len(text) < 250
     assert "…" in text
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (ValueError("two\n  lines\tand more "), "ValueError: two lines and more"),
-        (ValueError(), "ValueError"),
-        (ValueError(" \n"), "ValueError"),
-        (KeyError("name"), "KeyError: 'name'"),
-        (KeyboardInterrupt(), "KeyboardInterrupt"),
-    ],
-)
-def test_an_exception_is_described_in_one_line_with_its_type(error: BaseException, text: str) -> None:
-    assert describe(error) == text
 
 
 NAMES = ["support-brief", "support-plain", "faq"]

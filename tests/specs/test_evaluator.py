@@ -74,12 +74,6 @@ def test_keys_are_what_yaml_makes_of_them_as_json_has_it(key: str, text: str) ->
     assert EvaluatorSpec.model_validate_json(one.model_dump_json()) == one
 
 
-def test_what_judges_a_sample_is_said_to() -> None:
-    assert not evaluator("use: contains").is_sampled
-    assert evaluator("{use: contains, sample_rate: 1}").is_sampled
-    assert evaluator("{use: contains, sample_by: split, sample_rates: {test: 1}}").is_sampled
-
-
 LESS = MetricSpec(higher_is_better=False, range=(0, 5))
 
 

@@ -55,16 +55,3 @@ def test_metadata_that_is_no_json_is_refused() -> None:
     spec = {"name": "a", "dataset": {"rows": [{"inputs": "q"}]}, "targets": [{"kind": "recorded", "column": "a"}]}
     with pytest.raises(ValueError, match=r"metadata\n.*not JSON: .*Circular reference"):
         ExperimentSpec.model_validate({**spec, "evaluators": ["contains"], "metadata": metadata})
-
-
-def test_of_several_targets_each_experiment_bears_its_name() -> None:
-    def named(*targets: str) -> list[str]:
-        fields = {
-            "name": "demo",
-            "dataset": {"path": "x.csv"},
-            "targets": [{"kind": "chat", "name": n} for n in targets],
-        }
-        spec = ExperimentSpec.model_validate(fields)
-        return [spec.experiment_name(target.name) for target in spec.targets]
-
-    assert (named("a"), named("a", "b")) == (["demo"], ["demo-a", "demo-b"])

@@ -10,6 +10,7 @@ from evalflows.stats.clusters import (
     intraclass_correlation,
     mean_of,
     no_spread,
+    percentile_interval,
     standard_error,
 )
 from evalflows.stats.proportions import t_quantiles
@@ -113,3 +114,7 @@ def test_clusters_with_equal_means_have_no_variation() -> None:
 def test_the_mean_of_equal_numbers_is_exact() -> None:
     assert np.full(3, 0.1).mean() != 0.1  # because of rounding
     assert mean_of(np.full(3, 0.1)) == 0.1
+
+
+def test_a_percentile_interval_leaves_out_as_many_below_as_above() -> None:
+    assert percentile_interval(np.arange(1001) / 1000, 0.9) == pytest.approx((0.05, 0.95))

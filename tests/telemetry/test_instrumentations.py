@@ -136,15 +136,6 @@ def test_openllmetry(attributes: bool, exported: Exported, endpoint: Endpoint) -
         assert [(call.name, call.arguments) for call in trace.tool_calls] == [("weather", ARGUMENTS)]
 
 
-def test_openllmetry_without_content(exported: Exported, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opentelemetry.instrumentation.openai import OpenAIInstrumentor
-
-    monkeypatch.setenv("TRACELOOP_TRACE_CONTENT", "false")
-    with instrumented(OpenAIInstrumentor(), exported):
-        ask_within_a_span(exported, endpoint)
-    assert_not_captured(exported.trace())
-
-
 # OpenInference
 
 
@@ -159,16 +150,6 @@ def test_openinference(exported: Exported, endpoint: Endpoint) -> None:
     assert_captured(trace)
     assert (trace.session_id, trace.user_id, trace.tags) == ("s1", "u1", ["a, b", "production"])
     assert trace.of_type("generation")[0].metadata["plan"] == "paid"
-
-
-def test_openinference_without_content(exported: Exported, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    from openinference.instrumentation.openai import OpenAIInstrumentor
-
-    monkeypatch.setenv("OPENINFERENCE_HIDE_INPUTS", "true")
-    monkeypatch.setenv("OPENINFERENCE_HIDE_OUTPUTS", "true")
-    with instrumented(OpenAIInstrumentor(), exported):
-        ask_within_a_span(exported, endpoint)
-    assert_not_captured(exported.trace())
 
 
 # pydantic-ai

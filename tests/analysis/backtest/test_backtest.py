@@ -124,12 +124,6 @@ def test_what_a_backtest_does_not_do_is_noted() -> None:
         assert noted in found.notes[0]
 
 
-def test_an_empty_store_has_no_past() -> None:
-    found = held(Past(), replicates=10)
-    assert (found.experiments, found.decisions, found.past.n, found.simulated) == (0, [], 0, None)
-    assert "no past pairs" in found.sentences[0]
-
-
 def test_it_says_what_the_gate_itself_says() -> None:
     """As `evalflows gate` would, with all of a gate's rules, with clusters, and with what is missing."""
     past, rng = Past(clusters=[f"c{place // 3}" for place in range(60)]), np.random.default_rng(3)
@@ -156,16 +150,6 @@ def test_it_says_what_the_gate_itself_says() -> None:
 
 
 # The same target twice
-
-
-def test_pairs_of_the_same_target_are_blocked_no_more_often_than_allowed() -> None:
-    past = history({"a": [0.8] * 4})
-    found = held(past, guard(0.02))
-    one = found.same_target
-    assert (found.past.n, one.n, one.experiments) == (0, 6, 4)
-    assert one.failed <= 1 and one.fail.low is not None and one.fail.low <= 0.025
-    # 6 pairs of 4 experiments are as sure as 2 of different ones.
-    assert one.fail.high is not None and one.fail.high > 0.4
 
 
 def test_the_very_same_values_twice_show_nothing_of_chance() -> None:
@@ -219,14 +203,6 @@ def test_without_a_difference_it_is_blocked_as_seldom_as_allowed_and_a_seed_repe
     assert once == again
     shares = {(found.failed.share, found.passed.share) for found in (once, *others)}  # without planted falls
     assert len(shares) > 1
-
-
-def test_a_larger_fall_is_caught_more_often_and_one_of_the_margin_is_seldom_passed() -> None:
-    once, twice, thrice = simulated(0.8, 0.1).falls
-    assert (once.times, twice.times, thrice.times) == (1, 2, 3)
-    assert once.caught.share < 0.04 and once.passed.share < 0.04  # at the margin, both are errors
-    assert 0.3 < twice.caught.share < 0.95 < thrice.caught.share  # a fall of 0.2 is 2 standard errors beyond
-    assert thrice.passed.share == 0
 
 
 def test_a_fall_that_values_do_not_allow_is_said() -> None:

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.backtest import swap_sides, with_regression
 from evalflows.analysis.gates import Rule, bounded_difference, evaluate_rules
-from evalflows.analysis.pairing import UNBOUNDED, MetricSample, PairedMetric, Scale, paired_metric
+from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale, paired_metric
 from evalflows.analysis.verdicts import classify
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.stats.means import mean_estimate
 from evalflows.stats.paired import paired_difference
 from evalflows.store.queries.values import MEASURED, MetricValues, has_two_values
 
@@ -89,16 +87,6 @@ def test_the_difference_is_that_of_yes_and_no_rescaled(support: Any, clusters: A
         assert getattr(found, name) == pytest.approx(100 * getattr(expected, name), abs=1e-10)
 
 
-def test_the_mean_is_that_of_yes_and_no_rescaled() -> None:
-    candidate, _ = answers(60)
-    scale = Scale(declared=MetricSpec(), support=(-1.0, 1.0), bounds=(-1.0, 1.0))
-    found = MetricSample(values=values_of(2 * candidate - 1), clusters=None, scale=scale).mean(0.9)
-    expected = mean_estimate(candidate, confidence_level=0.9, binary=True)
-    assert expected.mean is not None and expected.low is not None and expected.standard_error is not None
-    assert (found.method, found.mean, found.low) == ("wilson", 2 * expected.mean - 1, 2 * expected.low - 1)
-    assert found.standard_error == pytest.approx(2 * expected.standard_error)
-
-
 def test_missing_values_are_counted_as_the_ends_of_the_range() -> None:
     candidate, baseline = answers(40)
     missing = np.arange(40) < 3
@@ -107,18 +95,6 @@ def test_missing_values_are_counted_as_the_ends_of_the_range() -> None:
     lowest = pair.worst_case_difference("smallest", 0.95)
     assert lowest is not None and lowest.low is not None and expected.low is not None
     assert (lowest.p_value, lowest.low) == (expected.p_value, pytest.approx(100 * expected.low))
-
-
-def test_replicates_of_a_backtest_are_rescaled_too() -> None:
-    candidate, baseline = answers(60)
-    pair = paired(100 * candidate, 100 * baseline, HUNDRED, clusters=[str(place // 4) for place in range(60)])
-    unchanged = swap_sides(pair, np.zeros((1, 60), dtype=bool))
-    found, expected = pair.differences_of(unchanged), pair.difference(0.95)
-    assert (found.p_value[0], *(end[0] for end in found.interval_at(0.95))) == pytest.approx(
-        (expected.p_value, expected.low, expected.high)
-    )
-    worse = with_regression(pair, unchanged, 20.0, seed=1)
-    assert np.isin(worse.candidate, HUNDRED).all() and worse.candidate.mean() < 100 * candidate.mean()
 
 
 @pytest.mark.parametrize(("other", "decides"), [(1.0, True), (2.0, False)])

@@ -27,15 +27,6 @@ def test_a_verdict_has_the_figures_of_the_paired_test() -> None:
     )
 
 
-def test_swapping_candidate_and_baseline_reverses_the_verdict() -> None:
-    pairs = [*agreed_pairs(*["right"] * 30, *["left"] * 6), Pair("t", "tie", "tie"), Pair("f", "left", "right")]
-    one, other = verdict_between(pairs), verdict_between(pairs, candidate="a", baseline="b")
-    assert (one.conclusion, other.conclusion) == ("better", "worse")
-    turned = [-end for end in (other.difference, other.ci_high, other.ci_low) if end is not None]
-    assert [one.difference, one.ci_low, one.ci_high] == pytest.approx(turned)
-    assert one.p_value == pytest.approx(other.p_value)
-
-
 def test_a_flipped_pair_counts_as_flipped_and_as_a_tie() -> None:
     found = verdict_between(
         [*agreed_pairs(*["right"] * 6, *["left"] * 2, "tie"), Pair("f", "left", "right"), Pair("g", "tie", "right")]
@@ -43,17 +34,6 @@ def test_a_flipped_pair_counts_as_flipped_and_as_a_tie() -> None:
     counts = '"flipped":1,"half":1,"left_out":0,"losses":2,"missing":0,"ties":3,"wins":6'
     assert found.settings == f'{{"decided_without_judge":0,{counts}}}'
     assert found.candidate_mean == pytest.approx((6 + 1.5) / 11)
-
-
-def test_a_small_difference_is_not_significant() -> None:
-    found = verdict_between(agreed_pairs(*["right"] * 11, *["left"] * 9))
-    assert (found.conclusion, found.reason_code) == ("not_enough_evidence", "no_significant_difference")
-
-
-def test_one_presentation_order_gives_no_verdict() -> None:
-    found = verdict_between([Pair(f"q{i}", "right") for i in range(N)])
-    assert (found.conclusion, found.candidate_mean) == ("not_enough_evidence", 1.0)
-    assert str(found.reason).startswith("one experiment's answers were always shown first")
 
 
 @pytest.mark.parametrize("drawn", [False, True])

@@ -54,17 +54,6 @@ def test_numbers_of_the_needed_size_decide_and_fewer_do_not(sd: float) -> None:
     assert low[0] is not None and low[1] is not None and low[0] <= -0.06 < low[1], "at 60 and 90 pairs"
 
 
-@pytest.mark.parametrize(("margin", "differing"), [(0.05, 0.1), (0.1, 0.3)])
-def test_an_equally_good_candidate_passes_with_the_power(margin: float, differing: float) -> None:
-    n = needed_for_margin(margin, differing)
-    counts = np.random.default_rng(n).multinomial(n, [differing / 2, differing / 2, 1 - differing], 400)
-    rows = np.zeros((400, n))
-    for row, (gained, lost, _) in zip(rows, counts, strict=True):
-        row[:gained], row[gained : gained + lost] = 1, -1
-    low = paired_differences((rows > 0) * 1.0, (rows < 0) * 1.0, binary=True).interval_at(0.95)[0]
-    assert np.mean(low > -margin) == pytest.approx(0.8, abs=0.06)
-
-
 def test_the_documents_have_these_numbers() -> None:
     page, gates = (" ".join((DOCS / "guides" / name).read_text().split()) for name in ("pytest.md", "gates.md"))
     half = paired_difference(np.ones(40), np.ones(40), binary=True).high

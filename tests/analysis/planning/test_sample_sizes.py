@@ -88,17 +88,6 @@ def test_yes_no_differences_have_a_least_variance() -> None:
     assert seen > 0.1 and needed_examples(seen, sd=math.sqrt(seen - seen**2)) == pytest.approx(40, abs=2)
 
 
-def test_a_sampled_evaluator_needs_more_examples_in_proportion() -> None:
-    store_experiments(normal_values(400, 1, between=1.0, within=0.1), recorded_spec(400))
-    whole = sample_sizes(plan(recorded_spec(400), 0.2)).designs[0].examples
-    half = plan(
-        recorded_spec(400, evaluators=[{"use": "judges:longer_than", "name": "quality", "sample_rate": 0.5}]), 0.2
-    )
-    assert sample_sizes(half).designs[0].examples == 2 * whole
-    ratio = (metric_of(half).minimum_detectable or 0) / (metric_of(plan(recorded_spec(400))).minimum_detectable or 1)
-    assert ratio == pytest.approx(math.sqrt(2), rel=0.02)
-
-
 def test_the_cheapest_design_has_the_lowest_cost_in_usd() -> None:
     """Repetitions of a noisy target save examples, but not calls."""
     spec = chat_spec(300, second="mine", evaluators=[{"use": "judges:longer_than", "name": "quality"}])

@@ -12,10 +12,7 @@ from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.judge_exclusions import of_comparison
 from evalflows.analysis.preferences import preferences_in, slices
 from evalflows.analysis.win_rates import estimate_win_rates
-from evalflows.engine.chunks import (
-    pair_chunk_size,
-    pairs_of,
-)
+from evalflows.engine.chunks import pair_chunk_size, pairs_of
 from evalflows.engine.pairs import Context, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
 from evalflows.engine.prepare import (
@@ -25,7 +22,6 @@ from evalflows.engine.prepare import (
     read_votes,
     revision,
     voted_examples,
-    without_live_references,
 )
 from evalflows.engine.run_context import RunContext
 from evalflows.reports.comparison import comparison_report
@@ -36,25 +32,15 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.database import keep_catalog
 from evalflows.store.queries.lookup import find_experiments, newest_comparison
-from evalflows.store.queries.progress import (
-    item_metrics,
-    spent_by_group,
-)
+from evalflows.store.queries.progress import item_metrics, spent_by_group
 from evalflows.store.queries.values import shared_examples
-from evalflows.store.records import (
-    ComparisonSetRow,
-    ExampleRow,
-    ExperimentRow,
-    to_json,
-)
+from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, to_json
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
 from evalflows.tasks.flow_runs import links_to_dashboard
-from evalflows.tasks.limits import (
-    check_limits,
-)
-from evalflows.tasks.start import opened, start_columns, start_id
+from evalflows.tasks.limits import check_limits
+from evalflows.tasks.start import changed, opened, start_columns, start_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -258,12 +244,11 @@ def _check_unchanged(before: ComparisonSetRow, row: ComparisonSetRow) -> None:
     """Raise InputError if a resumed comparison differs in more than added experiments."""
     remedy = f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start a new one"
     where = f"comparison {before.name!r} ({before.comparison_id}): started with"
-    for name in FIXED_COLUMNS:
+    for name in changed(before, row, FIXED_COLUMNS):
         old, new = getattr(before, name), getattr(row, name)
-        if old != new and not (name == "evaluators" and without_live_references(old) == without_live_references(new)):
-            if name == "evaluators":
-                old, new = _labels(old), _labels(new)
-            raise InputError(f"{where} {name} {old}, got {new}; {remedy}")
+        if name == "evaluators":
+            old, new = _labels(old), _labels(new)
+        raise InputError(f"{where} {name} {old}, got {new}; {remedy}")
     if _pairs(before) != _pairs(row):
         raise InputError(f"{where} pairs: {_pairs(before)}, got {_pairs(row)}; {remedy}")
     if row.experiments[: len(before.experiments)] != before.experiments:

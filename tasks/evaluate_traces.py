@@ -49,9 +49,7 @@ from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import ENDING_S, recover, spool_folder
 from evalflows.store.store import Store
 from evalflows.store.trace_records import AlertRow, WatermarkRow, evaluation_id
-from evalflows.tasks.limits import (
-    check_limits,
-)
+from evalflows.tasks.limits import check_limits
 from evalflows.tasks.start import flow_run_id, id_of_start
 
 AGAIN_FOR = timedelta(days=7)

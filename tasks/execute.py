@@ -22,7 +22,6 @@ from evalflows.engine.prepare import (
     said_version,
     target_code,
     target_version,
-    without_live_references,
 )
 from evalflows.engine.workers import is_quick
 from evalflows.specs.code_versions import listed
@@ -30,10 +29,7 @@ from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import TargetSpec
 from evalflows.store.queries.lookup import newest_start
-from evalflows.store.records import (
-    ExperimentRow,
-    to_json,
-)
+from evalflows.store.records import ExperimentRow, to_json
 from evalflows.store.store import Store
 from evalflows.tasks.engines import in_any_process
 from evalflows.tasks.limits import (
@@ -45,7 +41,7 @@ from evalflows.tasks.limits import (
     retry_later,
     within_provider_limits,
 )
-from evalflows.tasks.start import opened, start_columns, start_id
+from evalflows.tasks.start import changed, opened, start_columns, start_id
 
 Experiments = Sequence[Experiment]
 """The experiments of a run, in the order of the chunks."""
@@ -192,11 +188,8 @@ def _n_examples(store: Store, spec: ExperimentSpec) -> int:
 
 def _check_unchanged(before: ExperimentRow, row: ExperimentRow) -> None:
     """Raise InputError if a resumed experiment differs in a fixed column."""
-    for name in FIXED_COLUMNS:
-        old, new = getattr(before, name), getattr(row, name)
-        if old == new or (name == "evaluators" and without_live_references(old) == without_live_references(new)):
-            continue
-        if name == "application_version" and new is None:  # said by each answer, if at all
+    for name in changed(before, row, FIXED_COLUMNS):
+        if name == "application_version" and row.application_version is None:  # said by each answer, if at all
             continue
         remedy = "start a new one"
         if row.run_key:

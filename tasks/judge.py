@@ -22,10 +22,7 @@ from evalflows.tasks.limits import (
 
 
 @task(
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    retry_condition_fn=only_transient,
-    task_run_name="judge-{chunk.part}",
+    cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=only_transient, task_run_name="judge-{chunk.part}"
 )
 @in_any_process
 def judge(run: RunContext[Any], chunk: Any) -> Any:

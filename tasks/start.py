@@ -1,7 +1,7 @@
 """Start, resume and describe work that has an owner in the store: experiments and comparisons."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from prefect.context import FlowRunContext
 
 from evalflows.engine.chunks import n_trials
-from evalflows.engine.prepare import Revision, id_of_run_key
+from evalflows.engine.prepare import Revision, id_of_run_key, without_live_references
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.experiment import ExperimentSpec
@@ -89,6 +89,14 @@ def opened(store: Store, row: Row, *, is_same: bool = True) -> Row:
     store.reopen(work.owner, tuple(reversed(work.tables)))
     store.append(work.table, work.owner, "start", [row])
     return row
+
+
+def changed(before: Row, row: Row, columns: Iterable[str]) -> Iterator[str]:
+    """Yield those of some columns in which a resumed experiment or comparison differs from its first start."""
+    for name in columns:
+        old, new = getattr(before, name), getattr(row, name)
+        if old != new and not (name == "evaluators" and without_live_references(old) == without_live_references(new)):
+            yield name
 
 
 def flow_run_id() -> str | None:

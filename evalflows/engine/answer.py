@@ -131,15 +131,25 @@ class _Answering:
         with recording(recorder):
             result = await self._outcome(example, on_thread)
         elapsed = time.perf_counter() - began
-        if result["status"] == "ok" and "latency_s" not in result:
-            result["latency_s"] = self._latency(recorder, elapsed)
-        if result["status"] == "ok" and self.experiment.target_complete is not None and _is_cut_off(recorder):
-            result["error_kind"] = "truncated"  # scored all the same, and counted
-        round_at = None if recorder.opened_connection else round_at
+        if result["status"] == "ok":
+            made = [call.row for call in recorder.answered] if self.experiment.target_complete is not None else []
+            # of a chat target, the latency of its last attempt, without the wait for the limiter
+            of_call = made[0].latency_s if made else None
+            result.setdefault("latency_s", elapsed if of_call is None else of_call)
+            if made and end_of(made[-1].finish_reason) == "truncated":
+                result["error_kind"] = "truncated"  # scored all the same, and counted
         totals = asdict(recorder.totals()) if recorder.has_calls else self._unrecorded
-        if recorder.steps:
-            totals["steps"] = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS)
-        row = OutputRow(**self._row(example, started_at, round_at, {"attempts": recorder.attempts} | totals | result))
+        steps = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS) if recorder.steps else None
+        row = OutputRow(
+            run_id=identity,
+            experiment_id=self.chunk.experiment_id,
+            example_id=example.example_id,
+            repetition=self.chunk.repetition,
+            started_at=started_at,
+            round_at=None if recorder.opened_connection else round_at,
+            recorded_at=now(),
+            **{"attempts": recorder.attempts, "steps": steps} | totals | result,
+        )
         if row.error_kind in RETRIED_LATER:
             self.transient[row.error_kind] += 1
         self._spool.add("outputs", row, flush=elapsed > FLUSH_AFTER_S)
@@ -147,39 +157,12 @@ class _Answering:
         if row.status != "ok":
             self._tally.lose(self.chunk, "answers")
 
-    def _row(
-        self, example: ExampleRow, started_at: datetime, round_at: datetime | None, result: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the columns of a run."""
-        return {
-            "run_id": run_id(self.chunk, example.example_id),
-            "experiment_id": self.chunk.experiment_id,
-            "example_id": example.example_id,
-            "repetition": self.chunk.repetition,
-            "started_at": started_at,
-            "round_at": round_at,
-            "recorded_at": now(),
-            **result,
-        }
-
-    def _latency(self, recorder: Recorder, elapsed: float) -> float:
-        """Return the latency of a run: of a chat target its last attempt, without the wait for the limiter."""
-        if self.experiment.target_complete is None or not recorder.answered:
-            return elapsed
-        of_call = recorder.answered[0].row.latency_s
-        return elapsed if of_call is None else of_call
-
     async def _outcome(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
         """Return the columns of a run: of the call, or of a failure if the breaker is open."""
         try:
             is_trial = self.breaker.enter()
         except CallError as error:
             return failed(error.kind, str(error)) | {"attempts": 0}
-        result = await self._called(example, on_thread)
-        self.breaker.leave(is_trial, result.get("error_kind"), result.get("error"), called=has_called())
-        return result
-
-    async def _called(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
         call, arguments = self.experiment.target.call, self._arguments(example_view(example))
         try:
             async with self._charged(example) as charge:
@@ -192,8 +175,11 @@ class _Answering:
         except BaseException as error:  # the user's code may exit, or cancel itself; the run goes on
             if loop.ends_work(error):
                 raise
-            return raised(error)
-        return returned(value)
+            result = raised(error)
+        else:
+            result = returned(value)
+        self.breaker.leave(is_trial, result.get("error_kind"), result.get("error"), called=has_called())
+        return result
 
     @asynccontextmanager
     async def _charged(self, example: ExampleRow) -> AsyncIterator[Callable[[Any], None]]:
@@ -261,11 +247,6 @@ class _Answering:
         }
 
 
-def _is_cut_off(recorder: Recorder) -> bool:
-    """Whether the answer that was taken stops at the token limit."""
-    return bool(recorder.answered) and end_of(recorder.answered[-1].row.finish_reason) == "truncated"
-
-
 def _may_be_paid(failure: BaseException | None) -> bool:
     """Whether a request that ended so may have been paid: its answer came, or nobody knows what became of it."""
     return isinstance(failure, CallError) and (failure.cost_is_unknown or failure.kind == "bad_return")
@@ -312,22 +293,13 @@ class _LookUp:
         self._spool = open_until_done.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._tally = experiment.run.tally
         self._count = self._tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
-        self._judging = self._begun() if judge else None
+        self._judging = Judging(experiment, chunk, self._spool, experiment.load(chunk).before) if judge else None
         self._unrecorded = None if experiment.target_may_call else 0
-
-    def _begun(self) -> Judging[Run]:
-        before = self._experiment.load(self.chunk).before
-        count = self._tally.begin(self.chunk, "judgements", 0)
-        return Judging(self._experiment, self._spool, before, count, self._lose)
-
-    def _lose(self, count: int) -> None:
-        self._tally.lose(self.chunk, "judgements", count)
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(
-            self._judging.transient if self._judging else Counter(), self.chunk.stop - self.chunk.start, None
-        )
+        transient = self._judging.transient if self._judging else Counter[str]()
+        return Outcome(transient, self.chunk.stop - self.chunk.start, None)
 
     def handle(self, examples: Sequence[ExampleRow], began: datetime) -> None:
         """Look up and judge the pending ones of the examples, as many at a time as fit in memory with their answers."""

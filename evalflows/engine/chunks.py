@@ -32,6 +32,8 @@ from evalflows.store.store import Store
 
 T = TypeVar("T")
 
+NOTHING_PAID = Paid(0, 0.0, 0.0, 0)
+
 CHUNKS_AT_ONCE = 4
 """Chunks that a flow run handles at the same time."""
 
@@ -487,7 +489,7 @@ def dispatched(
     for chunk in chunks:
         until = before + chunk.stop - chunk.start
         part = left.part(before, until, items)
-        already = spent_on_part(store, chunk.owner, chunk.part) if left.is_limited else Paid(0, 0.0, 0.0, 0)
+        already = spent_on_part(store, chunk.owner, chunk.part) if left.is_limited else NOTHING_PAID
         dispatch = Dispatch(
             attempt=attempts[chunk.owner],
             usd=None if part.usd is None else already.usd + part.usd,

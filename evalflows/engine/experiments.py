@@ -20,7 +20,6 @@ from evalflows.engine.running import (
     MIN_WORKERS,
     EvaluatorFactory,
     RunnableEvaluator,
-    budget_after,
     endpoints_of,
     endpoints_of_calls,
     judging_workers,
@@ -28,9 +27,7 @@ from evalflows.engine.running import (
 )
 from evalflows.engine.views import evaluator_inputs
 from evalflows.engine.workers import Workers, is_quick
-from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.calls import Endpoint
-from evalflows.llm.ledger import Ledger
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import Complete, InputError
 from evalflows.specs.experiment import ExperimentSpec
@@ -192,8 +189,10 @@ def _made(run: Context, experiment_id: str) -> Experiment:
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
     prepared = run.bound(lambda: bind_experiment(experiment_spec(row)))
     spec, looks_up = prepared.spec, is_quick(prepared)
-    ledger = _ledger(run, row, spec, are_made=not looks_up or bool(prepared.summary_evaluators))
-    factory = EvaluatorFactory(spec, ledger, _budget(run, row, spec), run.calls)
+    are_made = not looks_up or bool(prepared.summary_evaluators)
+    ledger = run.ledger(experiment_id, use_cache=spec.use_cache, are_made=are_made)
+    budget = run.budget(spec, lambda: spent_by_group(store, row.run_group))
+    factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
     complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
@@ -215,35 +214,11 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         judging=judging_workers(spec, connections_of(prepared.evaluators)),
         answering_on=endpoints_of_calls([complete]),
         judging_on=endpoints_of([*evaluators, *summaries]),
-        budget=factory.budget,
-        ledger=factory.ledger,
+        budget=budget,
+        ledger=ledger,
         made_at=now(),
         is_quick=looks_up and not spec.task_runner.is_elsewhere,
     )
-
-
-def _ledger(run: Context, row: ExperimentRow, spec: ExperimentSpec, *, are_made: bool) -> Ledger:
-    """Return the ledger of the run, so that a call of two experiments is paid once; without cache one each.
-
-    If no calls are expected, its index is read when the first is made: that takes longer than most rules.
-    """
-    if not spec.use_cache:
-        return Ledger(run.store, row.experiment_id, fresh=True, are_made=are_made)
-    run.shared.ledger = run.shared.ledger or Ledger(run.store, row.experiment_id, are_made=are_made)
-    return run.shared.ledger
-
-
-def _budget(run: Context, row: ExperimentRow, spec: ExperimentSpec) -> Budget:
-    """Return the budget of the run; one with limits knows what its experiments have already spent.
-
-    In a process of a cluster, it is divided: each chunk has its part.
-    """
-    if run.is_in_cluster:
-        return DividedBudget()
-    if run.shared.budget is None:
-        is_limited = spec.budget_usd is not None or spec.max_calls is not None
-        run.shared.budget = budget_after(spent_by_group(run.store, row.run_group), spec) if is_limited else Budget()
-    return run.shared.budget
 
 
 def _answering(shared: Shared, spec: ExperimentSpec) -> Workers:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from evalflows.engine.results import Columns, EvaluationResult, one_row
 from evalflows.engine.run_context import RunContext
-from evalflows.engine.running import RunnableEvaluator, close, limit_rows
+from evalflows.engine.running import RunnableEvaluator, limit_rows
 from evalflows.engine.workers import Workers
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Endpoint
@@ -141,11 +141,14 @@ class Job(ABC, Generic[Subject]):
 
     def close(self) -> None:
         """End the processes of its isolated evaluators."""
-        close(self.evaluators)
+        for judge in (judge for evaluator in self.evaluators for judge in evaluator.all):
+            if judge.isolated is not None:
+                judge.isolated.close()
 
     def limit_rows(self, owner: str) -> list[LimitRow]:
         """Return the history of its endpoints' limiters in this process."""
-        return limit_rows(owner, [*self.endpoints], self.made_at)
+        unique = {endpoint.name: endpoint for endpoint in self.endpoints}.values()
+        return [row for endpoint in unique for row in limit_rows(owner, endpoint, self.made_at)]
 
 
 def is_final(row: JudgementRow) -> bool:

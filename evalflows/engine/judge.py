@@ -19,12 +19,7 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple
 
 from evalflows.engine.job import Job, Loaded, Subject
-from evalflows.engine.results import (
-    EvaluationResult,
-    failed_result,
-    result_of_preference,
-    result_of_score,
-)
+from evalflows.engine.results import EvaluationResult, failed_result, result_of_preference, result_of_score
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.shown import SHOWN, notes_on
 from evalflows.engine.workers import call_within, run_sync
@@ -311,24 +306,25 @@ async def _outcomes(evaluator: RunnableEvaluator, available: Mapping[str, Any]) 
         is_trial = evaluator.breaker.enter()
     except CallError as error:
         return [failed_result(evaluator.bound.name, error.kind, str(error), attempts=0)]
-    arguments = {
-        **available,
-        "complete": _blocking(evaluator, evaluator.complete),
-        "embed": _blocking(evaluator, evaluator.embed),
-    }
-    outcomes = await _called(evaluator, arguments)
-    evaluator.breaker.leave(is_trial, outcomes[0].error_kind, outcomes[0].error, called=has_called())
-    return outcomes
-
-
-async def _called(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> list[EvaluationResult]:
+    models = {name: _blocking(evaluator, getattr(evaluator, name)) for name in ("complete", "embed")}
+    available = {**available, **models}
     try:
-        returned = await _returned(evaluator, available)
+        if evaluator.isolated is not None:
+            returned: Any = evaluator.isolated.judge(available, models)
+        elif evaluator.bound.is_async and evaluator.spec.timeout_s is not None:
+            returned = await call_within(evaluator.spec.timeout_s, evaluator.bound, available)
+        else:
+            returned = evaluator.bound.call(available)
+            if isawaitable(returned):
+                returned = await returned if evaluator.bound.is_async else loop.run(_awaited(returned))
     except BaseException as error:  # the user's code may exit, or cancel itself; the run goes on
         if loop.ends_work(error):
             raise
-        return [_raised(evaluator, error)]
-    return _results(evaluator, returned, available)
+        outcomes = [_raised(evaluator, error)]
+    else:
+        outcomes = _results(evaluator, returned, available)
+    evaluator.breaker.leave(is_trial, outcomes[0].error_kind, outcomes[0].error, called=has_called())
+    return outcomes
 
 
 def _outcomes_of_rule(rule: RunnableEvaluator, available: Mapping[str, Any]) -> list[EvaluationResult]:
@@ -380,18 +376,6 @@ def _results(evaluator: RunnableEvaluator, returned: object, available: Mapping[
     except Exception as error:  # also raised by a property of the user's object
         fault = fault_of(error)
         return [failed_result(evaluator.bound.name, "bad_return", str(fault), trace=fault.trace)]
-
-
-async def _returned(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> Any:
-    """Return what the evaluator returns, within its time limit, if any."""
-    if evaluator.isolated is not None:
-        return evaluator.isolated.judge(available, {name: available[name] for name in ("complete", "embed")})
-    if evaluator.bound.is_async and evaluator.spec.timeout_s is not None:
-        return await call_within(evaluator.spec.timeout_s, evaluator.bound, available)
-    returned = evaluator.bound.call(available)
-    if not isawaitable(returned):
-        return returned
-    return await returned if evaluator.bound.is_async else loop.run(_awaited(returned))
 
 
 async def _awaited(returned: Awaitable[Any]) -> Any:
@@ -458,27 +442,18 @@ def block_size(before: int, cost: float, left: float) -> int:
 LOST = ("failed", "not_attempted")
 """The statuses of judgements without a value that was wanted."""
 
-Work = Callable[[Subject], Coroutine[Any, Any, int]]
-"""Judges a subject, and returns the number of judgements made: 0 if it is left to the next tier."""
-
 
 class Judging(Generic[Subject]):
     """The judgements of one chunk, old and new."""
 
     def __init__(
-        self,
-        job: Job[Subject],
-        spool: Spool,
-        before: Iterable[JudgementRow],
-        count: Callable[[int], None],
-        lose: Callable[[int], None],
+        self, job: Job[Subject], chunk: Any, spool: Spool, before: Iterable[JudgementRow], n_done: int = 0
     ) -> None:
-        """Take up the judgements that were made before.
-
-        `count` is told how many are done, `lose` how many of these failed or were not attempted.
-        """
+        """Take up the judgements that were made before, and `n_done` others, which count as done."""
+        tally = job.run.tally
         self._job: Job[Subject] = job
-        self._spool, self._count, self._lose = spool, count, lose
+        self._spool, self._count = spool, tally.begin(chunk, "judgements", n_done)
+        self._lose = partial(tally.lose, chunk, "judgements")
         self._of_subject: defaultdict[str, list[JudgementRow]] = defaultdict(list)
         for evaluator in job.evaluators:
             job.given.setdefault(evaluator.bound.name, evaluator.bound.name)
@@ -563,9 +538,9 @@ class Judging(Generic[Subject]):
         job, began = self._job, time.perf_counter()
         results = job.settled(rule, subject)
         if not results:
-            available = job.arguments(requested, subject, self._of_subject.get(identity := job.id_of(subject), ()))
+            available = self._arguments(requested, subject, key := job.id_of(subject))
             owner = job.owner_of(subject)
-            results = judge_by_rule(rule, available, spool=self._spool, experiment_id=owner, subject_id=identity)
+            results = judge_by_rule(rule, available, spool=self._spool, experiment_id=owner, subject_id=key)
             results = job.checked(rule, subject, results)
         self._keep(rule, rule, subject, results, time.perf_counter() - began)
 
@@ -575,11 +550,7 @@ class Judging(Generic[Subject]):
         spent: dict[str, EvaluationResult] = {}  # by subject: the cost of the tiers that did not decide it
         for tier in tiers:
             undecided: list[Subject] | None = None if tier is tiers[-1] else []
-            work: Work[Subject] = self._work(evaluator, tier, spent, undecided)
-
-            async def judge(subject: Subject, work: Work[Subject] = work) -> None:
-                self._count(await work(subject))
-
+            judge = partial(self._judge, evaluator, tier, tier.requested, spent, undecided)
             await self._run_all(judge, pending, [tier], is_async=tier.bound.is_async)
             pending = undecided or []
 
@@ -612,43 +583,38 @@ class Judging(Generic[Subject]):
         rows = self._of_subject.get(self._job.id_of(subject), ())
         return any(row.evaluator == evaluator.bound.name for row in rows)
 
-    def _work(
+    async def _judge(
         self,
         evaluator: RunnableEvaluator,
         tier: RunnableEvaluator,
+        requested: frozenset[str],
         spent: dict[str, EvaluationResult],
         undecided: list[Subject] | None,
-    ) -> Work[Subject]:
-        """Return a function that judges a subject with a tier: it is stored, or the subject is added to `undecided`."""
-        requested, job = tier.requested, self._job
+        subject: Subject,
+    ) -> None:
+        """Judge a subject with a tier: the results are kept, or the subject is added to `undecided`."""
+        job, began = self._job, time.perf_counter()
+        results = job.settled(evaluator, subject)
+        if not results:
+            self._spool.check()
+            key = job.id_of(subject)
+            if self._is_spent and tier.complete is not None:
+                results = [failed_result(tier.bound.name, "over_budget", self._over_budget[0], attempts=0)]
+            else:
+                available, owner = self._arguments(requested, subject, key), job.owner_of(subject)
+                results = await judge_with(tier, available, spool=self._spool, experiment_id=owner, subject_id=key)
+                results = job.checked(tier, subject, results)
+            results = with_earlier_cost(results, spent.get(key))
+            if undecided is not None and is_undecided(tier, results):
+                spent[key] = results[0]
+                undecided.append(subject)
+                return
+            results = results if tier is evaluator else decided_by(tier, results)
+        self._keep(evaluator, tier, subject, results, time.perf_counter() - began)
+        self._count(1)
 
-        async def work(subject: Subject) -> int:
-            began = time.perf_counter()
-            results = job.settled(evaluator, subject)
-            if not results:
-                key = job.id_of(subject)
-                results = with_earlier_cost(await self._judged(tier, requested, subject), spent.get(key))
-                if undecided is not None and is_undecided(tier, results):
-                    spent[key] = results[0]
-                    undecided.append(subject)
-                    return 0
-                results = results if tier is evaluator else decided_by(tier, results)
-            self._keep(evaluator, tier, subject, results, time.perf_counter() - began)
-            return 1
-
-        return work
-
-    async def _judged(
-        self, evaluator: RunnableEvaluator, requested: frozenset[str], subject: Subject
-    ) -> list[EvaluationResult]:
-        self._spool.check()
-        if self._is_spent and evaluator.complete is not None:
-            return [failed_result(evaluator.bound.name, "over_budget", self._over_budget[0], attempts=0)]
-        job = self._job
-        available = job.arguments(requested, subject, self._of_subject.get(identity := job.id_of(subject), ()))
-        owner = job.owner_of(subject)
-        results = await judge_with(evaluator, available, spool=self._spool, experiment_id=owner, subject_id=identity)
-        return job.checked(evaluator, subject, results)
+    def _arguments(self, requested: frozenset[str], subject: Subject, key: str) -> dict[str, Any]:
+        return self._job.arguments(requested, subject, self._of_subject.get(key, ()))
 
     def _keep(
         self,
@@ -714,9 +680,7 @@ class Outcome(NamedTuple):
 def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outcome:
     """Judge the subjects of a chunk that have no judgement yet."""
     with Spool(job.store, chunk.owner, chunk.part) as spool:
-        tally = job.run.tally
-        count, lose = tally.begin(chunk, "judgements", loaded.n_done), partial(tally.lose, chunk, "judgements")
-        judging = Judging(job, spool, loaded.before, count, lose)
+        judging = Judging(job, chunk, spool, loaded.before, loaded.n_done)
         for subjects in in_blocks(loaded.subjects, job.size_of):
             loop.run(judging.judge(subjects))
         made = job.combined(chunk, loaded, judging.rows_of, spool)

@@ -5,40 +5,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from evalflows.engine.chunks import (
-    OTHER,
-    PairChunk,
-    PairTrial,
-    Side,
-    in_order,
-    pair_chunks,
-    trials_of,
-    winning_side,
-)
+from evalflows.engine.chunks import OTHER, PairChunk, PairTrial, Side, in_order, pair_chunks, trials_of, winning_side
 from evalflows.engine.experiments import check_code, size_of_answer
 from evalflows.engine.job import Job, Loaded, is_final
 from evalflows.engine.prepare import PreparedComparison, bind_comparison
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, judgement_columns
 from evalflows.engine.run_context import RunContext
-from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, budget_after, endpoints_of
+from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of
 from evalflows.engine.views import example_view, run_view
 from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import offer_pair
 from evalflows.evaluators.score import Place, RunView
-from evalflows.llm.budget import Budget, DividedBudget
-from evalflows.llm.ledger import Ledger
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgement_id, paid, pair_id
 from evalflows.store.queries.values import shared_examples
-from evalflows.store.records import (
-    ComparisonSetRow,
-    ExampleRow,
-    ExperimentRow,
-    JudgementRow,
-    OutputRow,
-    now,
-    to_json,
-)
+from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow, now, to_json
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import size_of
 from evalflows.store.spilled import SpilledRows
@@ -210,8 +191,9 @@ def _made(run: Context, comparison_id: str) -> Comparison:
     prepared = run.bound(lambda: bind_comparison(comparison_spec(row)))
     spec = prepared.spec
     experiments = experiments_of(store, row.experiments)
-    budget = _budget(run, row, spec)
-    factory = EvaluatorFactory(spec, Ledger(store, comparison_id, fresh=not spec.use_cache), budget, run.calls)
+    ledger = run.ledger(comparison_id, use_cache=spec.use_cache)
+    budget = run.budget(spec, lambda: paid(store, comparison_id))
+    factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     return Comparison(
         run=run,
@@ -224,7 +206,7 @@ def _made(run: Context, comparison_id: str) -> Comparison:
         item_metrics=frozenset(item_metrics(store, row.experiments)),
         judging=Workers(spec.max_concurrency),
         judging_on=endpoints_of(evaluators),
-        ledger=factory.ledger,
+        ledger=ledger,
         budget=budget,
         made_at=now(),
     )
@@ -236,13 +218,6 @@ def _outputs(store: Store, experiments: Sequence[str]) -> SpilledRows[str, Outpu
         for output in store.rows("outputs", identity):
             outputs[output.run_id] = output
     return outputs
-
-
-def _budget(run: Context, row: ComparisonSetRow, spec: ComparisonSpec) -> Budget:
-    """Return the budget, with what the comparison has already spent; in a process of a cluster, divided."""
-    if run.is_in_cluster:
-        return DividedBudget()
-    return budget_after(paid(run.store, row.comparison_id), spec)
 
 
 def _other_order_only(result: EvaluationResult, evaluator: str) -> EvaluationResult:

@@ -706,16 +706,20 @@ def with_all_prompts(judge: Cascaded) -> Cascaded:
 
 
 def with_texts(judge: Judge) -> Judge:
-    """Replace the prompt and the taxonomy of one evaluator."""
-    return with_prompt(with_taxonomy(judge))
+    """Replace the file of one evaluator's prompt by its text, and that of a taxonomy by what decides on its modes.
 
-
-def with_taxonomy(judge: Judge) -> Judge:
-    """Replace the file of a taxonomy by what decides whether a mode holds. Raise InputError if it is invalid."""
-    taxonomy = taxonomy_of(judge)
-    if taxonomy is None:
-        return judge
-    return judge.model_copy(update={"args": {**judge.args, "taxonomy": taxonomy.settings}})
+    Raise InputError if one is invalid.
+    """
+    args, prompt = dict(judge.args), judge.args.get("prompt")
+    if (taxonomy := taxonomy_of(judge)) is not None:
+        args["taxonomy"] = taxonomy.settings
+    if is_ours(judge) and isinstance(prompt, str) and prompt.endswith(PROMPT_SUFFIXES) and "\n" not in prompt:
+        try:
+            args["prompt"] = located(prompt).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"evaluator {judge.metric!r}: prompt {prompt!r}: cannot be read: {reason}") from error
+    return judge if args == judge.args else judge.model_copy(update={"args": args})
 
 
 def taxonomy_of(judge: FallbackSpec) -> TaxonomySpec | None:
@@ -766,19 +770,6 @@ def _with_closed_modes(gate: GateSpec, closed: Sequence[str]) -> GateSpec:
     if not ruled.metrics:
         raise InputError(f"gate {gate.name!r}: closed_modes: no failure mode is closed, wanted one, or another rule")
     return ruled
-
-
-def with_prompt(judge: Judge) -> Judge:
-    """Replace the prompt of one evaluator."""
-    prompt = judge.args.get("prompt")
-    if not is_ours(judge) or not isinstance(prompt, str) or not prompt.endswith(PROMPT_SUFFIXES) or "\n" in prompt:
-        return judge
-    try:
-        text = located(prompt).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"evaluator {judge.metric!r}: prompt {prompt!r}: cannot be read: {reason}") from error
-    return judge.model_copy(update={"args": {**judge.args, "prompt": text}})
 
 
 SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}

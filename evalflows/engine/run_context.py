@@ -13,10 +13,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from evalflows.engine.chunks import Tally
+from evalflows.engine.chunks import NOTHING_PAID, Tally
 from evalflows.engine.workers import QUICK_CHUNKS_AT_ONCE, QuickProcesses, Workers
-from evalflows.llm.budget import Budget
+from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.ledger import Calls, Ledger
+from evalflows.store.queries.progress import Paid
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
 
@@ -29,6 +30,19 @@ class Prepared(Protocol):
 
     @property
     def evaluators(self) -> Sequence[Any]: ...
+
+
+class Limited(Protocol):
+    """A spec with a budget."""
+
+    @property
+    def budget_usd(self) -> float | None: ...
+
+    @property
+    def max_calls(self) -> int | None: ...
+
+    @property
+    def budget_counts_unknown(self) -> bool: ...
 
 
 class JobOfRun(Protocol):
@@ -131,6 +145,29 @@ class RunContext(Generic[Of]):
                     made.check_code(in_cluster=self.is_in_cluster)
                 self._jobs[identity] = made
             return cast("Made", self._jobs[identity])
+
+    def ledger(self, owner: str, *, use_cache: bool, are_made: bool = True) -> Ledger:
+        """Return the ledger of the run, so that a call of two experiments is paid once; without cache one each.
+
+        If no calls are expected, its index is read when the first is made: that takes longer than most rules.
+        """
+        if not use_cache:
+            return Ledger(self.store, owner, fresh=True, are_made=are_made)
+        self.shared.ledger = self.shared.ledger or Ledger(self.store, owner, are_made=are_made)
+        return self.shared.ledger
+
+    def budget(self, spec: Limited, spent: Callable[[], Paid]) -> Budget:
+        """Return the budget of the run; one with limits begins with what was `spent` before.
+
+        In a process of a cluster, it is divided: each chunk has its part.
+        """
+        if self.is_in_cluster:
+            return DividedBudget()
+        if self.shared.budget is None:
+            usd, calls, counts_unknown = spec.budget_usd, spec.max_calls, spec.budget_counts_unknown
+            before = NOTHING_PAID if usd is None and calls is None else spent()
+            self.shared.budget = Budget.after(before, usd=usd, calls=calls, counts_unknown=counts_unknown)
+        return self.shared.budget
 
     def known_job(self, identity: str) -> JobOfRun | None:
         """Return a job if this process has worked on it."""

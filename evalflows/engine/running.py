@@ -10,10 +10,7 @@ from datetime import datetime
 
 from evalflows.engine.chunks import Sample, draw
 from evalflows.engine.may_call_models import evaluator_may_call_unrecorded
-from evalflows.engine.prepare import (
-    PreparedEvaluator,
-    evaluator_version,
-)
+from evalflows.engine.prepare import PreparedEvaluator, evaluator_version
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.workers import IsolatedEvaluator, Workers
@@ -31,28 +28,18 @@ from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, Me
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, ScoreConfigSpec
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.progress import Paid
-from evalflows.store.records import (
-    ExampleRow,
-    LimitRow,
-    derived_id,
-)
+from evalflows.store.records import ExampleRow, LimitRow, derived_id
 
 
-def limit_rows(experiment_id: str, endpoints: list[Endpoint], since: datetime) -> list[LimitRow]:
-    """Return the width of each endpoint's limiter: the state at `since`, and every change after it."""
-    unique = {endpoint.name: endpoint for endpoint in endpoints}.values()
-    return [row for endpoint in unique for row in _of_endpoint(experiment_id, endpoint, since)]
-
-
-def _of_endpoint(experiment_id: str, endpoint: Endpoint, since: datetime) -> list[LimitRow]:
+def limit_rows(owner: str, endpoint: Endpoint, since: datetime) -> list[LimitRow]:
+    """Return the width of an endpoint's limiter: the state at `since`, and every change after it."""
     process = f"{socket.gethostname()}:{os.getpid()}"
     changes = loop.call(endpoint.limiter.changes)
     before = [change for change in changes if change.at < since][-1:]
     return [
         LimitRow(
-            limit_id=derived_id(experiment_id, endpoint.name, process, change.at.isoformat(), number),
-            experiment_id=experiment_id,
+            limit_id=derived_id(owner, endpoint.name, process, change.at.isoformat(), number),
+            experiment_id=owner,
             connection=endpoint.name,
             process=process,
             width=change.width,
@@ -132,14 +119,6 @@ class RunnableEvaluator:
         yield from self.tiers
         if self.fallback is not None:
             yield self.fallback
-
-
-def close(evaluators: Iterable[RunnableEvaluator]) -> None:
-    """End the processes of isolated evaluators."""
-    for evaluator in evaluators:
-        for judge in evaluator.all:
-            if judge.isolated is not None:
-                judge.isolated.close()
 
 
 def endpoints_of(evaluators: Iterable[RunnableEvaluator]) -> list[Endpoint]:
@@ -224,8 +203,3 @@ class EvaluatorFactory:
 
     def breaker(self) -> Breaker:
         return Breaker(self.spec.breaker_window, self.spec.breaker_pause_s)
-
-
-def budget_after(spent: Paid, spec: ExperimentSpec | ComparisonSpec) -> Budget:
-    """Return the budget of a spec of which so much is spent."""
-    return Budget.after(spent, usd=spec.budget_usd, calls=spec.max_calls, counts_unknown=spec.budget_counts_unknown)

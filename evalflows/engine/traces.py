@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
+from evalflows.engine.chunks import NOTHING_PAID
 from evalflows.engine.experiments import JudgesRuns
 from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper, mapper_version, run_of, sampling_rate
 from evalflows.engine.job import Drawn, Loaded, is_final
@@ -29,8 +30,7 @@ from evalflows.engine.results import Columns, EvaluationResult, run_scores
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of, judging_workers
 from evalflows.llm import loop
-from evalflows.llm.budget import Budget
-from evalflows.llm.ledger import NO_USAGE, Ledger, Usage
+from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.code import check_loaded
 from evalflows.specs.errors import MEASURES, UNREACHABLE, InputError
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -40,7 +40,6 @@ from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, scores_
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, now
 from evalflows.store.schemas import TRACE_SCORE_TABLES, records_of
 from evalflows.store.spool import Spool
-from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 
 KEYS_AT_ONCE = 50_000
@@ -139,6 +138,8 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
     mapper_version: str | None
     tried: set[str] = field(default_factory=set)
     """Parts that were judged before in this process, so that their items may have judgements."""
+    reopening: threading.Lock = field(default_factory=threading.Lock)
+    """Chunks of a day reopen its scores at once."""
 
     @property
     def judged_by(self) -> JudgedBy:
@@ -168,7 +169,8 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         pending = self._pending(chunk.keys, found)
         items = items_of(self.store, chunk.batch.scope, pending)
         runs: list[ItemRun] = loop.run(self._runs(items, chunk.owner))
-        reopen(self.store, chunk.owner)
+        with self.reopening:  # so that more scores of a day can be added
+            self.store.reopen(chunk.owner, tuple(reversed(TRACE_SCORE_TABLES)))
         n_done = (len(chunk.keys) - len(pending)) * len(self.evaluators)
         return Loaded(runs, len(runs), before, others, n_done)
 
@@ -219,11 +221,7 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         }
 
     def combined(
-        self,
-        chunk: TraceChunk,
-        loaded: Loaded[ItemRun],
-        rows_of: Callable[[str], list[JudgementRow]],
-        spool: Spool,
+        self, chunk: TraceChunk, loaded: Loaded[ItemRun], rows_of: Callable[[str], list[JudgementRow]], spool: Spool
     ) -> Counts:
         """Add the composite scores of items, and count what became of them."""
         before, outputs = [*loaded.before, *loaded.others], [run[1] for run in loaded.subjects]
@@ -248,15 +246,6 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
                 columns = self._columns(of, results, evaluator=composite.name, version=version, sampling_rates=rates)
                 rows += records_of("judgements", columns, len(made))
         return rows
-
-
-_reopening = threading.Lock()
-
-
-def reopen(store: Store, owner: str) -> None:
-    """Make the sealed scores of a day open again, so that more can be added; chunks of a day come here at once."""
-    with _reopening:
-        store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
 
 
 def _counts(
@@ -370,8 +359,8 @@ def trace_evaluation_of(run: Context, batch: WatermarkRow) -> TraceEvaluation:
 def _made(run: Context, batch: WatermarkRow) -> TraceEvaluation:
     prepared = run.prepared
     spec = prepared.spec
-    budget = Budget(usd=spec.budget_usd, calls=spec.max_calls, counts_unknown=spec.budget_counts_unknown)
-    ledger = Ledger(run.store, batch.evaluation_id, fresh=not spec.use_cache)
+    budget = run.budget(spec, lambda: NOTHING_PAID)
+    ledger = run.ledger(batch.evaluation_id, use_cache=spec.use_cache)
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     versions = {one["name"]: one["version"] for one in prepared.described if one.get("scope") != "mapper"}
     made = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]

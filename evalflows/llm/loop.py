@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -14,7 +15,6 @@ Result = TypeVar("Result")
 _lock = threading.Lock()
 _ends: ContextVar[tuple[threading.Event, ...]] = ContextVar("evalflows_ends", default=())
 """Of the blocks of `ends_with` around this context, set once they have ended early."""
-_loop: asyncio.AbstractEventLoop | None = None
 
 
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
@@ -41,7 +41,7 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 def is_here() -> bool:
     """Whether the caller runs on the loop, where it must not wait for it."""
     try:
-        return asyncio.get_running_loop() is _loop
+        return asyncio.get_running_loop() is _running()
     except RuntimeError:
         return False
 
@@ -71,8 +71,7 @@ def ends_with() -> Iterator[Callable[[], None]]:
 
     def end() -> None:
         ended.set()
-        if _loop is not None:
-            _loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(_loop)])
+        soon(lambda: [task.cancel() for task in asyncio.all_tasks(_running())])
 
     outer = _ends.set((*_ends.get(), ended))
     try:
@@ -122,9 +121,12 @@ def at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def _running() -> asyncio.AbstractEventLoop:
-    global _loop
     with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="evalflows-calls", daemon=True).start()
-        return _loop
+        return _started()
+
+
+@cache
+def _started() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="evalflows-calls", daemon=True).start()
+    return loop

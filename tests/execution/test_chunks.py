@@ -1,35 +1,18 @@
 """Chunks cover every run once, and are few."""
 
-from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from store_rows import make_row
 
 from evalflows.engine.chunks import MAX_CHUNKS, MIN_CHUNK_SIZE, chunk_size, chunks_of
-from evalflows.store.records import ExperimentRow, now
+from evalflows.store.records import ExperimentRow
 
 
 def experiment(**fields: Any) -> ExperimentRow:
-    row = ExperimentRow(
-        experiment_id="exp-1",
-        run_group="group-1",
-        name="x",
-        snapshot_id="snap-1",
-        n_examples=1,
-        repetitions=1,
-        chunk_size=1,
-        target="t",
-        target_kind="python",
-        target_version="v",
-        evaluators="[]",
-        spec="{}",
-        evalflows_version="0",
-        state="running",
-        started_at=now(),
-    )
-    return replace(row, **fields)
+    row: ExperimentRow = make_row("experiments", **{"n_examples": 1, "repetitions": 1, "chunk_size": 1} | fields)
+    return row
 
 
 @given(n=st.integers(1, 5000), repetitions=st.integers(1, 4), size=st.integers(1, 600))
@@ -47,15 +30,9 @@ def test_chunks_are_few_and_not_tiny(n: int, repetitions: int) -> None:
     assert repetitions * -(-n // size) <= MAX_CHUNKS + repetitions
 
 
-@pytest.mark.parametrize(
-    ("n", "repetitions", "size"),
-    [(100, 1, 5_000), (50_000, 1, 6_250), (50_000, 2, 12_500), (400_000, 1, 25_000), (2_000_000, 1, 50_000)],
-)
-def test_quick_chunks_are_few_and_fit_in_memory(n: int, repetitions: int, size: int) -> None:
-    assert chunk_size(n, repetitions, is_quick=True) == size
-
-
-def test_a_finished_experiment_has_no_chunks() -> None:
-    assert list(chunks_of([experiment(state="completed"), experiment(state="running")])) == list(
-        chunks_of([experiment()])
-    )
+def test_quick_chunks_are_few_and_fit_in_memory_and_a_finished_experiment_has_none() -> None:
+    sizes = [(100, 1, 5_000), (50_000, 1, 6_250), (50_000, 2, 12_500), (400_000, 1, 25_000), (2_000_000, 1, 50_000)]
+    for n, repetitions, size in sizes:
+        assert chunk_size(n, repetitions, is_quick=True) == size
+    running = experiment(state="running")
+    assert list(chunks_of([experiment(state="completed"), running])) == list(chunks_of([running])) != []

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from made_traces import observation
 
 from evalflows.engine.items import is_drawn, sampling_rate
@@ -25,13 +24,10 @@ def drawn(spec: EvaluatorSpec, items: list[Any]) -> set[str]:
 ITEMS = [trace(number) for number in range(2000)]
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.2, 0.5, 0.9])
-def test_the_share_drawn_is_near_the_rate(rate: float) -> None:
-    n = len(drawn(judge(sample_rate=rate), ITEMS))
-    assert abs(n - 2000 * rate) < 4 * (2000 * rate * (1 - rate)) ** 0.5
-
-
-def test_smaller_samples_are_part_of_larger_ones_and_seeds_differ() -> None:
+def test_the_share_drawn_is_near_the_rate_and_smaller_samples_are_part_of_larger_ones() -> None:
+    for rate in (0.05, 0.2, 0.5, 0.9):
+        n = len(drawn(judge(sample_rate=rate), ITEMS))
+        assert abs(n - 2000 * rate) < 4 * (2000 * rate * (1 - rate)) ** 0.5
     small, large = drawn(judge(sample_rate=0.1), ITEMS), drawn(judge(sample_rate=0.3), ITEMS)
     assert small < large
     assert drawn(judge(sample_rate=0.1, sample_seed=1), ITEMS) != small

@@ -102,9 +102,7 @@ def test_a_composite_follows_its_evaluators(store: Store) -> None:
 
         weighed = {"name": "weighed", "weights": {"size": 1}}
         return run_batched_evaluation(
-            evaluators=[size],
-            composite_evaluators=[twice, weighed],
-            metrics={"size": {"range": [0, 100]}},
+            evaluators=[size], composite_evaluators=[twice, weighed], metrics={"size": {"range": [0, 100]}}
         )
 
     for wide in (1, 2):
@@ -139,10 +137,7 @@ def test_the_token_judges_the_rest_and_only_that(store: Store) -> None:
     token = first.resume_token
     assert token is not None and first.has_more_items and first.completed
     assert (token.filter, token.items_processed, token.last_processed_id) == (only, 2, "t3")
-    assert (token.last_processed_timestamp, token.last_page_ids) == (
-        (BEGAN + timedelta(minutes=3)).isoformat(),
-        None,
-    )
+    assert (token.last_processed_timestamp, token.last_page_ids) == ((BEGAN + timedelta(minutes=3)).isoformat(), None)
     token = BatchEvaluationResumeToken(**json.loads(json.dumps(vars(token))))
     write(store, [observation("late", output="answer 9", began=BEGAN + timedelta(days=1))])
     second = run_batched_evaluation(mapper=own, evaluators=[length], max_items=2, resume_from=token)

@@ -10,10 +10,7 @@ from evalflows.data_checks import checks
 from evalflows.specs import DatasetSpec
 from evalflows.specs.errors import InputError
 
-TOPICS = {
-    "type": "expect_column_values_to_be_in_set",
-    "kwargs": {"column": "metadata.topic", "value_set": ["login"]},
-}
+TOPICS = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "metadata.topic", "value_set": ["login"]}}
 ROWS = [{"inputs": {"question": "q1"}, "metadata": {"topic": "weather"}}]
 
 

@@ -129,10 +129,7 @@ def test_another_mapper_judges_items_again_in_a_backfill(store: Store) -> None:
     batch = start(spec(mapper=mapper), newest_first=True)
     assert (batch.items_fetched, batch.scores_created) == (2, 2)
     assert start(spec(mapper=mapper), newest_first=True).scores_created == 0
-    assert rows("select value, count(*) from trace_scores group by 1 order by 1") == [
-        (8.0, 2),
-        (len(judged[-1]), 2),
-    ]
+    assert rows("select value, count(*) from trace_scores group by 1 order by 1") == [(8.0, 2), (len(judged[-1]), 2)]
 
 
 @pytest.mark.slow

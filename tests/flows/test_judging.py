@@ -156,10 +156,7 @@ def test_each_tier_judges_what_those_before_it_left_open() -> None:
 @pytest.mark.slow
 def test_samples_are_drawn_alike_say_their_rates_and_weigh() -> None:
     """All of the 2 of high risk, of which 1 is right, and 1 in 4 of the others, all right: (1 + 4) / 6."""
-    composites = [
-        {"name": "whole", "weights": ["exact_match", "all"]},
-        {"name": "both", "weights": ["a", "b"]},
-    ]
+    composites = [{"name": "whole", "weights": ["exact_match", "all"]}, {"name": "both", "weights": ["a", "b"]}]
     by_risk = {"sample_by": "metadata.risk", "sample_rates": {"high": 1.0}, "sample_rate": 0.25}
     judged(
         {"use": "exact_match", "sample_rate": 0.5},

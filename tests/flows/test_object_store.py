@@ -78,12 +78,7 @@ def test_commands_say_the_same_as_in_a_folder(
 
 def _said(folder: Path, environment: dict[str, str], root: str, *arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        env=with_support(environment),
-        capture_output=True,
-        text=True,
-        timeout=120,
+        command(*arguments), cwd=folder, env=with_support(environment), capture_output=True, text=True, timeout=120
     )
     return done.returncode, (done.stdout + without_progress(done.stderr)).replace(root, "ROOT")
 

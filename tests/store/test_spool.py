@@ -293,21 +293,6 @@ def test_recover_waits_for_a_process_that_is_just_ending(store: Store, output: M
     ending.join()
 
 
-def test_rows_given_as_columns_are_in_the_part_with_the_others(store: Store, output: Make) -> None:
-    with Spool(store, OWNER, "p") as spool:
-        spool.add("outputs", output("a"))
-        columns = {"run_id": ["b", "c"], "experiment_id": [OWNER] * 2, "example_id": ["x", "y"], "repetition": [0, 1]}
-        moment = datetime(2026, 1, 1, tzinfo=UTC)
-        spool.add_columns("outputs", {**columns, "status": ["ok"] * 2, "attempts": [1, 1], "recorded_at": [moment] * 2})
-        assert lines() == 1
-    found = store.read("outputs", OWNER)
-    assert [(row.run_id, row.repetition, row.error) for row in found if row.run_id != "a"] == [
-        ("b", 0, None),
-        ("c", 1, None),
-    ]
-    assert len(found) == 3
-
-
 def test_a_torn_last_line_and_unknown_tables_and_columns_are_set_aside_and_named(
     store: Store, output: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:

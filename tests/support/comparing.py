@@ -3,14 +3,8 @@
 from typing import Any
 
 import pytest
-from matched import (
-    begun,
-    compared,
-    experiment,
-    judgements,
-    rows_of,
-    spec_of,
-)
+from matched import begun, compared, experiment, judgements, rows_of, spec_of
+from store_rows import make_row
 
 from evalflows.evaluators.score import RunView
 from evalflows.specs.errors import InputError
@@ -58,18 +52,8 @@ def refused(experiments: tuple[str, ...], *evaluators: Any, **changes: Any) -> s
 
 def keep_score(owner: str, metric: str) -> None:
     """A score that an item evaluator gave."""
-    score = JudgementRow(
-        judgement_id=f"{owner} {metric}",
-        subject_kind="run",
-        subject_id="run-1",
-        experiment_id=owner,
-        metric=metric,
-        value=1.0,
-        status="scored",
-        evaluator=metric,
-        evaluator_version="v1",
-    )
-    Store().append("judgements", owner, "p", [score])
+    of = {"judgement_id": f"{owner} {metric}", "experiment_id": owner, "metric": metric, "value": 1.0}
+    Store().append("judgements", owner, "p", [make_row("judgements", status="scored", **of)])
 
 
 def three() -> tuple[str, str, str]:

@@ -2,21 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
+
+from store_rows import make_row
 
 from evalflows.engine.chunks import pair_chunks
 from evalflows.engine.pairs import Context
 from evalflows.engine.prepare import reference_to
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, OutputRow, derived_id, to_json
+from evalflows.store.records import ComparisonSetRow, JudgementRow, OutputRow, derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
-from evalflows.tasks.compare import (
-    check_and_resolve,
-    compute_win_rates,
-    start_comparison,
-)
+from evalflows.tasks.compare import check_and_resolve, compute_win_rates, start_comparison
 from evalflows.tasks.finish import finish
 from evalflows.tasks.judge import judge
 
@@ -48,30 +47,12 @@ def experiment(
         for example, several in given.items()
         for repetition, answer in enumerate(several)
     ]
-    row = ExperimentRow(
-        experiment_id=identity,
-        name=name,
-        snapshot_id=snapshot,
-        n_examples=len(examples),
-        repetitions=repetitions,
-        **{**_EXPERIMENT, "run_group": f"group of {name}", "target": f"target of {name}", **fields},
-    )
+    of = {"experiment_id": identity, "name": name, "run_group": f"group of {name}", "target": f"target of {name}"}
+    of |= {"snapshot_id": snapshot, "n_examples": len(examples), "repetitions": repetitions, "chunk_size": 250}
+    of |= {"dataset_name": "questions", "evaluators": "[]", "spec": "{}", "state": "completed", "started_at": START}
     store.append("outputs", identity, "p", made)
-    store.append("experiments", identity, "p", [row])
+    store.append("experiments", identity, "p", [make_row("experiments", **of | fields)])
     return identity
-
-
-_EXPERIMENT: dict[str, Any] = {
-    "dataset_name": "questions",
-    "chunk_size": 250,
-    "target_kind": "python",
-    "target_version": "v1",
-    "evaluators": "[]",
-    "spec": "{}",
-    "evalflows_version": "0",
-    "state": "completed",
-    "started_at": START,
-}
 
 
 def _output(owner: str, example: str, repetition: int, answer: str) -> OutputRow:
@@ -119,17 +100,8 @@ def begun(spec: ComparisonSpec, resume: str | None = None) -> tuple[Context, Com
 def judgements(comparison_id: str) -> list[JudgementRow]:
     """The rows of a comparison, sorted by metric, example, repetition, pair and order."""
     rows: list[JudgementRow] = Store().read("judgements", comparison_id)
-    return sorted(
-        rows,
-        key=lambda r: (
-            r.metric,
-            r.example_id,
-            r.repetition,
-            r.left_experiment_id,
-            r.right_experiment_id,
-            r.shown_first,
-        ),
-    )
+    by = ("metric", "example_id", "repetition", "left_experiment_id", "right_experiment_id", "shown_first")
+    return sorted(rows, key=attrgetter(*by))
 
 
 def asked(query: str, *parameters: object) -> list[tuple[Any, ...]]:

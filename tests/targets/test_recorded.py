@@ -1,20 +1,15 @@
 """Recorded answers: of rows, found by id or by inputs, one for each repetition or for all; of a column, of the
 reference, of another experiment."""
 
-import json
 from typing import Any
 
 import pytest
 from store_rows import make_row
 
-from evalflows.evaluators.conversations import conversation
 from evalflows.evaluators.score import ExampleView
-from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest import load_dataset
-from evalflows.store.records import ExampleRow, OutputRow
-from evalflows.store.store import Store
-from evalflows.targets import Answer, NoRecordedAnswerError, Target, as_outputs, recorded, recorded_column, replayed
+from evalflows.store.records import OutputRow
+from evalflows.targets import Answer, NoRecordedAnswerError, Target, recorded, recorded_column, replayed
 
 
 def target(*rows: dict[str, Any], first: int = 1) -> Target:
@@ -114,61 +109,27 @@ def test_a_missing_repetition_says_which_there_are() -> None:
     assert missing(made, "e2") == "answers.jsonl has no answer for this example"
 
 
-@pytest.mark.parametrize("given", [-1, "-1", 0.5, "first", True, [0], "1e3", float("nan")], ids=repr)
-def test_a_repetition_that_is_no_whole_number_from_0_is_told_by_its_line(given: object) -> None:
-    text = refusal({"id": "e0", "outputs": 1}, {"id": "e1", "repetition": given, "outputs": 1})
-    assert text == f"answers.jsonl:2: repetition: got {given!r}, wanted a whole number from 0"
+def test_a_repetition_that_is_no_whole_number_from_0_is_told_by_its_line() -> None:
+    for given in (-1, "-1", 0.5, "first", True, [0], "1e3", float("nan")):
+        text = refusal({"id": "e0", "outputs": 1}, {"id": "e1", "repetition": given, "outputs": 1})
+        assert text == f"answers.jsonl:2: repetition: got {given!r}, wanted a whole number from 0"
 
 
 def from_column(metadata: dict[str, Any], column: str = "answer") -> Any:
     return recorded_column(column).call({"example_id": "e1", "inputs": {"answer": "no"}, "metadata": metadata})
 
 
-@pytest.mark.parametrize("value", ["Paris", "", 0, False, [], {}, {"output": "Paris", "why": None}])
-def test_a_column_of_the_metadata_is_the_answer(value: object) -> None:
-    assert from_column({"answer": value, "other": 1}) == Answer(outputs=value)
-
-
-@pytest.mark.parametrize("metadata", [{}, {"answer": None}, {"Answer": "Paris"}, {"a": {"answer": "Paris"}}])
-def test_an_example_without_the_column_has_no_answer(metadata: dict[str, Any]) -> None:
-    with pytest.raises(NoRecordedAnswerError) as caught:
-        from_column(metadata)
-    assert str(caught.value) == "the example's metadata has no 'answer'"
-
-
-def talk(*texts: str) -> list[dict[str, str]]:
-    return [{"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(texts)]
-
-
-TALK = talk("My order is KX-4471.", "I have noted KX-4471.", "Which one?", "It is RB-2098.", "No.", "KX-4471, sorry.")
-
-
-def examples(turns: str, messages: list[dict[str, str]] = TALK) -> list[ExampleRow]:
-    rows = [{"id": "c1", "inputs": {"messages": messages}}]
-    return load_dataset(Store(), DatasetSpec.model_validate({"rows": rows, "turns": turns})).selected
-
-
-def answered(example: ExampleRow) -> dict[str, Any]:
-    """The outputs of the target, of what the flow offers to it."""
-    reference = None if example.reference_outputs is None else json.loads(example.reference_outputs)
-    view = ExampleView(id=example.example_id, inputs=json.loads(example.inputs), reference_outputs=reference)
-    available = {"inputs": view.inputs, "metadata": {}, "example": view, "example_id": view.id, "attachments": {}}
-    return as_outputs(recorded_column("reference_outputs").call(available).outputs)
-
-
-def test_the_persons_turn_is_the_answer_and_with_what_the_example_gives_the_conversation_as_it_was() -> None:
-    assert [answered(example) for example in examples("next")] == [
-        {"output": "I have noted KX-4471."},
-        {"output": "It is RB-2098."},
-        {"output": "KX-4471, sorry."},
-    ]
-    for turns, judged in (("next", [3]), ("whole", [1, 2, 3])):
-        last = examples(turns)[-1]
-        found = conversation(json.loads(last.inputs), answered(last))
-        assert found is not None and found.messages == TALK
-        assert [turn.number for turn in found.judged(False)] == judged
+def test_a_column_of_the_metadata_or_the_reference_is_the_answer() -> None:
+    for value in ("Paris", "", 0, False, [], {}, {"output": "Paris", "why": None}):
+        assert from_column({"answer": value, "other": 1}) == Answer(outputs=value)
+    for metadata in ({}, {"answer": None}, {"Answer": "Paris"}, {"a": {"answer": "Paris"}}):
+        with pytest.raises(NoRecordedAnswerError, match=r"^the example's metadata has no 'answer'$"):
+            from_column(metadata)
+    reference = recorded_column("reference_outputs")
+    answered = ExampleView(id="e1", inputs={}, reference_outputs={"output": "Paris"})
+    assert reference.call({"example": answered}) == Answer(outputs={"output": "Paris"})
     with pytest.raises(NoRecordedAnswerError, match=r"^the example has no 'reference_outputs'$"):
-        answered(examples("next", TALK[:5])[-1])
+        reference.call({"example": ExampleView(id="e1", inputs={}, reference_outputs=None)})
 
 
 def output(example_id: str = "e1", repetition: int = 0, **fields: Any) -> OutputRow:

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 from comparing import NAMES, N, Outputs, judged, keep_score, longer, refused, said, two
-from matched import (
-    asked,
-    compared,
-    named,
-)
+from matched import asked, compared, named
 from user_places import without_places
 
 from evalflows.analysis.judge_exclusions import of_comparison

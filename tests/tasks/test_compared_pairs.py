@@ -2,15 +2,7 @@
 
 import pytest
 from comparing import CALLS, Outputs, counted, judged, longer, said, several, three
-from matched import (
-    FAILED,
-    NEVER,
-    asked,
-    compared,
-    experiment,
-    judgements,
-    rows_of,
-)
+from matched import FAILED, NEVER, asked, compared, experiment, judgements, rows_of
 
 from evalflows.engine.run_context import RunContext
 from evalflows.evaluators.score import ExampleView

@@ -5,16 +5,7 @@ from collections import Counter
 
 import pytest
 from comparing import CALLS, N, Outputs, counted, longer, refused, several, three, two
-from matched import (
-    FAILED,
-    asked,
-    begun,
-    compared,
-    experiment,
-    judgements,
-    named,
-    spec_of,
-)
+from matched import FAILED, asked, begun, compared, experiment, judgements, named, spec_of
 
 from evalflows.engine.chunks import pair_chunks
 from evalflows.specs.errors import InputError

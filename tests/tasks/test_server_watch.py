@@ -12,13 +12,7 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 
 from evalflows import server_watch
 from evalflows import server_watch as prefect_services
-from evalflows.server_watch import (
-    ServerLostError,
-    answers,
-    end_services,
-    reported_if_possible,
-    server_watched,
-)
+from evalflows.server_watch import ServerLostError, answers, end_services, reported_if_possible, server_watched
 from evalflows.specs.errors import IncompleteError, InputError
 
 

@@ -14,12 +14,7 @@ from evalflows.stats.means import linearised
 from evalflows.stats.paired import paired_difference
 from evalflows.store.records import ComparisonSetRow
 from evalflows.store.store import Store
-from evalflows.tasks.compare import (
-    check_and_resolve,
-    compute_win_rates,
-    record_votes,
-    start_comparison,
-)
+from evalflows.tasks.compare import check_and_resolve, compute_win_rates, record_votes, start_comparison
 from evalflows.tasks.finish import finish
 
 

@@ -50,45 +50,32 @@ def test_without_a_home_a_dashboard_serves_all_the_same(home: Path) -> None:
         assert dashboard_url(ROOT) is None
 
 
-@pytest.mark.parametrize("given", ["https://evals.example.com/", "http://[::1]:4280"])
-def test_the_named_dashboard_comes_first(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", given)
-    with noted_dashboard(ROOT, URL):
-        assert dashboard_url(ROOT) == given.rstrip("/")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_the_named_dashboard_comes_first_and_what_is_no_address_is_said_and_gives_no_link(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for given in ("https://evals.example.com/", "http://[::1]:4280"):
+        monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", given)
+        with noted_dashboard(ROOT, URL):
+            assert dashboard_url(ROOT) == given.rstrip("/")
+    for given in (
         *("javascript:alert(1)", "https://", "https://ada:secret@example.com", "http://x\n"),
         *("http://x/) [y](javascript:alert(1)", "http://[", "http://x/?a=b"),
-    ],
-)
-def test_what_is_no_address_is_said_and_gives_no_link(
-    given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", given)
-    assert dashboard_url(ROOT) is None
-    error = capsys.readouterr().err
-    assert error.startswith("evalflows: EVALFLOWS_DASHBOARD_URL: got ") and error.count("\n") == 1
+    ):
+        monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", given)
+        assert dashboard_url(ROOT) is None
+        error = capsys.readouterr().err
+        assert error.startswith("evalflows: EVALFLOWS_DASHBOARD_URL: got ") and error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "ui"),
-    [
+def test_prefects_ui_is_where_prefect_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert prefect_ui() is None, "no server runs here"
+    cloud = "https://api.prefect.cloud/api/accounts/a-1/workspaces/w-1"
+    for name, given, ui in (
         ("PREFECT_UI_URL", "https://prefect.example.com/", "https://prefect.example.com"),
         ("PREFECT_UI_URL", "javascript:alert(1)", None),
         ("PREFECT_API_URL", "http://127.0.0.1:4200/api", "http://127.0.0.1:4200"),
-        (
-            "PREFECT_API_URL",
-            "https://api.prefect.cloud/api/accounts/a-1/workspaces/w-1",
-            "https://app.prefect.cloud/account/a-1/workspace/w-1",
-        ),
-    ],
-)
-def test_prefects_ui_is_where_prefect_says(
-    name: str, given: str, ui: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert prefect_ui() is None, "no server runs here"
-    monkeypatch.setenv(name, given)
-    assert prefect_ui() == ui
+        ("PREFECT_API_URL", cloud, "https://app.prefect.cloud/account/a-1/workspace/w-1"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, given)
+            assert prefect_ui() == ui

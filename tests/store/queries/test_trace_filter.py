@@ -104,10 +104,7 @@ def test_a_filter_that_cannot_work_is_refused(filled: Store, tmp_path: Path) -> 
         ('{"name": ', "filter: got .*, wanted JSON or a condition in SQL"),
         ([{"column": "name"}], "filter: got .*, wanted {column, operator, value, type}"),
         ([{"column": "name", "operator": "like", "value": "x"}], "filter: name: got the operator 'like'"),
-        (
-            [{"column": "tags", "operator": "=", "value": "x"}],
-            "filter: tags: got the operator '='",
-        ),
+        ([{"column": "tags", "operator": "=", "value": "x"}], "filter: tags: got the operator '='"),
         ({"name": {"deep": 1}}, "filter: name: got .*, wanted a text, a number, or a list of these"),
         ("nothing = 1", "filter: .*nothing"),
         ("name = 'x') or (1 = 1; drop table x", "filter: "),

@@ -43,8 +43,8 @@ def test_a_planted_regression_of_ten_points_fails_the_flow_run(tmp_path: Path) -
     (one,) = decisions_named(Store(), e.value.decisions)
     assert (one.conclusion, one.candidate, one.baseline) == ("FAIL", "app-new", "app-old")
     assert one.summary == ("exact_match is worse by more than 0.05: -0.100 [-0.133, -0.069], 400 pairs")
-    assert rows("select conclusion, difference, round(minimum_detectable_effect, 3) from verdicts "
-                "where decision_id is not null") == [("worse", -0.1, 0.043)]  # fmt: skip
+    columns = "conclusion, difference, round(minimum_detectable_effect, 3)"
+    assert rows(f"select {columns} from verdicts where decision_id is not null") == [("worse", -0.1, 0.043)]
 
 
 @pytest.mark.slow
@@ -188,16 +188,13 @@ def test_deciding_on_experiments_that_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_gate_decides_on_a_trial(tmp_path: Path) -> None:
+def test_trials_specs_without_gates_and_rules_on_what_nothing_gives_are_refused(tmp_path: Path) -> None:
     old = drawn(40, 0.8)
     fields = gated(tmp_path, [GUARD], {"tags": ["trial"]}, old=old, new=old)
     with pytest.raises(InputError, match="spec 'app': got the tag 'trial', wanted a run that a gate may decide on"):
         gate(spec_of(fields))
     run(spec_of(fields))
     assert rows("select count(*) from decisions") == [(0,)]
-
-
-def test_a_spec_without_gates_or_with_a_rule_on_what_nothing_gives_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got no gates"):
         gate(spec_of(gated(tmp_path, [], old=[True] * 3)))
     gates = [{"non_inferiority": {"exact_mach": 0.1}}]

@@ -41,16 +41,9 @@ def test_a_missing_part_is_handled_by_the_policy() -> None:
     def raises(outputs: dict[str, Any]) -> bool:
         raise RuntimeError("down")
 
-    policies = ("fail", "leave_out", "worst")
-    both = {"exact_match": 1, "raises": 1}
-    run(
-        spec(
-            targets=targets(target=always),
-            evaluators=["exact_match", {"use": refer(raises), "name": "raises"}],
-            composites=[{"name": policy, "weights": both, "missing": policy} for policy in policies],
-        )
-    )
-    query = (
-        "select distinct metric, status, value from scores where metric in ('fail', 'leave_out', 'worst') order by 1"
-    )
+    both, policies = {"exact_match": 1, "raises": 1}, ("fail", "leave_out", "worst")
+    composites = [{"name": policy, "weights": both, "missing": policy} for policy in policies]
+    evaluators = ["exact_match", {"use": refer(raises), "name": "raises"}]
+    run(spec(targets=targets(target=always), evaluators=evaluators, composites=composites))
+    query = f"select distinct metric, status, value from scores where metric in {policies} order by 1"
     assert rows(query) == [("fail", "failed", None), ("leave_out", "scored", 1.0), ("worst", "scored", 0.5)]

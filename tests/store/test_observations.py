@@ -48,22 +48,13 @@ def test_text_that_is_no_utf8_is_mended(store: Store) -> None:
 
 
 def test_views_name_attributes_and_sum_over_model_calls(store: Store) -> None:
-    call = {
-        "llm.model_name": "m-1",
-        "llm.token_count.prompt": 10,
-        "llm.token_count.completion": 5,
-        "llm.cost.total": 0.5,
-    }
-    write(
-        store,
-        [
-            *traces(1, attributes={"session.id": "s1", "tag.tags": ["b", "a"]}, resource={"service.version": "1.4"}),
-            observation("t0", "x", parent="root", type="llm", began=BEGAN, attributes=call),
-            observation("t0", "y", parent="root", type="llm", began=BEGAN, attributes=call, status="error"),
-        ],
-    )
-    assert one(
-        """select name, input, output, session_id, tags, version, models, tokens_in, tokens_out, cost_usd, errors,
-           status from traces"""
-    ) == ("user-query", "question 0", "answer 0", "s1", ["a", "b"], "1.4", ["m-1"], 20, 10, 1.0, 1, "ok")
+    tokens = {"llm.token_count.prompt": 10, "llm.token_count.completion": 5}
+    call = {"parent": "root", "type": "llm", "began": BEGAN}
+    call |= {"attributes": {"llm.model_name": "m-1", "llm.cost.total": 0.5, **tokens}}
+    of_trace = {"session.id": "s1", "tag.tags": ["b", "a"]}
+    root = traces(1, attributes=of_trace, resource={"service.version": "1.4"})
+    write(store, [*root, observation("t0", "x", **call), observation("t0", "y", **call, status="error")])
+    columns = "name, input, output, session_id, tags, version, models, tokens_in, tokens_out, cost_usd, errors, status"
+    wanted = ("user-query", "question 0", "answer 0", "s1", ["a", "b"], "1.4", ["m-1"], 20, 10, 1.0, 1, "ok")
+    assert one(f"select {columns} from traces") == wanted
     assert one("select session_id, trace_ids, tokens_in from sessions") == ("s1", ["t0"], 20)

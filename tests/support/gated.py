@@ -40,11 +40,9 @@ def fallen(right: np.ndarray[Any, np.dtype[np.bool_]], share: float, seed: int =
 def recorded(folder: Path, name: str, right: Right) -> dict[str, Any]:
     """A target that answers so."""
     path = folder / f"{name}.jsonl"
-    lines = [
-        json.dumps({"id": f"q{i:04}", "outputs": {"a": one if isinstance(one, str) else RIGHT if one else WRONG}})
-        for i, one in enumerate(right)
-    ]
-    path.write_text("\n".join(lines))
+    path.write_text(
+        "\n".join(json.dumps({"id": f"q{i:04}", "outputs": {"a": _answer(one)}}) for i, one in enumerate(right))
+    )
     return {"kind": "recorded", "name": name, "path": str(path)}
 
 

@@ -105,20 +105,13 @@ def test_conditions_and_expectations_of_users_are_shown(make: Any) -> None:
         ("expect_table_row_count_to_equal", {"value": 5}, False),
         ("expect_column_values_to_not_be_null", {"column": "nowhere"}, None),
     ]
-    rows = [
-        make(
-            "checks",
-            check_id=str(number),
-            batch_id="b",
-            subject_kind="snapshot",
-            name=name,
-            passed=passed,
-            expected=to_json(kwargs),
-            observed=to_json({"observed_value": 4.5}),
-            message=f"could not be checked: {HOSTILE}" if passed is None else "wanted",
+    rows = []
+    for name, kwargs, passed in kept:
+        said = f"could not be checked: {HOSTILE}" if passed is None else "wanted"
+        told = {"expected": to_json(kwargs), "observed": to_json({"observed_value": 4.5}), "message": said}
+        rows.append(
+            make("checks", check_id=name, batch_id="b", subject_kind="snapshot", name=name, passed=passed, **told)
         )
-        for number, (name, kwargs, passed) in enumerate(kept)
-    ]
     read = Read(page_of("mine", rows))
     text = " ".join(read.text.split())
     assert "^[a-z]+(<b>)$" in text and "4.5" in text

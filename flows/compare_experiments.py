@@ -41,7 +41,7 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
     with lease_of(spec, resume) as lease:
         comparison = start_comparison(run, resume)
         if spec.votes is not None:
-            record_votes(comparison)
+            record_votes(run, comparison)
         judging = chunk_task(judge, spec)
         chunks = list(pair_chunks(comparison))
         with calls_end_with_the_flow(run):
@@ -54,6 +54,6 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         lease.check()
         lacking = finish(run, [comparison])
         compute_win_rates(run, comparison)
-        publish_comparison(comparison)
+        publish_comparison(run, comparison)
         raise_failures(steps, lacking, first_open("comparison_sets", [comparison.comparison_id]))
         return comparison.comparison_id

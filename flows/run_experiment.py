@@ -64,10 +64,10 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         lease.check()
         lacking = finish(run, experiments, stopped)
         if spec.check_results:
-            check_results(experiments)
+            check_results(run, experiments)
         compute_differences(run, experiments)
         decisions = decide(run, experiments) if spec.gates and not spec.is_trial else []
-        publish_results(experiments)
+        publish_results(run, experiments)
         if decisions:
             announce(decisions)
         still_open = first_open("experiments", [row.experiment_id for row in experiments])

@@ -44,9 +44,9 @@ from evalflows.tasks.start import changed, opened, start_columns, start_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def publish_comparison(row: ComparisonSetRow) -> str:
+def publish_comparison(run: Context, row: ComparisonSetRow) -> str:
     """Publish the report as the markdown artifact `comparison`, and return the comparison's id."""
-    store = Store()
+    store = run.store
     page = comparison_page(comparison_report(store, row.comparison_id), links_to_dashboard(store).page)
     create_markdown_artifact(key="comparison", markdown=page, description=f"Comparison {escaped(row.name)}")
     keep_catalog(store.layout)
@@ -54,13 +54,13 @@ def publish_comparison(row: ComparisonSetRow) -> str:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def record_votes(row: ComparisonSetRow) -> int:
+def record_votes(run: Context, row: ComparisonSetRow) -> int:
     """Write a row for each vote, and return their number; 0 for a finished comparison, and for one without votes."""
     votes = comparison_spec(row).votes
     if votes is None or row.state != "running":
         return 0
     rows = list(judgements_of(read_votes(votes), row))
-    Store().append("judgements", row.comparison_id, "votes", rows)
+    run.store.append("judgements", row.comparison_id, "votes", rows)
     return len(rows)
 
 
@@ -277,7 +277,7 @@ def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
     The results are recomputed from the stored rows on every call.
     """
     enter_stage(run, "computing win rates")
-    store, spec = Store(), comparison_spec(row)
+    store, spec = run.store, comparison_spec(row)
     names, examples = _systems(store, row, spec)
     parts = list(slices(examples, spec.slice_by))
     metrics = preferences_in(store, row, examples)

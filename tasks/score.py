@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, robustness_batch, weights_check
 from evalflows.engine.experiments import Context, Experiment, experiment_of
-from evalflows.engine.judge import ScoresByRun, composite_results, judge_with
+from evalflows.engine.judge import ScoresByRun, composite_rows, judge_with
 from evalflows.engine.prepare import composite_version
 from evalflows.engine.results import judgement_columns, one_row, run_scores
 from evalflows.engine.running import RunnableEvaluator
@@ -25,7 +25,6 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.queries.lookup import find_experiments, run_groups
 from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id
 from evalflows.store.row_specs import experiment_spec
-from evalflows.store.schemas import records_of
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
@@ -56,9 +55,10 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
     names = {composite.name for composite in experiment.spec.composites}
     for run, scores in of_run.items():  # drop composites of an earlier attempt
         of_run[run] = [score for score in scores if score.evaluator not in names]
-    composites = [
-        score for spec in experiment.spec.composites for score in _composites(experiment, spec, outputs, of_run)
-    ]
+    composites = list[JudgementRow]()
+    for composite in experiment.spec.composites:
+        columns = partial(run_scores, version=composite_version(composite, experiment.spec))
+        composites += composite_rows(composite, experiment.spec, outputs, of_run, columns)
     experiment.store.append("judgements", identity, "composites", composites)
     for score in composites:
         of_run[score.run_id or ""].append(score)
@@ -71,20 +71,6 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
             results = _results(experiment, outputs, of_run)
             # A sync evaluator blocks on its model calls, so it must not run on the loop that makes them.
             loop.run(experiment.judging.run(work, [results], is_async=evaluator.bound.is_async))
-
-
-def _composites(
-    experiment: Experiment, spec: CompositeSpec, outputs: Iterable[OutputRow], of_run: ScoresByRun
-) -> list[JudgementRow]:
-    """Return one composite score per run. The version is computed once, since that reads source code."""
-    metrics = {metric: experiment.spec.direction(metric) for metric in spec.metrics}
-    made = [*composite_results(spec, metrics, outputs, of_run)]
-    if not made:
-        return []
-    of, results, rates = zip(*made, strict=True)
-    version = composite_version(spec, experiment.spec)
-    columns = run_scores(of, results, evaluator=spec.name, version=version, sampling_rates=rates)
-    return records_of("judgements", columns, len(made))
 
 
 async def _summarise(

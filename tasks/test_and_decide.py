@@ -37,12 +37,12 @@ from evalflows.tasks.start import flow_run_id
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def check_results(rows: list[ExperimentRow]) -> None:
+def check_results(run: Context, rows: list[ExperimentRow]) -> None:
     """Check the results of those experiments that are complete, and publish the checks and an artifact of them.
 
     Raise IncompleteError if an expectation of severity error does not hold.
     """
-    store = Store()
+    store = run.store
     ended: list[ExperimentRow] = [store.read("experiments", row.experiment_id)[0] for row in rows]
     complete = [row for row in ended if row.state == "completed"]
     checks = checks_of_results(store, complete, flow_run_id())
@@ -109,7 +109,7 @@ def compute_differences(run: Context, rows: list[ExperimentRow]) -> str:
     All experiments share their examples. The results are recomputed from the stored rows on every call.
     """
     enter_stage(run, "computing differences")
-    store, group = Store(), rows[0].run_group
+    store, group = run.store, rows[0].run_group
     reader, spec = MetricReader(store, keeps_values=len(rows) > 1), experiment_spec(rows[0])
     with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):
         for row in rows:
@@ -119,12 +119,12 @@ def compute_differences(run: Context, rows: list[ExperimentRow]) -> str:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def publish_results(rows: list[ExperimentRow]) -> str:
+def publish_results(run: Context, rows: list[ExperimentRow]) -> str:
     """Publish the results as the markdown artifact `result`, and return the run group.
 
     Pack a store of many files, and write the catalog that other programs open.
     """
-    store = Store()
+    store = run.store
     identities, dashboard = [row.experiment_id for row in rows], links_to_dashboard(store)
     results, experiments = results_of(store, identities), overviews(store, "is_one_of(experiment_id, $1)", [identities])
     page = dashboard.experiment(rows[-1].experiment_id)

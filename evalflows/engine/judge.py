@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple
 
 from evalflows.engine.job import Job, Loaded, Subject
-from evalflows.engine.results import EvaluationResult, failed_result, result_of_preference, result_of_score
+from evalflows.engine.results import Columns, EvaluationResult, failed_result, result_of_preference, result_of_score
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.shown import SHOWN, notes_on
 from evalflows.engine.workers import call_within, run_sync
@@ -32,9 +32,12 @@ from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, rec
 from evalflows.llm.rate_limits import COUNTED
 from evalflows.specs.errors import LENGTH, MEASURES, RETRIED_LATER, CallError, ErrorKind, StorageError, print_note
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
+from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, to_json
+from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 
@@ -110,6 +113,22 @@ def composite_results(
             metadata=to_json({"parts": composite.parts, "unmet_requirement": composite.unmet_requirement}),
         )
         yield output, result, _rate(spec, scores)
+
+
+def composite_rows(
+    composite: CompositeSpec,
+    spec: ExperimentSpec | TraceEvaluationSpec,
+    outputs: Iterable[OutputRow],
+    of_run: ScoresByRun,
+    columns: Callable[..., Columns],
+) -> list[JudgementRow]:
+    """Return the rows of a composite's results; `columns` makes their columns as `run_scores` does."""
+    metrics = {metric: spec.direction(metric) for metric in composite.metrics}
+    made = [*composite_results(composite, metrics, outputs, of_run)]
+    if not made:
+        return []
+    of, results, rates = zip(*made, strict=True)
+    return records_of("judgements", columns(of, results, evaluator=composite.name, sampling_rates=rates), len(made))
 
 
 def _evaluators_by_metric(of_run: ScoresByRun) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from evalflows.engine.chunks import NOTHING_PAID
 from evalflows.engine.experiments import JudgesRuns
 from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper, mapper_version, run_of, sampling_rate
 from evalflows.engine.job import Drawn, Loaded, is_final
-from evalflows.engine.judge import ScoresByRun, composite_results
+from evalflows.engine.judge import ScoresByRun, composite_rows
 from evalflows.engine.preflight import check_judge, check_needs
 from evalflows.engine.prepare import (
     SAMPLE,
@@ -38,7 +38,7 @@ from evalflows.specs.reference import load, parts_of
 from evalflows.specs.traces import MEASURED, TRACES, TraceEvaluationSpec
 from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, scores_of_items
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, now
-from evalflows.store.schemas import TRACE_SCORE_TABLES, records_of
+from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import Spool
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 
@@ -238,13 +238,9 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         known = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
         rows = list[JudgementRow]()
         for composite in self.spec.composites:
-            metrics = {metric: self.spec.direction(metric) for metric in composite.metrics}
             left = [output for output in outputs if (output.run_id, composite.name) not in known]
-            if made := [*composite_results(composite, metrics, left, of_run)]:
-                of, results, rates = zip(*made, strict=True)
-                version = self.composite_versions[composite.name]
-                columns = self._columns(of, results, evaluator=composite.name, version=version, sampling_rates=rates)
-                rows += records_of("judgements", columns, len(made))
+            columns = partial(self._columns, version=self.composite_versions[composite.name])
+            rows += composite_rows(composite, self.spec, left, of_run, columns)
         return rows
 
 

@@ -33,7 +33,7 @@ def compared(rows: list[dict[str, Any]], **changes: Any) -> ComparisonSetRow:
     Path("votes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     run = check_and_resolve(ComparisonSpec.model_validate({"votes": "votes.jsonl", "name": "arena", **changes}))
     row = start_comparison.fn(run)
-    record_votes.fn(row)
+    record_votes.fn(run, row)
     finish.fn(run, [row])
     (ended,) = Store().read("comparison_sets", row.comparison_id)
     compute_win_rates.fn(run, ended)

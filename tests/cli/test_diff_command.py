@@ -13,6 +13,7 @@ from past import Past
 
 from evalflows import decide_on, diff
 from evalflows.cli.main import cli
+from evalflows.reports.diff import diff_markdown, diff_of
 from evalflows.specs.gate import GateSpec
 from evalflows.store import Store
 from evalflows.store.records import OutputRow, derived_id, to_json
@@ -55,11 +56,16 @@ def past(monkeypatch: pytest.MonkeyPatch) -> Past:
     return past
 
 
-def test_texts_from_outside_are_harmless() -> None:
+def test_texts_from_outside_are_harmless(past: Past) -> None:
     for form in ("table", "md", "json"):
         printed = called("diff", "exp-000", "exp-001", "--format", form).stdout
         assert "\x1b" not in printed and "\u202e" not in printed
         assert form != "md" or ("<script>" not in printed and "](javascript" not in printed)
+    found = diff_of(past.store, "exp-000", ["exp-001"])
+    (worse, *_) = found.lists
+    said = replace(worse, examples=[replace(worse.examples[0], comment=EVIL, baseline_comment=f"{EVIL}!")])
+    commented = diff_markdown(replace(found, lists=[said]))
+    assert "comment: " in commented and "<script>" not in commented and "](javascript" not in commented
 
 
 def test_json_is_one_document() -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import personal
 import pytest
+from asking import body_of
 from click.testing import CliRunner
 from personal import REVIEWER, SECRET, USER, files_with
 
 from evalflows.cli.main import cli
+from evalflows.receiver import Entry, Journal
 from evalflows.store.erasing import Subjects, keep_plan, new_plan
+from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
 
 
@@ -55,11 +58,14 @@ def test_with_yes_the_texts_are_erased_once_and_what_is_shown_of_them_says_so(st
     assert code == 0 and "1 of 2 examples erased, last on 20" in out, err
 
 
-def test_json_is_one_document(store: Store) -> None:
+def test_json_is_one_document_and_what_a_dead_receiver_left_is_erased_too(store: Store) -> None:
     personal.fill_production(store)
+    dead = Journal(spool_folder(store) / RECEIVED)
+    dead.write([Entry("traces", "protobuf", body_of("late", attributes={"user.id": USER, "note": SECRET}))])
+    dead.close()
     code, out, _ = run("forget", "--user", USER, "--yes", "--format", "json")
     ((one),) = json.loads(out)
-    assert code == 0 and one["rows"] == {"calls": 1, "observations": 3, "judgements": 1}
+    assert code == 0 and one["rows"] == {"calls": 1, "observations": 4, "judgements": 1}
     ((by, kind, rows),) = Store().query("select erased_by, kind, rows ->> 'judgements' from source.erasures")
     assert (kind, rows) == ("user", "1") and by
 

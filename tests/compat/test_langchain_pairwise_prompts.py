@@ -82,6 +82,10 @@ def test_a_custom_prompt_is_sent_unchanged_and_answered_with_a_tag(prompt: Any) 
     assert complete.asked == [(expected, {"temperature": 0})]
 
 
+def test_variables_of_a_prompt_are_filled_one_after_another() -> None:
+    assert PromptTemplate.from_template("{a} {b} {c}").partial(a="1").partial(b="2").format(c="3") == "1 2 3"
+
+
 def test_a_prompt_with_missing_or_unknown_variables_is_an_error() -> None:
     for name in ("input", "reference", "prediction", "prediction_b", "criteria"):
         prompt = OWN.replace(f"{{{name}}}", "…")

@@ -5,8 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_memory import values_of
 
+from evalflows.analysis.gate_evaluation import Recalibrated
 from evalflows.analysis.gates import BoundedEstimate, Interval, Rule, conclusion_of, evaluate_rules, rules_of
+from evalflows.analysis.pairing import PairedMetric, Scale
+from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.paired import paired_difference
 from evalflows.store.records import Reason
@@ -182,3 +186,20 @@ def _normal(mean: float, n: int) -> BoundedEstimate:
         return mean - half, mean + half
 
     return difference(mean, n, interval_at=interval_at, worst_case_interval_at=interval_at)
+
+
+def test_scores_that_the_newer_judge_lacks_count_against_the_candidate_and_for_it() -> None:
+    answers, older = np.arange(30) % 2 * 1.0, values_of("m", np.arange(30) % 3 == 0)
+    scale = Scale(declared=MetricSpec(higher_is_better=True), support=(0.0, 1.0), bounds=(0.0, 1.0))
+
+    def judged(candidate: float, rejudged: float) -> BoundedEstimate:
+        ours, newer = np.r_[candidate, answers[1:]], np.r_[answers[:-1], rejudged]
+        side = values_of("m", ours, missing=np.isnan(ours))
+        paired = PairedMetric(candidate=side, baseline=older, clusters=None, scale=scale, confidence_level=0.95)
+        return Recalibrated(paired=paired, rejudged=newer, sampled=np.ones(30, dtype=bool)).estimate()
+
+    worst = judged(np.nan, np.nan)
+    against, in_favour = judged(0.0, 1.0).interval_at(0.95), judged(1.0, 0.0).interval_at(0.95)
+    assert against is not None and in_favour is not None
+    assert worst.n_missing == 2
+    assert worst.worst_case_interval_at(0.95) == pytest.approx((against[0], in_favour[1]))

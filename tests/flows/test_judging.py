@@ -230,20 +230,15 @@ def test_composites_of_every_kind() -> None:
     twice = [{"use": "odd_evaluators:same", "name": name, "args": {"value": v}} for name, v in (("x", 1), ("y", 0))]
     unclear = {"name": "unclear", "weights": ["quality"]}
     judged("exact_match", harmless, "odd_evaluators:harm", *twice, composites=[*COMPOSITES, unclear])
-    made = ", ".join(f"'{composite['name']}'" for composite in COMPOSITES)
-    found = rows("select metric, example_id = 'e1', any_value(value), count(*), any_value(comment) from scores "
-                 f"where evaluator in ({made}) group by all order by all")  # fmt: skip
+    made = tuple(str(composite["name"]) for composite in COMPOSITES)
+    columns = "metric, example_id = 'e1', any_value(value), count(*), any_value(comment)"
+    found = rows(f"select {columns} from scores where evaluator in {made} group by all order by all")
+    of_e1 = {"gated": 0.0, "geometric": 0.0, "least": 0.0, "mean": 0.75, "steep": 0.0}
+    why = {"gated": "requirement: harm is 1, wanted at most 0"}
     assert found == [
-        ("gated", False, 1.0, 5, None),
-        ("gated", True, 0.0, 1, "requirement: harm is 1, wanted at most 0"),
-        ("geometric", False, 1.0, 5, None),
-        ("geometric", True, 0.0, 1, None),
-        ("least", False, 1.0, 5, None),
-        ("least", True, 0.0, 1, None),
-        ("mean", False, 1.0, 5, None),
-        ("mean", True, 0.75, 1, None),
-        ("steep", False, 1.0, 5, None),
-        ("steep", True, 0.0, 1, None),
+        one
+        for name, value in of_e1.items()
+        for one in ((name, False, 1.0, 5, None), (name, True, value, 1, why.get(name)))
     ]
     lost = "returned the key 'quality', which 'x' gives too; wanted a key of its own, such as 'y'"
     assert rows("select distinct status, error from scores where evaluator = 'y'") == [("failed", lost)]
@@ -254,23 +249,21 @@ def test_composites_of_every_kind() -> None:
 def test_repeated_trials_are_metrics_of_their_own() -> None:
     """Questions 0 to 4 are answered rightly in so many of 4 repetitions: pass^2 is the mean of C(c, 2) / C(4, 2)."""
     data = [{"inputs": {"question": str(c)}, "reference_outputs": {"answer": "right"}} for c in range(5)]
-    judged(
-        "exact_match",
-        dataset={"rows": data},
-        targets=[{"kind": "python", "function": "odd_evaluators:flaky"}],
-        repetitions=4,
-        metrics={"exact_match": {"pass_k": [1, 2, 4]}},
-    )
+    targets = [{"kind": "python", "function": "odd_evaluators:flaky"}]
+    metrics = {"exact_match": {"pass_k": [1, 2, 4]}}
+    judged("exact_match", dataset={"rows": data}, targets=targets, repetitions=4, metrics=metrics)
     found = dict(rows("select metric, mean from results where metric like 'exact_match%'"))
-    assert found == {
-        "exact_match": pytest.approx(0.5),
-        "exact_match pass@1": pytest.approx(0.5),
-        "exact_match pass^1": pytest.approx(0.5),
-        "exact_match pass@2": pytest.approx((0 + 3 / 6 + 5 / 6 + 1 + 1) / 5),
-        "exact_match pass^2": pytest.approx((0 + 0 + 1 / 6 + 3 / 6 + 1) / 5),
-        "exact_match pass@4": pytest.approx(4 / 5),
-        "exact_match pass^4": pytest.approx(1 / 5),
+    at_2, all_2 = (0 + 3 / 6 + 5 / 6 + 1 + 1) / 5, (0 + 0 + 1 / 6 + 3 / 6 + 1) / 5
+    wanted = {
+        "": 0.5,
+        " pass@1": 0.5,
+        " pass^1": 0.5,
+        " pass@2": at_2,
+        " pass^2": all_2,
+        " pass@4": 0.8,
+        " pass^4": 0.2,
     }
+    assert found == {f"exact_match{name}": pytest.approx(mean) for name, mean in wanted.items()}
     ((low, high, n),) = rows("select ci_low, ci_high, n_examples from estimates where metric = 'exact_match pass^2'")
     assert 0 <= low < 1 / 3 < high <= 1 and n == 5
 

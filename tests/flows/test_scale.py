@@ -26,24 +26,18 @@ def write_jsonl(path: Path, rows: list[dict[str, object]]) -> str:
 def test_thousands_of_recorded_rows_and_three_rules(tmp_path: Path) -> None:
     questions = [{"id": i, "inputs": {"q": f"{i}?"}, "outputs": {"a": str(i % 7)}} for i in range(N)]
     answers = [{"id": i, "outputs": {"output": str(i % 5)}} for i in range(N)]
-    spec = ExperimentSpec.model_validate(
-        {
-            "name": "recorded",
-            "dataset": {"path": write_jsonl(tmp_path / "questions.jsonl", questions)},
-            "targets": [{"kind": "recorded", "path": write_jsonl(tmp_path / "answers.jsonl", answers)}],
-            "evaluators": [
-                "exact_match",
-                {"use": "contains", "args": {"any_of": ["3", "4"]}},
-                {"use": "judges:longer_than", "args": {"characters": 0}},
-            ],
-        }
-    )
-    run(spec)
+    contains = {"use": "contains", "args": {"any_of": ["3", "4"]}}
+    spec = {
+        "name": "recorded",
+        "dataset": {"path": write_jsonl(tmp_path / "questions.jsonl", questions)},
+        "targets": [{"kind": "recorded", "path": write_jsonl(tmp_path / "answers.jsonl", answers)}],
+        "evaluators": ["exact_match", contains, {"use": "judges:longer_than", "args": {"characters": 0}}],
+    }
+    run(ExperimentSpec.model_validate(spec))
+    query = "select metric, mean, scored, missing from metric_summary where evaluator <> 'measured' order by 1"
     with connect() as catalog:
         (flow_run,) = catalog.execute("select flow_run_id from experiments").fetchone() or ()
-        means = catalog.execute(
-            "select metric, mean, scored, missing from metric_summary where evaluator <> 'measured' order by 1"
-        ).fetchall()
+        means = catalog.execute(query).fetchall()
     matching = pytest.approx(sum(i % 7 == i % 5 for i in range(N)) / N)
     assert means == [("contains", 0.4, N, 0), ("exact_match", matching, N, 0), ("longer_than", 1.0, N, 0)]
     assert task_runs(flow_run, at_least=12) == 12  # 2 chunks of two tasks, and eight around them

@@ -59,18 +59,20 @@ def test_every_kind_of_return_arrives_as_what_it_is(shared: IsolatedEvaluator) -
         assert kind == "bad_return" and text.startswith(said)
 
 
-def test_an_object_has_its_state_there_and_this_ones_is_left_alone(isolated: Make) -> None:
+def test_an_object_has_its_state_there_and_large_answers_pass_in_both_directions(isolated: Make) -> None:
     class Counts:
         def __init__(self) -> None:
             self.seen = 10
 
-        def __call__(self, outputs: Any) -> int:
+        def __call__(self, outputs: Any, complete: Any) -> Score:
             self.seen += 1
-            return self.seen
+            return Score(value=self.seen, comment=complete(outputs + outputs))
 
-    counts = Counts()
+    counts, text = Counts(), "x" * 5_000_000
     one = isolated(counts)
-    assert [judged(one).value for _ in range(3)] == [11.0, 12.0, 13.0]
+    for number in (11.0, 12.0, 13.0):
+        found = judged(one, text, complete=lambda asked: asked + "y")
+        assert found.value == number and found.comment == text + text + "y"
     assert counts.seen == 10
 
 
@@ -84,15 +86,6 @@ def test_what_cannot_move_is_said_before_anything_is_judged() -> None:
     with pytest.raises(InputError, match="evaluator 'locked': timeout_s: it cannot be sent to another process"):
         check_picklable(bind(locked))
     check_picklable(bind(where))
-
-
-def test_large_answers_pass_in_both_directions(shared: IsolatedEvaluator) -> None:
-    def twice(outputs: Any, complete: Any) -> Score:
-        return Score(value=len(outputs), comment=complete(outputs + outputs))
-
-    text = "x" * 5_000_000
-    found = judged(shared, (twice, text), complete=lambda asked: asked + "y")
-    assert found.value == 5e6 and found.comment == text + text + "y"
 
 
 # What goes wrong in it

@@ -147,14 +147,21 @@ def test_costs_and_tokens_are_summed_each_call_once_and_cached_answers_counted(r
 # A row for every metric
 
 
-def test_a_plain_evaluators_rows_stay_as_they_are(run: Run) -> None:
+def test_a_plain_evaluators_rows_stay_as_they_are_and_evaluators_do_not_mix(run: Run) -> None:
     rows = [
         run.score("r0", "exact", status="scored", value=1.0),
         run.score("r1", "exact", status="failed", error="boom"),
         run.score("r2", "exact", status="not_applicable"),
         run.score("r3", "fails always", status="failed", error="boom"),
     ]
-    assert sorted(run.complete().values(), key=lambda row: row.subject_id) == rows
+    run.score("r0", "judge", "a", status="scored")
+    run.score("r1", "judge", status="failed")
+    for name in ("r0", "r1"):
+        run.score(name, "other", "c", status="scored")
+    found = run.complete()
+    assert [found[row.subject_id, row.metric] for row in rows] == rows
+    others = {(name, metric) for name in ("r0", "r1") for metric in ("a", "c")}
+    assert set(found) == others | {(row.subject_id, row.metric) for row in rows}
 
 
 def test_a_failure_stands_for_every_metric_that_the_evaluator_gives_and_its_cost_for_one(run: Run) -> None:
@@ -173,10 +180,16 @@ def test_a_failure_stands_for_every_metric_that_the_evaluator_gives_and_its_cost
         assert sum(getattr(found["r1", metric], column) or 0 for metric in "ab") == given, column
 
 
-def test_a_metric_that_was_left_out_does_not_apply(run: Run) -> None:
+def test_a_metric_that_was_left_out_does_not_apply_and_a_failure_of_one_beside_another_stays(run: Run) -> None:
     run.score("r0", "judge", "a", status="scored", value=1.0)
     run.score("r0", "judge", "b", status="scored", value=0.0, label="bad", cost_usd=0.0)
     run.score("r1", "judge", "a", status="scored", value=1.0, cost_usd=0.5, calls=1, tokens_in=7, metadata='{"x":1}')
+    given = [
+        run.score("r2", "judge", metric, status=status, error=error)
+        for metric, status, error in (("a", "scored", None), ("b", "failed", "no b"))
+    ]
+    run.score("r3", "judge", "a", status="failed")
+    run.score("r3", "judge", status="scored")
     found = run.complete()
     row = found["r1", "b"]
     assert (row.status, row.value, row.label, row.error) == ("not_applicable", None, None, None)
@@ -184,28 +197,8 @@ def test_a_metric_that_was_left_out_does_not_apply(run: Run) -> None:
     assert (row.cost_usd, row.calls, row.tokens_in, row.metadata) == (0.0, 0, None, None)
     assert row.judgement_id == derived_id("r1", None, "b", "v1")
     assert found["r1", "a"].cost_usd == 0.5
-
-
-def test_a_failure_of_one_metric_beside_another_stays(run: Run) -> None:
-    given = [
-        run.score("r0", "judge", metric, status=status, error=error)
-        for metric, status, error in (("a", "scored", None), ("b", "failed", "no b"), ("judge", "failed", "no c"))
-    ]
-    run.score("r1", "judge", "a", status="failed")
-    run.score("r1", "judge", status="scored")
-    found = run.complete()
-    assert [found["r0", row.metric] for row in given] == given
-    assert found["r1", "a"].status == found["r1", "b"].status == "not_applicable"
-
-
-def test_evaluators_do_not_mix(run: Run) -> None:
-    run.score("r0", "judge", "a", status="scored")
-    run.score("r0", "other", "c", status="scored")
-    run.score("r0", "exact", status="scored")
-    run.score("r1", "judge", status="failed")
-    run.score("r1", "other", "c", status="scored")
-    run.score("r1", "exact", status="failed")
-    assert set(run.complete()) == {(r, metric) for r in ("r0", "r1") for metric in ("a", "c", "exact")}
+    assert [found["r2", row.metric] for row in given] == given
+    assert found["r3", "a"].status == found["r3", "b"].status == "not_applicable"
 
 
 def test_a_run_that_is_judged_again_replaces_its_failures(run: Run) -> None:

@@ -38,7 +38,7 @@ from evalflows.specs.errors import StorageError, describe
 from evalflows.store.arrow import np, pa, pq
 from evalflows.store.layout import SEALED, Layout, StoredFile, files, latest_first, quoted
 from evalflows.store.object_store import Mirror, ObjectFiles, one_line_errors
-from evalflows.store.schemas import TABLES, schema_of
+from evalflows.store.schemas import TABLES, as_schema, schema_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -675,7 +675,7 @@ def row_groups_of(
         if within is None or len(within):
             rows = parquet.read_row_group(group, columns=list(columns))
             kept = rows if within is None or len(within) == stop - start else rows.take(within)
-            yield kept.select(columns).cast(schema)
+            yield as_schema(kept.select(columns), schema)
         start = stop
 
 
@@ -689,12 +689,12 @@ def _have_distinct_keys(fs: Any, table: str, paths: Sequence[str]) -> bool:
     hashes: list[NDArray[np.uint64]] = []
     for path in paths if len(TABLES[table].key) == 1 else ():
         for rows in row_groups(fs, path, table, TABLES[table].key):
-            try:
-                keys = [chunk.cast(pa.binary(DIGITS)) for chunk in rows.column(0).chunks if len(chunk)]
-            except pa.ArrowInvalid:  # of another length
-                return False
-            for chunk in keys:
-                words = np.frombuffer(chunk.buffers()[1], np.uint64).reshape(len(chunk), -1)
+            for keys in filter(len, rows.column(0).chunks):
+                _, ends, texts = keys.buffers()
+                starts = np.frombuffer(ends, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+                if (np.diff(starts) != DIGITS).any():
+                    return False
+                words = np.frombuffer(texts, np.uint64, len(keys) * DIGITS // 8, starts[0]).reshape(len(keys), -1)
                 hashes.append(words[:, 0] * np.uint64(_MIXER) + words[:, 1])
     every = np.sort(np.concatenate(hashes)) if hashes else np.zeros(2, np.uint64)
     return bool((every[1:] != every[:-1]).all())

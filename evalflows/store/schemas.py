@@ -311,4 +311,9 @@ def as_arrow(table: str, rows: Iterable[object] | pa.Table) -> pa.Table:
     if not isinstance(rows, pa.Table):
         return to_arrow(table, rows)
     schema = schema_of(TABLES[table].record)
-    return rows.select(schema.names).cast(schema)
+    return as_schema(rows.select(schema.names), schema)
+
+
+def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with the types of a schema, unchanged if they have them: casting loads pyarrow.compute."""
+    return rows if rows.schema.equals(schema) else rows.cast(schema)

@@ -22,7 +22,7 @@ from evalflows.store.files import FORMAT
 ROOT = Path(__file__).parent.parent.parent
 SLOW = (
     *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "numpy", "openai", "pandas", "prefect"),
-    *("pyarrow", "pydantic", "scipy"),
+    *("pyarrow", "pyarrow.compute", "pydantic", "scipy"),
 )
 STORE = {"duckdb"}
 """Of a command that asks the store by SQL, and of the help of one: its module imports it."""
@@ -49,10 +49,10 @@ NEEDED: dict[str, set[str]] = {
     "sql select\t1": STORE,
     "explain release": STORE,
     "dataset ls": SPECS,
-    "labels judges": {*FILES, *SPECS, "pandas"},  # agreement is computed from the items
+    "labels judges": {*FILES, *SPECS, "pandas", "pyarrow.compute"},  # agreement is computed from the items
     "traces ls": {*FILES, *SPECS},
     "windows --help": {*FILES, *SPECS},
-    "doctor": {*FILES, "pandas"},  # pyarrow groups rows with it
+    "doctor": {*FILES, "pandas", "pyarrow.compute"},  # pyarrow groups rows with it
     "compact": STORE,
     "forget --example nobody": SPECS,
     "export preferences kept": STORE,

@@ -126,9 +126,10 @@ def _columns(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _array(values: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers or truth values, none of them null. pyarrow's own `to_numpy` would load pandas."""
+    """Return numbers or truth values, none of them null. pyarrow's `to_numpy` loads pandas, and its `cast` more."""
     if pa.types.is_boolean(values.type):
-        return np.from_dlpack(values.cast(pa.uint8())).astype(bool)
+        bits = np.unpackbits(np.frombuffer(values.buffers()[1], np.uint8), bitorder="little")
+        return bits[values.offset : values.offset + len(values)].astype(bool)
     return np.from_dlpack(values)
 
 

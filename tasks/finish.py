@@ -108,8 +108,8 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
     *results, _ = work.tables
     if is_tried := may_be_complete(store, work.owner, work.answers, work.planned * len(work.evaluators)):
         store.seal(work.owner, results)  # of sealed rows, no query has to find the newest
-    with shared.little_memory(is_needed=are_many(work.planned)):
-        ended = store.steady(lambda: _ended(store, work, row))
+    with shared.little_memory(is_needed=are_many(work.planned)), store.only(experiment_id=[work.owner]):
+        ended = store.steady(lambda: _ended(store, work, row), ("outputs", "judgements", "calls"))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)
     if is_tried and ended.state != "completed":
@@ -127,9 +127,11 @@ def _ended(store: Store, work: Work, row: Row) -> Row:
         store, work.owner, work.evaluators, work.planned, answers=work.answers, summaries=work.summaries
     )
     reason = lacking or "; ".join(_nothing_made(store, work)) or given_twice(store, work.owner)
+    is_application = False
     if isinstance(row, ExperimentRow):
         row = replace(row, application_version=application_versions(store, work.owner) or row.application_version)
-    sums, ended_at = spent(store, work.owner), after(row.recorded_at)
+        is_application = row.target_kind == "http"
+    sums, ended_at = spent(store, work.owner, is_application=is_application), after(row.recorded_at)
     return replace(
         row,
         state="incomplete" if lacking else "completed",

@@ -53,11 +53,14 @@ class TableCopies:
         """The tables that are copied whole."""
         return self._files.keys()
 
-    def follow(self, states: Mapping[str, object], tables: Collection[str]) -> None:
-        """Bring the copies of tables to a state of their files, which are local ones."""
+    def follow(self, states: Mapping[str, object], tables: Mapping[str, Collection[str] | None]) -> None:
+        """Bring the copies of tables to a state of their files, which are local ones: all, or those of some owners."""
         with self._lock:
-            for table in tables:
-                self._follow(table, _files_of(states, table))
+            for table, owners in tables.items():
+                files, others = _files_of(states, table), self._files.get(table, {})
+                if owners is not None:
+                    files |= {owner: of_owner for owner, of_owner in others.items() if owner not in owners}
+                self._follow(table, files)
 
     def _follow(self, table: str, files: Files) -> None:
         known = self._files.get(table)

@@ -324,14 +324,14 @@ class Shared:
         is_packed: bool,
         make: Callable[[], duckdb.DuckDBPyConnection],
         states: Mapping[str, object] | None = None,
-        tables: Collection[str] = (),
+        tables: Mapping[str, Collection[str] | None] | None = None,
         owners: OwnerCopies | None = None,
     ) -> duckdb.DuckDBPyConnection:
         """Return a new connection to the database of a root.
 
         `make` creates it if needed, if damage was found, and when the store has its first packed files. With `states`
-        of local files, `tables` that are small are copies in memory of just these; with `owners`, the others have only
-        the rows of these, in memory too.
+        of local files, `tables` that are small are copies in memory of just these, or of those of some owners; with
+        `owners`, the others have only the rows of these, in memory too.
         """
         with self._lock:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
@@ -349,7 +349,7 @@ class Shared:
             if self._limits.get(key) != self._memory:
                 cursor.execute(f"set memory_limit = '{self._memory}'")
                 self._limits[key] = self._memory
-        if states is not None and copies is not None:
+        if states is not None and tables is not None and copies is not None:
             copies.follow(states, tables)
             cursor.execute(owners.follow(views, states, tables, copies.tables) if owners else FIND_COPIES)
         else:

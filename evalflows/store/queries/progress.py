@@ -196,8 +196,8 @@ class Spent:
     cost_usd: float | None  # None if the cost of a call is unknown
 
 
-def spent(store: Store, experiment_id: str) -> Spent:
-    """Return what an experiment or a comparison paid, as recorded and as HTTP applications report.
+def spent(store: Store, experiment_id: str, *, is_application: bool = False) -> Spent:
+    """Return what an experiment or a comparison paid, as recorded and as an HTTP application reports, if it was one.
 
     Answers reused from other experiments cost nothing.
     """
@@ -209,11 +209,11 @@ def spent(store: Store, experiment_id: str) -> Spent:
                  union all
                  select calls, tokens_in, tokens_out, cost_usd from source.outputs
                  where experiment_id = $1 and status in ('ok', 'failed')
-                     and (calls is null or ($1 in applications and status = 'ok'))
+                     and (calls is null or ($2 and status = 'ok'))
                  union all
                  select calls, tokens_in, tokens_out, cost_usd from source.judgements
-                 where experiment_id = $1 and calls is null)""".replace("applications", _APPLICATIONS),
-        [experiment_id],
+                 where experiment_id = $1 and calls is null)""",
+        [experiment_id, is_application],
     )[0]
     return Spent(
         calls=None if row[5] else int(row[0] or 0),
@@ -223,13 +223,11 @@ def spent(store: Store, experiment_id: str) -> Spent:
     )
 
 
-_APPLICATIONS = "(select experiment_id from source.experiments where target_kind = 'http')"
-
-
 def calls_of_group(store: Store, run_group: str) -> int | None:
     """Return the model calls of a run group so far; None if some may have been made that nobody recorded."""
-    rows = store.query("select distinct experiment_id from source.experiments where run_group = ?", [run_group])
-    calls = [spent(store, identity).calls for (identity,) in rows]
+    query = "select distinct experiment_id, target_kind = 'http' from source.experiments where run_group = ?"
+    rows = store.query(query, [run_group])
+    calls = [spent(store, identity, is_application=is_one).calls for identity, is_one in rows]
     return None if None in calls else sum(number for number in calls if number is not None)
 
 

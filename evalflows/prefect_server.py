@@ -190,6 +190,11 @@ class Home:
         return self.folder / "auth"
 
     @property
+    def authority(self) -> Path:
+        """A file with a certificate authority that no server here uses."""
+        return self.folder / "authority.pem"
+
+    @property
     def lock(self) -> Path:
         return self.folder / "server.lock"
 
@@ -657,7 +662,8 @@ def server_access() -> Iterator[None]:
     from evalflows.server_watch import changed_settings  # late: loading Prefect takes seconds
 
     access = _access()
-    with changed_settings(access, set_defaults=_derived(access)) if access else nullcontext():
+    defaults = _derived(access) | _few_authorities(access)
+    with changed_settings(access, set_defaults=defaults) if access or defaults else nullcontext():
         yield
 
 
@@ -690,6 +696,25 @@ def _derived(access: Mapping[Any, Any]) -> dict[Any, str]:
     return (
         {PREFECT_UI_URL: access[PREFECT_API_URL].rstrip("/").removesuffix("/api")} if PREFECT_API_URL in access else {}
     )
+
+
+def _few_authorities(access: Mapping[Any, Any]) -> dict[Any, str]:
+    """Return the setting of a file with one certificate authority, for the local server.
+
+    Each of Prefect's clients, four in a first run, would load all authorities, in 18 ms, though this server has no TLS.
+    """
+    import certifi
+    from prefect.settings import PREFECT_API_SSL_CERT_FILE, PREFECT_API_URL, get_current_settings
+
+    if access.get(PREFECT_API_URL, get_current_settings().api.url) != _here.settings.get(PREFECT_API_URL, ""):
+        return {}
+    home = Home.here()
+    if not home.authority.exists():
+        first, end, _ = Path(certifi.where()).read_text(encoding="utf-8").partition("-----END CERTIFICATE-----")
+        new = home.authority.with_suffix(f".{os.getpid()}.new")
+        new.write_text(f"{first}{end}\n", encoding="utf-8")
+        new.replace(home.authority)
+    return {PREFECT_API_SSL_CERT_FILE: str(home.authority)}
 
 
 def _api_of_calling_run() -> str | None:

@@ -15,12 +15,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
 from evalflows.engine.interrupts import interrupts_noted
-from evalflows.engine.rare_collection import collect_rarely
 from evalflows.engine.run_context import RunContext
 from evalflows.llm import loop
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.rare_collection import collect_rarely
 from evalflows.specs.traces import RetentionSpec
 from evalflows.store.database import shared
 from evalflows.store.leases import Lease, leased, refuse_if_in_use

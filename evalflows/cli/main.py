@@ -7,8 +7,8 @@ import click
 
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import Commands, LateCommand
-from evalflows.engine.rare_collection import end_quickly, search_rarely
 from evalflows.specs import hints
+from evalflows.specs.rare_collection import end_quickly, search_rarely
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

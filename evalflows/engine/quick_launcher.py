@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from evalflows.engine.child import given_pipe
-from evalflows.engine.rare_collection import collect_rarely, search_rarely
+from evalflows.specs.rare_collection import collect_rarely, search_rarely
 
 
 def main(pipes: Sequence[Connection]) -> None:

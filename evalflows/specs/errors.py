@@ -2,9 +2,7 @@
 callables, names of metrics and slices, and names imported on first use.
 """
 
-import atexit
 import csv
-import gc
 import json
 import re
 import sys
@@ -13,6 +11,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TextIO, get_args
+
+from evalflows.specs.rare_collection import without_collection
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -224,25 +224,17 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package: `modules` lists the names that come from each of its modules.
 
-    The package also lists the names in `__all__`, and imports them under TYPE_CHECKING. Python does not look for cycles
-    of objects meanwhile, and later leaves out what exists by then: modules leave hardly any, and each search through
-    theirs takes a tenth of a second.
+    The package also lists the names in `__all__`, and imports them under TYPE_CHECKING.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if homes[name] not in sys.modules and gc.isenabled():
-            gc.disable()
-            try:
+        if homes[name] not in sys.modules:
+            with without_collection():
                 import_module(homes[name])
-            finally:
-                gc.freeze()
-                gc.enable()
-                atexit.unregister(gc.unfreeze)
-                atexit.register(gc.unfreeze)  # or DuckDB reports leaks at exit
-        return getattr(import_module(homes[name]), name)
+        return getattr(sys.modules[homes[name]], name)
 
     def names() -> list[str]:
         return sorted({*vars(import_module(package)), *homes})

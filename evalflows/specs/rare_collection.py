@@ -4,7 +4,8 @@ import atexit
 import gc
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 
 MANY_OBJECTS = 50_000
@@ -16,15 +17,43 @@ def search_rarely() -> None:
     gc.set_threshold(MANY_OBJECTS, *gc.get_threshold()[1:])
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Exclude what a block makes from garbage collection, as for imports, which leave hardly any cycles.
+
+    Each search through their objects takes a tenth of a second.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        _freeze()
+        gc.enable()
+
+
+def _freeze() -> None:
+    gc.freeze()
+    atexit.unregister(_collect_once)
+    atexit.register(_collect_once)
+
+
+def _collect_once() -> None:
+    """Let Python collect all objects at exit, or DuckDB reports leaks, but not first while its modules are there."""
+    gc.unfreeze()
+    gc.disable()
+
+
 @cache
 def collect_rarely() -> None:
     """Exclude objects that exist before the first calls from garbage collection, and collect less often.
 
     Prefect, DuckDB and others create so many that each full collection would stall every call for a third of a second.
     """
-    gc.freeze()
+    _freeze()
     search_rarely()
-    atexit.register(gc.unfreeze)  # or DuckDB reports leaks at exit
 
 
 def end_quickly() -> None:

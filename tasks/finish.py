@@ -116,7 +116,8 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
         store.reopen(work.owner, results)
     store.append(work.table, work.owner, "end", [ended])
     if ended.state == "completed":
-        complete_judgements(store, work.owner)
+        with store.only(experiment_id=[work.owner]):
+            complete_judgements(store, work.owner)
         store.seal(work.owner, work.tables)
     return None if is_stopped else _problem(store, work, ended)
 

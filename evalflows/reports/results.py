@@ -244,9 +244,19 @@ def results_of_each(store: Store, experiments: Sequence[str]) -> dict[str, list[
 
 
 def _results(store: Store, experiments: Sequence[str]) -> list[Result]:
-    store.verify(run_groups(store, experiments), {"verdicts"})
-    found = ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
+    groups = run_groups(store, experiments)
+    store.verify(groups, {"verdicts"})
+    with store.only(run_group=groups):
+        compared = {one for pair in ask(store, (_COMPARED, [groups]))[0] for one in pair}
+    with store.only(run_group=groups, experiment_id=sorted({*experiments, *compared})):
+        found = ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
     return _without_rejected(store, _as_decided(store, found))
+
+
+_COMPARED = """
+select distinct candidate_experiment_id, baseline_experiment_id from verdicts
+where is_one_of(run_group, $1) and candidate_experiment_id is not null and baseline_experiment_id is not null
+"""
 
 
 def _as_decided(store: Store, results: list[Result]) -> list[Result]:

@@ -4,6 +4,8 @@ the time without files.
 Those of small tables are in a database of their own, `copies`, beside the views over the files, which has the same
 views. A table of it is a view over the files until a query needs it, and again if the table's files grow too large, so
 that queries read both alike. It follows the files: the rows of owners whose files have changed are read again.
+
+A question about a few owners whose rows are sealed needs no copies: `NamedFiles` are views over just their files.
 """
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
@@ -53,14 +55,11 @@ class TableCopies:
         """The tables that are copied whole."""
         return self._files.keys()
 
-    def follow(self, states: Mapping[str, object], tables: Mapping[str, Collection[str] | None]) -> None:
-        """Bring the copies of tables to a state of their files, which are local ones: all, or those of some owners."""
+    def follow(self, states: Mapping[str, object], tables: Collection[str]) -> None:
+        """Bring the copies of tables to a state of their files, which are local ones."""
         with self._lock:
-            for table, owners in tables.items():
-                files, others = _files_of(states, table), self._files.get(table, {})
-                if owners is not None:
-                    files |= {owner: of_owner for owner, of_owner in others.items() if owner not in owners}
-                self._follow(table, files)
+            for table in tables:
+                self._follow(table, _files_of(states, table))
 
     def _follow(self, table: str, files: Files) -> None:
         known = self._files.get(table)
@@ -114,6 +113,34 @@ class TableCopies:
 
     def _execute(self, sql: str) -> None:
         self._connection.execute(sql)
+
+
+class NamedFiles:
+    """Views beside those of one database, over just the files that variables of a connection name, by table."""
+
+    def __init__(self, views: duckdb.DuckDBPyConnection, layout: Layout) -> None:
+        self._layout, self._lock = layout, threading.Lock()
+        self._connection = views.cursor()
+        self._connection.execute("attach ':memory:' as named")
+        self._connection.execute("copy from database memory to named")
+        self._made: set[str] = set()
+
+    def find(self, cursor: duckdb.DuckDBPyConnection, files: Collection[str], tables: Collection[str]) -> None:
+        """Let the queries of a cursor find the rows of these sealed files in `tables`; they must not ask others."""
+        with self._lock:
+            for table in {*tables} - self._made:
+                self._name(self._connection, table, ())
+                rows = f"read_parquet(getvariable('files_of_{table}'), hive_partitioning = false)"
+                columns = ", ".join(columns_of(table))
+                self._connection.execute(f"create or replace view named.source.{table} as select {columns} from {rows}")
+                self._made.add(table)
+        for table in tables:
+            self._name(cursor, table, [path for path in files if f"/{table}/" in path])
+        cursor.execute("set search_path = 'named.main,named.staging'")
+
+    def _name(self, connection: duckdb.DuckDBPyConnection, table: str, paths: Collection[str]) -> None:
+        listed = ", ".join(map(quoted, (self._layout.empty(table), *paths)))
+        connection.execute(f"set variable files_of_{table} = [{listed}]")
 
 
 OF_ITEMS = ("outputs", "judgements", "calls")

@@ -34,7 +34,7 @@ from fsspec import AbstractFileSystem
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.home import home_root
-from evalflows.store.copies import FIND_COPIES, OwnerCopies, TableCopies
+from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, quoted
 from evalflows.store.packs import Damages
@@ -313,6 +313,7 @@ class Shared:
     def __init__(self) -> None:
         self._databases: dict[tuple[int, str, int, bool], duckdb.DuckDBPyConnection] = {}
         self._copies: dict[tuple[int, str, int, bool], TableCopies] = {}  # beside some of them
+        self._named: dict[tuple[int, str, int, bool], NamedFiles] = {}  # likewise
         self._lock = threading.RLock()  # making a database may find damaged files
         self._memory = AS_DUCKDB
         self._limits: dict[tuple[int, str, int, bool], str] = {}  # of the memory that each database may use
@@ -324,14 +325,16 @@ class Shared:
         is_packed: bool,
         make: Callable[[], duckdb.DuckDBPyConnection],
         states: Mapping[str, object] | None = None,
-        tables: Mapping[str, Collection[str] | None] | None = None,
+        tables: Collection[str] = (),
         owners: OwnerCopies | None = None,
+        *,
+        alone: bool = False,
     ) -> duckdb.DuckDBPyConnection:
         """Return a new connection to the database of a root.
 
         `make` creates it if needed, if damage was found, and when the store has its first packed files. With `states`
-        of local files, `tables` that are small are copies in memory of just these, or of those of some owners; with
-        `owners`, the others have only the rows of these, in memory too.
+        of local files, `tables` that are small are copies in memory of just these; with `owners`, the others have only
+        the rows of these, in memory too. If these files, all sealed, are `alone`, `tables` have the rows of no others.
         """
         with self._lock:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
@@ -339,17 +342,22 @@ class Shared:
                 if len(self._databases) >= MAX_DATABASES:
                     oldest = next(iter(self._databases))
                     self._copies.pop(oldest, None)
+                    self._named.pop(oldest, None)
                     self._limits.pop(oldest, None)
                     self._databases.pop(oldest)
                 self._databases[key] = make()
             views = self._databases[key]
-            if states is not None and key not in self._copies:
+            if alone and key not in self._named:
+                self._named[key] = NamedFiles(views, layout)
+            elif states is not None and not alone and key not in self._copies:
                 self._copies[key] = TableCopies(views, layout, has_damage=bool(damages.of()))
-            cursor, copies = views.cursor(), self._copies.get(key)
+            cursor, copies, named = views.cursor(), self._copies.get(key), self._named.get(key)
             if self._limits.get(key) != self._memory:
                 cursor.execute(f"set memory_limit = '{self._memory}'")
                 self._limits[key] = self._memory
-        if states is not None and tables is not None and copies is not None:
+        if states is not None and alone and named is not None:
+            named.find(cursor, states, tables)
+        elif states is not None and copies is not None:
             copies.follow(states, tables)
             cursor.execute(owners.follow(views, states, tables, copies.tables) if owners else FIND_COPIES)
         else:
@@ -373,6 +381,7 @@ class Shared:
     def close(self) -> None:
         with self._lock:
             self._copies.clear()
+            self._named.clear()
             self._limits.clear()
             self._databases.clear()
 

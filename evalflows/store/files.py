@@ -255,19 +255,6 @@ def _local_states(root: str, tables: Collection[str] | None) -> dict[str, object
     return {}
 
 
-def states_of_owner(layout: Layout, table: str, owner: str) -> dict[str, object]:
-    """Return the files that an owner has for itself in a table of a local folder, with their states."""
-    sealed, states = layout.sealed(table, owner), dict[str, object]()
-    with suppress(FileNotFoundError):
-        states[sealed] = _local_state(os.stat(sealed))  # noqa: PTH116  # faster
-    with suppress(FileNotFoundError):
-        for file in _entries(layout.open_folder(table, owner)):
-            if file.name.endswith(".parquet"):
-                with suppress(FileNotFoundError):
-                    states[file.path] = _local_state(file.stat())
-    return states
-
-
 def _local_owners(root: str, table: str) -> dict[str, object]:
     """Return the owners of a table of a local folder. A sealed file counts alone, since open ones are then ignored."""
     prefix, owners = f"{TABLES[table].owner}=", dict[str, object]()

@@ -11,7 +11,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -35,7 +35,6 @@ from evalflows.store.files import (
     sha256_of,
     state_of,
     states_of,
-    states_of_owner,
     storage_errors,
     texts_in,
     unchanged,
@@ -71,7 +70,7 @@ class _Steady(NamedTuple):
     states: dict[str, object]
     tables: Collection[str] | None
     may_copy: bool = False  # whether queries may read copies that follow these states
-    owners: Mapping[str, Collection[str]] | None = None  # by column, if they are only the files of these
+    alone: bool = False  # whether they are only the sealed files of a few owners
 
     def has(self, tables: Collection[str] | None) -> bool:
         return self.tables is None or (tables is not None and {*tables} <= {*self.tables})
@@ -214,8 +213,8 @@ class Store:
         make, known = partial(self.connect, with_packed=packed), self._steady.get()
         if not tables or known is None or not known.may_copy or not known.has(tables):
             return shared.cursor(folder, self._damages, packed, make)
-        whose = {table: known.owners[TABLES[table].owner] if known.owners else None for table in tables}
-        return shared.cursor(folder, self._damages, packed, make, known.states, whose, self._owners.get())
+        owners = self._owners.get()
+        return shared.cursor(folder, self._damages, packed, make, known.states, tables, owners, alone=known.alone)
 
     def mend(self, since: int | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.
@@ -327,9 +326,10 @@ class Store:
 
     @contextmanager
     def only(self, **owners: Collection[str]) -> Iterator[None]:
-        """Within the block, list the files of these owners alone, by column, for queries of tables that have them.
+        """Within the block, read just the files of these owners, by column, for queries of tables that have such ones.
 
-        Such queries ask only about these owners, and take no longer in a store of many others.
+        That holds as long as they are sealed. Such queries take no longer in a store of many others, whose rows they
+        do not see.
         """
         token = self._only.set(owners)
         try:
@@ -338,17 +338,20 @@ class Store:
             self._only.reset(token)
 
     def _states_alone(self, tables: Collection[str] | None) -> dict[str, object] | None:
-        """Return the files of the owners in `only`; None if some tables have others, or rows in packed files."""
+        """Return the files of the owners in `only`; None if tables have others, or rows that are not in such files."""
         owners, states = self._only.get(), dict[str, object]()
         if owners is None or tables is None or not self.layout.is_local:
             return None
         for table in tables:
-            for owner in owners.get(TABLES[table].owner, ()):
-                of_owner = states_of_owner(self.layout, table, owner)
-                if not of_owner and packed_file(self.layout, self._fs, table, owner):
+            if (column := TABLES[table].owner) not in owners:
+                return None
+            for owner in owners[column]:
+                path = self.layout.sealed(table, owner)
+                if (state := state_of(self.layout, self._fs, path)) is not None:
+                    states[path] = state
+                elif self._open_files(table, owner) or packed_file(self.layout, self._fs, table, owner):
                     return None
-                states |= of_owner
-        return states if all(TABLES[table].owner in owners for table in tables) else None
+        return states
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
         """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""
@@ -375,7 +378,7 @@ class Store:
         if (known := self._steady.get()) and known.has(tables):
             return read()
         if (alone := self._states_alone(tables)) is not None:
-            token = self._steady.set(_Steady(alone, tables, may_copy=True, owners=self._only.get()))
+            token = self._steady.set(_Steady(alone, tables, may_copy=True, alone=True))
             try:
                 result = read()
                 if self._states_alone(tables) == alone:

@@ -75,11 +75,16 @@ class Revision:
 
 def revision() -> Revision:
     """Return the state of the git checkout that contains the current folder."""
-    commit = git_commit()
-    if commit is None:
+    # one call, since starting git takes longer than its work; reports and results are no changes
+    status = _git("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    if status is None:  # none here, or it took too long
+        return Revision(git_commit())
+    lines = status.splitlines()
+    said = dict(line.removeprefix("# ").split(" ", 1) for line in lines if line.startswith("# "))
+    if (commit := said.get("branch.oid", "(initial)")) == "(initial)":
         return Revision()
-    status = _git("status", "--porcelain", "--untracked-files=no")  # reports and results are no changes
-    return Revision(commit, _git("rev-parse", "--abbrev-ref", "HEAD"), None if status is None else bool(status))
+    branch = "HEAD" if said["branch.head"] == "(detached)" else said["branch.head"]
+    return Revision(commit, branch, dirty=len(said) < len(lines))
 
 
 def git_commit() -> str | None:

@@ -26,14 +26,11 @@ from evalflows.store.database import shared
 from evalflows.store.leases import Lease, leased, refuse_if_in_use
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.queries.progress import (
-    application_versions,
-    cached_calls,
+    Made,
     complete_judgements,
-    given_twice,
+    made,
     may_be_complete,
-    no_answers,
-    none_judged,
-    spent,
+    nothing_made,
     whats_missing,
 )
 from evalflows.store.queries.values import are_many
@@ -124,21 +121,20 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
 
 def _ended(store: Store, work: Work, row: Row) -> Row:
     """Return the last row of an experiment or a comparison: its state, what it lacks, and what it cost."""
+    so_far = _made(store, work, row)
     lacking = whats_missing(
-        store, work.owner, work.evaluators, work.planned, answers=work.answers, summaries=work.summaries
+        store, work.owner, so_far, work.evaluators, work.planned, answers=work.answers, summaries=work.summaries
     )
-    reason = lacking or "; ".join(_nothing_made(store, work)) or given_twice(store, work.owner)
-    is_application = False
+    reason = lacking or "; ".join(nothing_made(store, work.owner, so_far, answers=work.answers)) or so_far.given_twice
     if isinstance(row, ExperimentRow):
-        row = replace(row, application_version=application_versions(store, work.owner) or row.application_version)
-        is_application = row.target_kind == "http"
-    sums, ended_at = spent(store, work.owner, is_application=is_application), after(row.recorded_at)
+        row = replace(row, application_version=", ".join(so_far.versions) or row.application_version)
+    sums, ended_at = so_far.spent, after(row.recorded_at)
     return replace(
         row,
         state="incomplete" if lacking else "completed",
         reason=reason,
         calls=sums.calls,
-        calls_cached=cached_calls(store, work.owner),
+        calls_cached=so_far.calls_cached,
         tokens_in=sums.tokens_in,
         tokens_out=sums.tokens_out,
         cost_usd=sums.cost_usd,
@@ -147,17 +143,19 @@ def _ended(store: Store, work: Work, row: Row) -> Row:
     )
 
 
-def _nothing_made(store: Store, work: Work) -> dict[str, str]:
-    """Return who gave no value at all, in words, each with its most frequent error."""
-    return (no_answers(store, work.owner) if work.answers else {}) or none_judged(store, work.owner, UNREACHABLE)
+def _made(store: Store, work: Work, row: Row) -> Made:
+    is_application = isinstance(row, ExperimentRow) and row.target_kind == "http"
+    return made(store, work.owner, UNREACHABLE, is_application=is_application)
 
 
 def _problem(store: Store, work: Work, row: ExperimentRow | ComparisonSetRow) -> str | None:
     """Return the reason of a row, with the errors that it leaves to the list of failures."""
     if not row.reason:
         return None
-    made = _nothing_made(store, work) if row.state == "completed" else {}
-    return f"{work.called}: {'; '.join(f'{what}: {error}' for what, error in made.items()) or row.reason}"
+    found = {}
+    if row.state == "completed":
+        found = nothing_made(store, work.owner, _made(store, work, row), answers=work.answers)
+    return f"{work.called}: {'; '.join(f'{what}: {error}' for what, error in found.items()) or row.reason}"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalflows.specs.errors import InputError
 from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
-from evalflows.store.queries.progress import given_twice
+from evalflows.store.queries.progress import made
 from evalflows.store.records import DataType, derived_id, from_json, to_json
 from evalflows.store.sql import ask, ask_arrow, ask_records, records_of
 from evalflows.store.store import Store
@@ -434,7 +434,7 @@ def preferences_of(store: Store, comparison_id: str, metric: str | None = None) 
     and identical answers are left out, and counted. Raise InputError for a comparison without judgements, for an
     unknown metric, if no metric is named and there are several, and if two evaluators gave the metric.
     """
-    if twice := given_twice(store, comparison_id):
+    if twice := made(store, comparison_id).given_twice:
         raise InputError(f"comparison {comparison_id!r}: {twice}")
     metrics, pairs = ask(store, (_PREFERENCE_METRICS, [comparison_id]), (_PREFERENCE_PAIRS, [comparison_id]))
     chosen = _one_of(comparison_id, [name for (name,) in metrics], metric)

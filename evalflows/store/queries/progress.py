@@ -1,10 +1,11 @@
 """The progress of experiments and comparisons: missing rows, retryable rows, answers, and cost."""
 
 import json
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import duckdb
 
@@ -78,18 +79,6 @@ def paid(store: Store, comparison_id: str) -> Paid:
     """Return what a comparison has paid."""
     query = f"select {_PAID} from source.calls where experiment_id = ?"
     return Paid(*store.query(query, [comparison_id])[0])
-
-
-def given_twice(store: Store, owner: str) -> str | None:
-    """Describe metrics of an experiment or a comparison that several evaluators gave, which makes them ambiguous.
-
-    In an experiment a process refuses the second evaluator, but another process, or a resumption, may refuse the first.
-    """
-    query = """select metric, string_agg(distinct evaluator, ' and ' order by evaluator) from source.judgements
-               where experiment_id = ? and status = 'scored'
-               group by metric having count(distinct evaluator) > 1 order by metric"""
-    twice = store.query(query, [owner])
-    return "; ".join(f"{who} both give {metric!r}, wanted different metric names" for metric, who in twice) or None
 
 
 FAILED_OUTPUT = "failed_output"
@@ -196,38 +185,113 @@ class Spent:
     cost_usd: float | None  # None if the cost of a call is unknown
 
 
-def spent(store: Store, experiment_id: str, *, is_application: bool = False) -> Spent:
-    """Return what an experiment or a comparison paid, as recorded and as an HTTP application reports, if it was one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What one evaluator made of the subjects of an experiment or a comparison."""
 
-    Answers reused from other experiments cost nothing.
+    subjects: int  # with a judgement, also a failed one; a pair without an answer counts
+    called: Literal["answers", "pairs"]
+    tried: int  # judgements, but for subjects without an answer and those to which it does not apply
+    all_failed: bool  # these, with errors that pass
+    metrics: Sequence[str]  # scored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What an experiment or a comparison has made so far."""
+
+    answers: int
+    answered: int
+    attempted: int  # answers, also failed ones
+    versions: Sequence[str]  # of the HTTP application that answered, in order of time
+    judged: Mapping[str, Judged]  # by evaluator
+    calls_cached: int  # answered from the ledger
+    spent: Spent
+
+    @property
+    def given_twice(self) -> str | None:
+        """Metrics that several evaluators gave, which makes them ambiguous, in words.
+
+        In an experiment a process refuses the second evaluator; another process, or a resumption, may refuse the first.
+        """
+        gave: dict[str, list[str]] = {}
+        for evaluator, judged in sorted(self.judged.items()):
+            for metric in judged.metrics:
+                gave.setdefault(metric, []).append(evaluator)
+        twice = [f"{' and '.join(by)} both give {metric!r}" for metric, by in sorted(gave.items()) if len(by) > 1]
+        return "; ".join(f"{what}, wanted different metric names" for what in twice) or None
+
+
+def made(store: Store, owner: str, passing: Collection[str] = (), *, is_application: bool = False) -> Made:
+    """Return what an experiment or a comparison has made. `passing` are the kinds of errors that pass.
+
+    What it paid is as recorded, and as an HTTP application reports if it was one. Answers reused from other experiments
+    cost nothing.
     """
-    row = store.query(
-        """select sum(calls), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost_usd), 0),
-                  count(*) filter (cost_usd is null), count(*) filter (calls is null),
-                  count(*) filter (calls is null) > 0 and count(tokens_in) = 0
-           from (select 1 as calls, tokens_in, tokens_out, cost_usd from source.calls where experiment_id = $1
-                 union all
-                 select calls, tokens_in, tokens_out, cost_usd from source.outputs
-                 where experiment_id = $1 and status in ('ok', 'failed')
-                     and (calls is null or ($2 and status = 'ok'))
-                 union all
-                 select calls, tokens_in, tokens_out, cost_usd from source.judgements
-                 where experiment_id = $1 and calls is null)""",
-        [experiment_id, is_application],
-    )[0]
-    return Spent(
-        calls=None if row[5] else int(row[0] or 0),
-        tokens_in=None if row[6] else int(row[1]),
-        tokens_out=None if row[6] else int(row[2]),
-        cost_usd=None if row[4] else row[3],
+    answers = store.query(_ANSWERS, [owner, is_application])
+    judgements = store.query(_JUDGEMENTS, [owner, sorted(passing)])
+    calls = store.query(_CALLS, [owner])
+    return Made(
+        answers=sum(row[1] for row in answers),
+        answered=sum(row[2] for row in answers),
+        attempted=sum(row[3] for row in answers),
+        versions=[row[0] for row in answers if row[0] is not None],
+        judged={row[0]: Judged(**dict(zip(_JUDGED, row[1:6], strict=True))) for row in judgements},
+        calls_cached=sum(row[-8] for row in (*answers, *judgements)),
+        spent=_spent([row[-7:] for row in (*answers, *judgements, *calls)]),
     )
+
+
+def _spent(parts: Sequence[Sequence[Any]]) -> Spent:
+    calls, tokens_in, tokens_out, cost, without_cost, without_calls, with_tokens = (
+        math.fsum(value for value in column if value is not None) for column in zip(*parts, strict=True)
+    )
+    is_said = not without_calls or with_tokens
+    return Spent(
+        calls=None if without_calls else int(calls),
+        tokens_in=int(tokens_in) if is_said else None,
+        tokens_out=int(tokens_out) if is_said else None,
+        cost_usd=None if without_cost else cost,
+    )
+
+
+def _sums(of: str, calls: str = "calls") -> str:
+    """Return SQL of the columns of `_spent`, over the rows for which a condition holds."""
+    sums = f"sum({calls}), sum(tokens_in), sum(tokens_out), sum(cost_usd)".replace(")", f") filter ({of})")
+    return f"""{sums}, count(*) filter (({of}) and cost_usd is null), count(*) filter (({of}) and {calls} is null),
+               count(tokens_in) filter ({of})"""
+
+
+_JUDGED = ("subjects", "called", "tried", "all_failed", "metrics")
+_REPORTED = "status in ('ok', 'failed') and (calls is null or ($2 and status = 'ok'))"
+_ANSWERS = f"""
+select application_version, count(*), count(*) filter (status = 'ok'), count(*) filter (status <> 'not_attempted'),
+       coalesce(sum(calls_cached), 0), {_sums(_REPORTED)}
+from source.outputs where experiment_id = $1 group by 1 order by min(started_at)
+"""
+_TRIED = """
+subject_kind in ('run', 'pair') and status not in ('not_applicable', 'sampled_out', 'not_attempted')
+and error_kind is distinct from 'no_output' and decided_by is distinct from 'failed_output'
+"""
+_JUDGEMENTS = f"""
+select evaluator,
+       count(distinct subject_id)
+           filter (status <> 'not_attempted' or (subject_kind = 'pair' and error_kind = 'no_output')),
+       case when any_value(subject_kind) filter ({_TRIED}) = 'pair' then 'pairs' else 'answers' end,
+       count(*) filter ({_TRIED}),
+       coalesce(bool_and(status = 'failed' and list_contains($2, coalesce(error_kind, ''))) filter ({_TRIED}), false),
+       coalesce(list(distinct metric) filter (status = 'scored'), []),
+       coalesce(sum(calls_cached), 0), {_sums("calls is null")}
+from source.judgements where experiment_id = $1 group by 1 order by 1
+"""
+_CALLS = f"select {_sums('true', '1')} from source.calls where experiment_id = $1"
 
 
 def calls_of_group(store: Store, run_group: str) -> int | None:
     """Return the model calls of a run group so far; None if some may have been made that nobody recorded."""
     query = "select distinct experiment_id, target_kind = 'http' from source.experiments where run_group = ?"
     rows = store.query(query, [run_group])
-    calls = [spent(store, identity, is_application=is_one).calls for identity, is_one in rows]
+    calls = [made(store, identity, is_application=is_one).spent.calls for identity, is_one in rows]
     return None if None in calls else sum(number for number in calls if number is not None)
 
 
@@ -246,22 +310,6 @@ def spent_by_group(store: Store, run_group: str) -> Paid:
                     where status = 'ok'
                     and experiment_id in (select experiment_id from of_group where target_kind = 'http'))"""
     return Paid(*store.query(query, [run_group])[0])
-
-
-def cached_calls(store: Store, owner: str) -> int:
-    """Return the number of calls of an experiment or a comparison that were answered from the ledger."""
-    query = """select coalesce(sum(calls_cached), 0) from (
-                   select calls_cached from source.outputs where experiment_id = $1
-                   union all select calls_cached from source.judgements where experiment_id = $1)"""
-    return int(store.query(query, [owner])[0][0])
-
-
-def application_versions(store: Store, experiment_id: str) -> str | None:
-    """Return the versions of the HTTP application that answered, in order of time; None if none was said."""
-    query = """select string_agg(application_version, ', ' order by since) from (
-                   select application_version, min(started_at) as since from source.outputs
-                   where experiment_id = ? and application_version is not null group by 1)"""
-    return store.query(query, [experiment_id])[0][0]  # type: ignore[no-any-return]
 
 
 def open_work(store: Store, owner: str, transient: Collection[str]) -> int:
@@ -292,6 +340,7 @@ def may_be_complete(store: Store, owner: str, answers: int, judgements: int) -> 
 def whats_missing(
     store: Store,
     owner: str,
+    made: Made,
     evaluators: Sequence[str],
     planned: int,
     *,
@@ -304,17 +353,8 @@ def whats_missing(
     cannot complete it. `summaries` are the evaluators that judge the experiment as a whole, which give at least one
     row. Return None if nothing is lacking.
     """
-    lacking, made = [], 0
-    if answers:
-        query = "select count(*) from source.outputs where experiment_id = ? and status <> 'not_attempted'"
-        made = store.query(query, [owner])[0][0]
-    if made < answers:
-        lacking.append(f"{answers - made} of {answers} answers")
-    query = """select evaluator, count(distinct subject_id) from source.judgements
-               where experiment_id = ? and (status <> 'not_attempted'
-                                            or (subject_kind = 'pair' and error_kind = 'no_output'))
-               group by 1"""
-    judged = dict(store.query(query, [owner]))
+    judged = {evaluator: of.subjects for evaluator, of in made.judged.items()}
+    lacking = [f"{answers - made.attempted} of {answers} answers"] if made.attempted < answers else []
     lacking += [f"{planned - judged.get(e, 0)} of {planned} by {e}" for e in evaluators if judged.get(e, 0) < planned]
     lacking += [f"the score by {e}" for e in summaries if not judged.get(e)]
     if not lacking:
@@ -350,28 +390,18 @@ def _why_not_attempted(store: Store, owner: str) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
-def no_answers(store: Store, experiment_id: str) -> dict[str, str]:
-    """Describe an experiment without any answered run, with the most frequent error; empty if there is one."""
-    query = "select count(*) filter (status = 'ok'), count(*), mode(error) from source.outputs where experiment_id = ?"
-    answered, runs, error = store.query(query, [experiment_id])[0]
-    return {} if answered else {f"none of {runs} answered": error}
-
-
-def none_judged(store: Store, owner: str, kinds: Collection[str]) -> dict[str, str]:
-    """Describe evaluators whose judgements all failed with these error kinds, each with its most frequent error.
-
-    Subjects without an answer, and those to which an evaluator does not apply, are ignored.
-    """
-    query = """select evaluator, count(*), any_value(subject_kind), mode(error) from source.judgements
-               where experiment_id = ? and subject_kind in ('run', 'pair')
-                   and status not in ('not_applicable', 'sampled_out', 'not_attempted')
-                   and error_kind is distinct from 'no_output' and decided_by is distinct from 'failed_output'
-               group by evaluator
-               having bool_and(status = 'failed' and list_contains(?, coalesce(error_kind, '')))
-               order by evaluator"""
-    failed = store.query(query, [owner, sorted(kinds)])
-    called = {"run": "answers", "pair": "pairs"}
-    return {f"{by} judged none of {n} {called[kind]}": error for by, n, kind, error in failed}
+def nothing_made(store: Store, owner: str, made: Made, *, answers: int = 0) -> dict[str, str]:
+    """Return who made nothing at all, in words, each with its most frequent error: an experiment of `answers` in which
+    none was made, or else evaluators whose judgements all failed with errors that pass."""
+    if answers and not made.answered:
+        query = "select mode(error) from source.outputs where experiment_id = ?"
+        return {f"none of {made.answers} answered": store.query(query, [owner])[0][0]}
+    query = f"select mode(error) from source.judgements where experiment_id = ? and evaluator = ? and {_TRIED}"
+    return {
+        f"{by} judged none of {of.tried} {of.called}": store.query(query, [owner, by])[0][0]
+        for by, of in made.judged.items()
+        if of.all_failed
+    }
 
 
 def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None]:

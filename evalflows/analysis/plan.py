@@ -526,7 +526,8 @@ def planned_metric(
         current = replace(current, n_examples=len(examples), n_clusters=n_clusters)
     evaluator = _evaluator(history.prepared, sliced.metric)
     current = replace(current, judged_share=_judged_share(evaluator, examples))
-    estimate = estimate_variance(history, _properties(history.prepared.spec, sliced.metric, evaluator))
+    properties = _properties(history.prepared.spec, sliced.metric, evaluator)
+    estimate = estimate_variance(history, properties)
     design: dict[str, Any] = {
         "n_examples": current.n_examples,
         "n_clusters": current.n_clusters,
@@ -538,12 +539,18 @@ def planned_metric(
         metric=name,
         variance=estimate,
         **design,
-        minimum_detectable=minimum_detectable(estimate, current),
+        minimum_detectable=_possible(minimum_detectable(estimate, current), properties),
         sample_sizes=tuple(
             sample_sizes_of(estimate, target, current, lines)
             for target in _target_effects(history.prepared.spec, name, effect)
         ),
     )
+
+
+def _possible(size: float | None, metric: MetricProperties) -> float | None:
+    """Return a difference of means; None if it is larger than any that the metric's values can have."""
+    low, high = (0.0, 1.0) if metric.is_yes_no else metric.bounds or (0.0, math.inf)
+    return None if size is None or size > high - low else size
 
 
 def _n_clusters(examples: Sequence[ExampleRow]) -> int:
@@ -710,8 +717,10 @@ def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
         return
     for sizes in metric.sample_sizes:
         yield from _of_sizes(plan, metric, sizes)
-    if not metric.sample_sizes:
-        yield f"{metric.metric}: {_detectable(metric)}; use --effect to plan for another difference"
+    any_rise = [gate.name for gate in plan.spec.gates if gate.superiority.get(metric.metric) == 0]
+    if not metric.sample_sizes or (any_rise and plan.effect is None):
+        rules = f", for superiority ({_listed(any_rise)})" if any_rise else ""
+        yield f"{metric.metric}: {_detectable(metric)}{rules}; use --effect to plan for another difference"
     for gate in plan.spec.gates:
         margin = gate.superiority.get(metric.metric)
         if margin and plan.effect is not None and plan.effect <= margin:

@@ -60,7 +60,8 @@ def where_lines(search: SliceSearch) -> list[str]:
     for one in search.found:
         metric, slice_, n, there, elsewhere, p, word = slice_cells(one)
         if one.got_worse:
-            lines.append(f"worse in {slice_}: {metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. {p})")
+            departs = f"{metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. {p})"
+            lines.append(f"worse than elsewhere in {slice_}: {departs}")
         else:
             others[word] += 1
     return [*lines, *(f"{word} in {count} of them" for word, count in others.items())]

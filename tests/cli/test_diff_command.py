@@ -150,7 +150,9 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     failed, passed = decide_on("new", "old", gate), decide_on("same", "old", gate)
     assert (failed.conclusion, passed.conclusion) == ("FAIL", "PASS")
     explained = called("explain", failed.decision_id).stdout
-    assert "worse in metadata.topic=billing: right -0.400 in 50 examples, +0.000" in " ".join(explained.split())
+    assert "worse than elsewhere in metadata.topic=billing: right -0.400 in 50 examples, +0.000" in " ".join(
+        explained.split()
+    )
     assert f"examples of the first: evalflows {command}" in explained
     assert "stands out" not in called("explain", passed.decision_id).stdout
     sql = "select any_value(decision_id), any_value(slice) filter (stands_out), count(*) > 10 from slice_differences"
@@ -158,7 +160,9 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     (example,) = Store().query("select example_id from examples order by position limit 1")[0]
     called("forget", "--example", example, "--yes")
     explained = called("explain", failed.decision_id).stdout
-    assert "worse in (erased " in " ".join(explained.split()) and "examples of the first" not in explained
+    assert (
+        "worse than elsewhere in (erased " in " ".join(explained.split()) and "examples of the first" not in explained
+    )
     assert Store().query(
         "select count(*) from slice_differences where contains(concat(slice, condition), 'billing')"
     ) == [(0,)]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.store import copies
+from evalflows.specs.errors import StorageError
+from evalflows.store import copies, packing
 from evalflows.store.schemas import TABLES
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -83,3 +84,35 @@ def test_what_only_reads_may_ask_again_for_the_rows_that_it_has_seen(store: Stor
             assert ask(store, (NAMES, []))[0] == [("exp-1", "first")]
         assert ask(store, (NAMES + " desc", []))[0] == [("exp-1", "second")]
     assert ask(store, (NAMES, []))[0] == [("exp-1", "second")]
+
+
+def test_questions_about_some_owners_read_their_sealed_files_alone(
+    store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = "select count(*) from source.outputs where is_one_of(experiment_id, $1)"
+
+    def answers(*owners: str, of: str = "exp-1") -> list[Any]:
+        with store.only(experiment_id=[of]):
+            return [row[0] for row in store.query(count, [[*owners]])]
+
+    for identity in ("exp-1", "exp-2"):
+        rows = [make("outputs", experiment_id=identity, run_id=f"{identity}-{one}", outputs='"a"') for one in "ab"]
+        store.publish("outputs", identity, rows)
+    both = "exp-1", "exp-2"
+    assert answers(*both) == [2], "the rows of the other are not read"
+    assert answers(*both, of="exp-9") == [0]
+    with store.only(snapshot_id=["snap-1"]):
+        assert store.query(count, [[*both]])[0][0] == 4, "answers belong to no snapshot"
+    store.reopen("exp-1", ["outputs"])
+    store.append("outputs", "exp-1", "p", [make("outputs", experiment_id="exp-1", run_id="exp-1-c", outputs='"a"')])
+    assert answers("exp-1") == [3]
+    store.seal("exp-1", ["outputs"])
+    monkeypatch.setattr(packing, "SETTLED_S", 0.0)
+    packing.pack(store)
+    assert answers("exp-1") == [3] and not Path(store.layout.sealed("outputs", "exp-1")).exists()
+    store.publish("outputs", "exp-3", [make("outputs", experiment_id="exp-3", run_id="exp-3-a", outputs='"a"')])
+    assert answers("exp-3", of="exp-3") == [1]
+    path = Path(store.layout.sealed("outputs", "exp-3"))
+    path.write_bytes(path.read_bytes().replace(b"exp-3-a", b"exp-3-b"))
+    with pytest.raises(StorageError, match="damaged"):
+        answers("exp-3", of="exp-3")

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -93,21 +94,17 @@ def test_a_held_lease_is_refused_in_one_line_and_free_afterwards(any_store: Stor
 
 def test_of_many_threads_one_has_it_at_a_time(any_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     inside: list[int] = []
-    most: list[int] = []
 
-    def work(me: int) -> None:
+    def work(me: int) -> int:
         with leased(any_store, NAME, WORK, wait=True):
             inside.append(me)
-            most.append(len(inside))
+            most = len(inside)
             time.sleep(0.15)
             inside.remove(me)
+        return most
 
-    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert most == [1, 1, 1, 1]
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(work, range(4))] == [1, 1, 1, 1]
     assert "evalflows: experiment 'faq': waiting for" in capsys.readouterr().err
 
 
@@ -218,23 +215,19 @@ def test_of_several_that_create_it_at_once_one_has_it(
     """Also if the server ignores conditions: the one that wrote last."""
     monkeypatch.setattr(ObjectFiles, "honours_conditions", lambda self: conditions)
     monkeypatch.setattr(leases, "SETTLE_S", 0.1)
-    barrier, has = threading.Barrier(3), []
+    barrier = threading.Barrier(3)
 
-    def take() -> None:
+    def take(_: int) -> bool:
         barrier.wait()
         try:
             with leased(objects, NAME, WORK, wait=False):
-                has.append(1)
                 time.sleep(0.3)
         except InputError:
-            has.append(0)
+            return False
+        return True
 
-    threads = [threading.Thread(target=take) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(has) == [0, 0, 1]
+    with ThreadPoolExecutor(3) as threads:
+        assert sorted(threads.map(take, range(3))) == [False, False, True]
 
 
 def test_a_lease_that_is_renewed_does_not_expire(objects: Store) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -35,14 +36,12 @@ def test_the_others_wait_for_the_trial_and_go_on_after_it(breaker: Breaker) -> N
                 went.wait(10)
             breaker.leave(is_trial, None, None)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.3)
-    assert len(came) == 1, "the others wait"
-    went.set()
-    for thread in threads:
-        thread.join(10)
+    with ThreadPoolExecutor(4) as threads:
+        working = [threads.submit(work, number) for number in range(4)]
+        time.sleep(0.3)
+        assert len(came) == 1, "the others wait"
+        went.set()
+        assert [one.result(10) for one in working] == [None] * 4
     assert sorted(came) == [0, 1, 2, 3], "none was stopped"
 
 

@@ -2,10 +2,9 @@
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -78,24 +77,6 @@ def cluster_processes() -> set[int]:
     return found
 
 
-@contextmanager
-def running(spec: ExperimentSpec) -> Iterator[threading.Thread]:
-    """Run a spec in a thread, and wait for it at the end."""
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            run(spec)
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=copy_context().run, args=(work,))
-    thread.start()
-    yield thread
-    thread.join(120)
-    assert not thread.is_alive() and errors == []
-
-
 @pytest.mark.soak
 def test_the_rows_are_those_of_threads() -> None:
     seen: list[Progress] = []
@@ -122,11 +103,13 @@ def test_the_rows_are_those_of_threads() -> None:
 
 def test_a_process_that_is_killed_costs_only_what_was_in_flight() -> None:
     with serving(Endpoint(latency_s=0.1)) as endpoint:
-        with running(spec_of(endpoint, use_cache=False, name="killed")) as thread:
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(copy_context().run, run, spec_of(endpoint, use_cache=False, name="killed"))
             while endpoint.calls < ITEMS:
-                assert thread.is_alive()
+                assert not running.done()
                 time.sleep(0.005)
             os.kill(min(cluster_processes()), signal.SIGKILL)
+            running.result(120)
         repeated = endpoint.repeated()
         assert endpoint.calls - repeated == 2 * ITEMS
         assert repeated <= IN_FLIGHT, "the calls of one process"

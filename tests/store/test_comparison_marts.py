@@ -224,22 +224,21 @@ def test_an_overview_says_what_was_compared_and_how(store: Store) -> None:
     assert only(store, "*", "comparison_overview").items() >= said.items()
 
 
-@pytest.mark.parametrize(
-    ("of_set", "planned"),
-    [
+def test_what_was_planned(store: Store) -> None:
+    """Of two examples, three repetitions and four experiments; nothing was judged yet."""
+    given: list[tuple[dict[str, Any], int]] = [
         ({}, 2 * 3 * 6),
         ({"spec": '{"pairs":"all"}'}, 2 * 3 * 6),
         ({"spec": '{"pairs":"baseline"}', "baseline_experiment_id": "exp-00"}, 2 * 3 * 3),
         ({"both_orders": True}, 2 * 3 * 6 * 2),
         ({"evaluators": "[{},{},{}]"}, 2 * 3 * 6 * 3),
-    ],
-)
-def test_what_was_planned(store: Store, of_set: dict[str, Any], planned: int) -> None:
-    """Of two examples, three repetitions and four experiments; nothing was judged yet."""
-    Compared(store, ["a", "b", "c", "d"], ["q0", "q1"], repetitions=3, **of_set).write(sealed=False)
-    found = only(store, "planned, judged, decided_without_judge, missing, ties, flipped", "comparison_overview")
-    nothing = {"judged": 0, "decided_without_judge": 0, "ties": 0, "flipped": 0}
-    assert found == {"planned": planned, "missing": planned, **nothing}
+    ]
+    for number, (of_set, _) in enumerate(given):
+        fields = {"repetitions": 3, "comparison_id": f"cmp-{number}", **of_set}
+        Compared(store, ["a", "b", "c", "d"], ["q0", "q1"], **fields).write(sealed=False)
+    columns = "planned, judged, decided_without_judge, missing, ties, flipped"
+    found = rows(store, f"select {columns} from comparison_overview order by comparison_id")
+    assert [[*row.values()] for row in found] == [[planned, 0, 0, planned, 0, 0] for _, planned in given]
 
 
 def test_every_judgement_that_was_planned_counts_as_what_it_is(compared: Store) -> None:

@@ -49,8 +49,7 @@ def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, .
 
 
 def tables_of(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    found = rows(connection, "select table_name from duckdb_tables() where schema_name = 'main'")
-    return {name for (name,) in found}
+    return {name for (name,) in rows(connection, "select table_name from duckdb_tables() where schema_name = 'main'")}
 
 
 @pytest.mark.slow

@@ -114,7 +114,8 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
     window = _new(store, spec, identity) if backfill is None else _began(store, backfill)
     only = condition(spec.filter, spec.scope)
     item_keys(store, spec.scope, only, window, 0)  # refuses a filter that DuckDB rejects, before anything is paid
-    started_at = after(_newest_start(store, identity))
+    ((newest,),) = store.query("select max(recorded_at) from source.watermarks where evaluation_id = ?", [identity])
+    started_at = after(newest)
     row = WatermarkRow(
         batch_id=id_of_start("batch"),
         evaluation_id=identity,
@@ -165,11 +166,6 @@ def _began(store: Store, backfill: Backfill) -> Window:
         behind = last_item(store, backfill.resume)
         since = since or batch_row(store, backfill.resume).since
     return Window(moment="started_at", since=since, until=until or now(), behind=behind, newest_first=True)
-
-
-def _newest_start(store: Store, identity: str) -> datetime | None:
-    newest = store.query("select max(recorded_at) from source.watermarks where evaluation_id = ?", [identity])
-    return newest[0][0]  # type: ignore[no-any-return]
 
 
 def _again(batch: Batch) -> list[ItemKey]:

@@ -26,7 +26,6 @@ from evalflows.engine.prepare import (
 from evalflows.engine.workers import is_quick
 from evalflows.specs.code_versions import listed
 from evalflows.specs.errors import InputError, print_note
-from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import TargetSpec
 from evalflows.store.queries.lookup import newest_start
 from evalflows.store.records import ExperimentRow, to_json
@@ -155,7 +154,8 @@ def _row(run: Context, target: TargetSpec, group: str, checkout: Revision) -> Ex
     identity = experiment_id(group, target.name)
     stored = store.read("experiments", identity)
     before: ExperimentRow | None = stored[0] if stored else None
-    n_examples = _n_examples(store, spec)
+    query = "select n_examples from source.snapshots where snapshot_id = ?"
+    ((n_examples,),) = store.query(query, [spec.dataset.snapshot])
     code = target_code(target)
     size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared))
     row = ExperimentRow(
@@ -179,11 +179,6 @@ def _row(run: Context, target: TargetSpec, group: str, checkout: Revision) -> Ex
     if before:
         _check_unchanged(before, row)
     return row
-
-
-def _n_examples(store: Store, spec: ExperimentSpec) -> int:
-    query = "select n_examples from source.snapshots where snapshot_id = ?"
-    return int(store.query(query, [spec.dataset.snapshot])[0][0])
 
 
 def _check_unchanged(before: ExperimentRow, row: ExperimentRow) -> None:

@@ -7,7 +7,7 @@ rules.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -303,14 +303,12 @@ class _LookUp:
 
     def handle(self, examples: Sequence[ExampleRow], began: datetime) -> None:
         """Look up and judge the pending ones of the examples, as many at a time as fit in memory with their answers."""
-        for found in in_blocks(self._found(examples), _size):
+        pending = (example for example in examples if example.example_id in self._pending)
+        for found in in_blocks(((example, self._answer(example)) for example in pending), _size):
             loop.raise_if_stopped()
             runs = self._kept(found, began)
             if self._judging is not None:
                 loop.run(self._judging.judge(runs))
-
-    def _found(self, examples: Sequence[ExampleRow]) -> Iterator[Found]:
-        return ((example, self._answer(example)) for example in examples if example.example_id in self._pending)
 
     def _answer(self, example: ExampleRow) -> dict[str, Any]:
         try:

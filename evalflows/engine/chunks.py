@@ -195,20 +195,11 @@ def draw(spec: EvaluatorSpec, examples: Sequence[ExampleRow]) -> Sample | None:
     rates: dict[str, float] = {}
     for value, members in strata.items():
         rate = (spec.sample_rate or 1.0) if value is None else spec.sample_rates[value]
-        chosen = sorted(members, key=lambda identity: _draw_key(spec.sample_seed, identity))[
-            : _sample_size(rate, len(members))
-        ]
+        in_turn = sorted(members, key=lambda one: hashlib.sha256(f"{spec.sample_seed} {one}".encode()).digest())
+        chosen = in_turn[: max(1, math.floor(rate * len(members) + 0.5))]
         drawn.update(chosen)
         rates.update(dict.fromkeys(members, len(chosen) / len(members)))
     return Sample(frozenset(drawn), rates)
-
-
-def _sample_size(rate: float, n: int) -> int:
-    return max(1, math.floor(rate * n + 0.5))
-
-
-def _draw_key(seed: int, identity: str) -> bytes:
-    return hashlib.sha256(f"{seed} {identity}".encode()).digest()
 
 
 def _value(spec: EvaluatorSpec, example: ExampleRow) -> str | None:

@@ -169,7 +169,8 @@ def _output(item: Item, output: Any, owner: str) -> OutputRow:
 
 
 def _answer(item: Item, owner: str, **fields: Any) -> OutputRow:
-    measured = {} if isinstance(item, SessionView) else _measured(item)
+    names = () if isinstance(item, SessionView) else ("latency_s", "tokens_in", "tokens_out", "cost_usd")
+    measured: dict[str, Any] = {name: getattr(item, name) for name in names}
     return OutputRow(
         run_id=item_id(item),
         experiment_id=owner,
@@ -180,10 +181,6 @@ def _answer(item: Item, owner: str, **fields: Any) -> OutputRow:
         **measured,
         **fields,
     )
-
-
-def _measured(item: TraceView | ObservationView) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in ("latency_s", "tokens_in", "tokens_out", "cost_usd")}
 
 
 def _steps(item: Item) -> list[dict[str, Any]]:

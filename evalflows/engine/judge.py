@@ -168,13 +168,12 @@ def _measures(output: OutputRow) -> dict[str, Part]:
     tokens = None if output.tokens_in is None or output.tokens_out is None else output.tokens_in + output.tokens_out
     cost = None if output.calls_cached else output.cost_usd  # of a call from the ledger it is unknown
     values = {"latency": output.latency_s, "cost": cost, "tokens": tokens, LENGTH: output.length}
-    return {metric: _measure(output, value) for metric, value in values.items()}
-
-
-def _measure(output: OutputRow, value: float | None) -> Part:
     if output.status != "ok":
-        return Part(value=None, status=output.status, error=output.error)
-    return Part(value=value, status="scored" if value is not None else "not_applicable")
+        return dict.fromkeys(values, Part(value=None, status=output.status, error=output.error))
+    return {
+        metric: Part(value=value, status="scored" if value is not None else "not_applicable")
+        for metric, value in values.items()
+    }
 
 
 FORGERIES = (
@@ -499,7 +498,9 @@ class Judging(Generic[Subject]):
         """
         self._note_what_judges_see(subjects)
         try:
-            first, spent = 0, self._job.budget.share_spent if self._pays else None
+            # several evaluators may spend the budget; one alone spends it in the subjects' order
+            n_paid = sum(not evaluator.is_rule for evaluator in self._job.evaluators)
+            first, spent = 0, self._job.budget.share_spent if n_paid > 1 else None
             size = len(subjects) if spent is None else min(SMALLEST_BLOCK, len(subjects))
             while first < len(subjects):
                 await self._judge_block(subjects[first : first + size])
@@ -520,11 +521,6 @@ class Judging(Generic[Subject]):
                 if note not in job.run.shared.noted:
                     job.run.shared.noted.add(note)
                     print_note(note)
-
-    @property
-    def _pays(self) -> bool:
-        """Whether several evaluators may spend the budget; one alone spends it in the subjects' order."""
-        return sum(not evaluator.is_rule for evaluator in self._job.evaluators) > 1
 
     async def _judge_block(self, subjects: Sequence[Subject]) -> None:
         for last in (False, True):

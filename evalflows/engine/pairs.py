@@ -144,7 +144,10 @@ class Comparison(Job[Pair]):
         judged = [_judged(pair.trial, result) for pair, result in zip(pairs, results, strict=True)]
         columns = {column: [one[column] for one in judged] for column in judged[0]}
         metrics = zip(by["metric"], judged, strict=True)
-        identities = [judgement_id(owner, metric, *_key(one), version) for metric, one in metrics]
+        identities = [
+            judgement_id(owner, metric, one["left_run_id"], one["right_run_id"], one["shown_first"], version)
+            for metric, one in metrics
+        ]
         return {**by, **columns, "judgement_id": identities, "experiment_id": (owner,) * len(judged)}
 
 
@@ -166,10 +169,6 @@ def _judged(trial: PairTrial, result: EvaluationResult) -> dict[str, Any]:
         "left_score": left,
         "right_score": right,
     }
-
-
-def _key(judged: Mapping[str, Any]) -> tuple[str, str, str]:
-    return judged["left_run_id"], judged["right_run_id"], judged["shown_first"]
 
 
 Context = RunContext[PreparedComparison]

@@ -1,15 +1,17 @@
-"""A full disk and a removed store are no fault of an item: the run stops, and loses nothing that was paid."""
+"""A spool in the way, a removed store and a server that is not there are no fault of an item: the run stops."""
 
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from endpoint import Endpoint, Reply, Request, echo, serving
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from evalflows import run
 from evalflows.specs import ExperimentSpec
-from evalflows.specs.errors import StorageError
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -47,3 +49,13 @@ def test_a_store_that_is_removed_meanwhile_ends_the_run(store_root: Path) -> Non
     with serving(endpoint), pytest.raises(StorageError, match=str(store_root)):
         run(spec_of(endpoint))
     assert Store().query("select count(*) from source.experiments where state = 'completed'") == [(0,)]
+
+
+def test_a_server_that_is_not_there_is_found_before_anything_is_paid() -> None:
+    with socket.socket() as held, serving(Endpoint()) as endpoint:
+        held.bind(("127.0.0.1", 0))  # nothing listens there
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/api"
+        with temporary_settings({PREFECT_API_URL: url}), pytest.raises(InputError) as caught:
+            run(spec_of(endpoint))
+        assert endpoint.calls == 0
+    assert str(caught.value) == f"PREFECT_API_URL={url}: Connection refused, wanted a running Prefect server"

@@ -50,3 +50,16 @@ def test_a_query_is_stopped_when_its_time_is_over(store: Store) -> None:
     queries = QueryProcesses(store.layout.root, QueryLimits(seconds=0.5))
     assert "stopped after 0.5 s" in refused(queries, ENDLESS)
     queries.close()
+
+
+def test_what_is_registered_is_called_once_and_only_within_its_block() -> None:
+    stop, calls = Stop(), list[str]()
+    with stop.on_stop(lambda: calls.append("before")):
+        pass
+    with stop.on_stop(lambda: calls.append("a")), stop.on_stop(lambda: calls.append("b")):
+        assert not stop.is_set()
+        stop.set()
+        stop.set()
+        assert (stop.is_set(), calls) == (True, ["a", "b"])
+    with stop.on_stop(lambda: calls.append("later")):
+        assert calls == ["a", "b", "later"]

@@ -1,6 +1,11 @@
 """Texts are erased everywhere, figures stay."""
 
 import io
+import os
+import signal
+import subprocess
+import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -280,3 +285,24 @@ def test_numbers_that_a_check_quotes_are_erased_and_what_it_counted_stays(store:
     rows = store.query("select observed, left(message, 7) from source.checks order by check_id")
     wanted = [*[(1, "(erased")] * 2, *[(0, "4711")] * 2]
     assert [(observed.count("erased"), message) for observed, message in rows] == wanted
+
+
+COMMAND = (sys.executable, "-m", "evalflows.cli.main", "forget", "--where", "customer_id=0", "--user", USER, "--yes")
+
+
+@pytest.mark.slow
+def test_a_killed_erasure_is_finished(store: Store, store_root: Path) -> None:
+    personal.fill(store)
+    personal.fill_production(store)
+    before = figures(store)
+    process = subprocess.Popen(COMMAND, env=os.environ.copy(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(store_root.glob("erasing/*.json")) and process.poll() is None:
+        time.sleep(0.002)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    finish(Store(store_root))
+    assert files_with(SECRET, store_root) == [] and plans(store) == []
+    after = figures(store)
+    assert len(after.pop("erasures")) == 1
+    assert after == {table: rows for table, rows in before.items() if table != "erasures"}

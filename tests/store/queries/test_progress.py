@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from evalflows.specs.errors import TRANSIENT
 from evalflows.store.queries.progress import (
     Spent,
+    answer_counts,
     complete_judgements,
     made,
     nothing_made,
     open_work,
+    owner_states,
     whats_missing,
 )
 from evalflows.store.records import JudgementRow, derived_id
@@ -229,3 +232,31 @@ def test_a_failure_stands_for_every_metric_of_runs_and_for_no_turn(run: Run) -> 
     assert sorted(((r.subject_id, r.metric, r.turn) for r in rows), key=str) == sorted([*whole, *of_turns], key=str)
     assert {row.status for row in rows if row.subject_id == "r1"} == {"failed"}
     assert sum(row.cost_usd or 0 for row in rows) == 0.25
+
+
+def test_answers_are_counted_of_sealed_open_absent_and_without_damaged_experiments(store: Store, make: Make) -> None:
+    def outputs(identity: str, *statuses: str) -> list[Any]:
+        return [
+            make("outputs", run_id=derived_id(identity, place), experiment_id=identity, status=status)
+            for place, status in enumerate(statuses)
+        ]
+
+    store.publish("outputs", "exp-1", outputs("exp-1", "ok", "ok", "failed", "not_attempted"))
+    store.append("outputs", "exp-2", "p", outputs("exp-2", "failed", "failed"))
+    store.append("outputs", "exp-2", "q", outputs("exp-2", "ok"))  # a retry of the first
+    expected = {"exp-1": (2, 1), "exp-2": (1, 1), "exp-3": (0, 0)}
+    assert answer_counts(store, ["exp-1", "exp-2", "exp-3"]) == expected
+    assert answer_counts(store, []) == {}
+    Path(store.layout.sealed("outputs", "exp-4")).parent.mkdir()
+    Path(store.layout.sealed("outputs", "exp-4")).write_bytes(b"PAR1 PAR1")
+    assert answer_counts(store, ["exp-1", "exp-2"]) == {"exp-1": (2, 1), "exp-2": (1, 1)}
+
+
+def test_the_state_follows_the_rows_of_these_owners(store: Store, make: Make) -> None:
+    before = owner_states(store, ["exp-1"])
+    store.append("outputs", "exp-1", "p", [make("outputs", run_id="r1", experiment_id="exp-1")])
+    added = owner_states(store, ["exp-1"])
+    store.append("outputs", "exp-2", "p", [make("outputs", run_id="r2", experiment_id="exp-2")])
+    assert owner_states(store, ["exp-1"]) == added != before
+    store.seal("exp-1", ["outputs"])
+    assert owner_states(store, ["exp-1"]) != added

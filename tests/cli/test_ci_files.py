@@ -12,7 +12,9 @@ from endpoint import Endpoint, serving
 from failing_service import Service, chat, connection, spec
 from gated import drawn, fallen, gated
 
+from evalflows.cli.gates import _write_files
 from evalflows.cli.main import cli
+from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
 from evalflows.store import connect
 
@@ -48,6 +50,21 @@ def test_the_files_say_what_the_exit_code_says(tmp_path: Path, files: dict[str, 
     summary = files["--summary"].read_text()
     assert summary.startswith("# of an earlier step\n## FAIL\n") and "| new | exact_match |" in summary
     assert not list(tmp_path.glob("*.tmp")) and not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_gate_that_did_not_pass_keeps_its_exit_code_if_a_file_cannot_be_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Full:
+        def write(self, report: Any) -> None:
+            raise InputError("--junit: no space left")
+
+    files: Any = Full()
+    report: Any = None
+    _write_files(files, report, is_red=True)
+    assert capsys.readouterr().err == "evalflows: --junit: no space left\n"
+    with pytest.raises(InputError, match="no space left"):
+        _write_files(files, report, is_red=False)
 
 
 @pytest.mark.slow

@@ -242,4 +242,4 @@ def test_experiments_run_as_in_langfuse(run: Run) -> None:
     ):
         assert line in lines
     stored = rows("select metric, count(*) from scores where subject_kind = 'run' group by 1 order by 1")
-    assert stored == [("accuracy", 7), ("length", 4), ("overall", 4), ("tools", 4)]
+    assert stored == [("accuracy", 7), ("length", 7), ("overall", 7), ("tools", 4)]

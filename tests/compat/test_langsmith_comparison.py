@@ -83,7 +83,8 @@ def length(outputs: list[dict[str, Any]]) -> list[int]:
 def by_id(runs: Runs, example: Example) -> dict[str, Any]:
     assert all(isinstance(run, Run) and run.reference_example_id == example.id for run in runs)
     scores = {run.id: float(run.outputs == example.outputs) for run in runs}
-    return {"key": "right", "scores": scores, "comment": {run.id: f"{(run.outputs or {})['a']}" for run in runs}}
+    comments = {uuid.UUID(run.id): f"{(run.outputs or {})['a']}" for run in runs}
+    return {"key": "right", "scores": scores, "comment": comments}
 
 
 def by_uuid(ours: Runs, theirs: Example) -> ComparisonEvaluationResult:

@@ -74,6 +74,8 @@ if __name__ == "__main__":
         langfuse.create_dataset_item(dataset_name="capitals", input=country, expected_output=capital)
     dataset = langfuse.get_dataset("capitals")
     print(dataset.name, len(dataset.items), dataset.items[0].input, dataset.items[0].expected_output)
-    again = dataset.run_experiment(name="Capitals of a dataset", task=assistant, evaluators=[accuracy])
+    again = dataset.run_experiment(
+        name="Capitals of a dataset", task=assistant, evaluators=[accuracy, length], composite_evaluator=overall
+    )
     print([(one.item.input, one.output.text, one.evaluations[0].value) for one in again.item_results])
     langfuse.flush()

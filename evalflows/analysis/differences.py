@@ -343,13 +343,26 @@ class ExperimentPair:
         return self.reader.shared_rounds(self.candidate, self.baseline)
 
 
+BRIEF_S = 0.001
+"""Mean latencies below this are those of functions, not of services: their difference is that of the machine."""
+
+
+def _told_by_clock(paired: PairedMetric, test: DifferenceTest) -> DifferenceTest:
+    if paired.candidate.metric != LATENCY:
+        return test
+    means = [side.values[~np.isnan(side.values)] for side in (paired.candidate, paired.baseline)]
+    if all(len(values) and values.mean() < BRIEF_S for values in means):
+        return replace(test, exclusion=Reason("too_brief", "answers of both take less than a millisecond"))
+    return test
+
+
 def verdicts_of(pairs: Sequence[ExperimentPair], adjustment: Adjustment) -> Iterator[VerdictRow]:
     """Yield the verdict on each metric of each pair.
 
     Metrics of evaluators and built-in measures (latency, cost, …) are two families, adjusted separately.
     """
     tested = [
-        TestedMetric(pair=pair, paired=paired, test=pair.difference_test(paired))
+        TestedMetric(pair=pair, paired=paired, test=_told_by_clock(paired, pair.difference_test(paired)))
         for pair in pairs
         for metric in pair.values
         if (paired := pair.paired(metric))

@@ -90,6 +90,7 @@ ReasonCode = Literal[
     "not_converged",
     "no_interval",
     "no_test",
+    "too_brief",  # latencies below a millisecond
     # the judge
     "judge_failed_validation",
     "judge_not_validated",  # its known-answer controls could not be judged

@@ -276,15 +276,14 @@ def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
 
 
 def wait_with_progress(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
-    """Wait for all steps, and report progress meanwhile."""
+    """Wait for all steps, and report progress meanwhile; to Prefect's UI only if it takes longer than INTERVAL_S."""
     if not planned.owners:
         return
     server = run.caller.server
     if server is not None:
         server.owners |= planned.owners
     _tell(run, _progress(run, planned))
-    artifact = create_progress_artifact(progress=0.0, key="progress", description="Answers and judgements")
-    shown = 0.0
+    artifact, shown = None, 0.0
     while True:
         pending = not_done(steps, INTERVAL_S)
         raise_if_pressed()
@@ -294,10 +293,12 @@ def wait_with_progress(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]]
         progress = _progress(run, planned)
         _tell(run, progress)
         percent = round(progress.percent if pending else 100.0, 1)
-        if percent != shown:
-            with reported_if_possible(server):
+        with reported_if_possible(server):
+            if artifact is None and pending:
+                artifact = create_progress_artifact(percent, key="progress", description="Answers and judgements")
+            elif artifact is not None and percent != shown:
                 update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
-                shown = percent
+            shown = percent
         if not pending:
             return
 

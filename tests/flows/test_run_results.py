@@ -10,6 +10,7 @@ from catalog_rows import rows
 from planted_difference import ROWS, N, often, spec, targets
 from prefect.client.orchestration import get_client
 
+import evalflows.tasks.engines
 from evalflows import aevaluate, evaluate, run
 from evalflows.reports.pages_as_text import experiments_report
 from evalflows.reports.results import results_of
@@ -38,7 +39,8 @@ def unescaped(page: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_run_publishes_artifacts_for_results_checks_and_progress() -> None:
+def test_a_run_publishes_artifacts_for_results_checks_and_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evalflows.tasks.engines, "INTERVAL_S", 0.001)  # it takes longer
     identities = run(spec(name="shown"))
     page = unescaped(artifacts("result")[0]["data"])
     assert "- seldom against often: worse in exact_match -0.50" in page

@@ -226,7 +226,7 @@ class Result:
         """Whether a sentence gives the reason for not enough evidence, because no interval shows it."""
         quiet = self.metric in MEASURES and self.difference_low is None and not self.difference  # unknown, or equal
         is_open = self.conclusion == UNDECIDED and self.reason is not None
-        return is_open and self.reason_code != "no_significant_difference" and not quiet
+        return is_open and self.reason_code not in ("no_significant_difference", "too_brief") and not quiet
 
 
 def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,15 @@ import pytest
 from past import ABSTAINED, FAILED, Past
 
 from evalflows.analysis.robustness import composite_runs, robustness_batch, robustness_report
+from evalflows.engine.judge import composite_rows
+from evalflows.engine.prepare import composite_version
+from evalflows.engine.results import run_scores
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.records import CheckRow, from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
-from evalflows.tasks.score import _composites, composite_robustness
+from evalflows.tasks.score import composite_robustness
 
 GROUP = "start-1"
 QUALITY = {"name": "quality", "weights": {"contains": 3, "short": 1}}
@@ -36,8 +39,13 @@ def start(systems: Mapping[str, Any], lengths: Mapping[str, int] | None = None, 
         outputs = [replace(output, length=(lengths or {}).get(name, 10)) for output in outputs]
         rows = past.store.read("judgements", row.experiment_id)
         of_run = {output.run_id: [one for one in rows if one.run_id == output.run_id] for output in outputs}
-        ready: Any = SimpleNamespace(spec=spec)
-        made = [one for composite in spec.composites for one in _composites(ready, composite, outputs, of_run)]
+        made = [
+            one
+            for composite in spec.composites
+            for one in composite_rows(
+                composite, spec, outputs, of_run, partial(run_scores, version=composite_version(composite, spec))
+            )
+        ]
         past.store.publish("outputs", row.experiment_id, outputs)
         past.store.publish("judgements", row.experiment_id, [*rows, *made])
     return past

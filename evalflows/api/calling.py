@@ -31,11 +31,9 @@ REACHED_WITHIN_S = 10.0
 def called(watch: Watch | None, calls: Calls | None = None) -> Iterator[None]:
     """Prepare a run and call its flow in this block.
 
-    `watch` is told the progress; without one, a notebook shows a bar. `calls` counts the model calls. Exceptions come
-    as RaisedToCaller says.
+    `watch` is told the progress; without one, a notebook shows a bar. `calls` counts the model calls.
     """
     with (
-        RaisedToCaller(),
         shown_progress(Console()) if watch is None and in_notebook() else nullcontext(watch) as shown,
         calling(shown, calls),
     ):
@@ -91,7 +89,7 @@ class RaisedToCaller:
     and with the values of the data that Prefect does not keep.
 
     The server gets the log as always, and so does the console if PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL asks for more
-    than warnings.
+    than warnings. It is the outermost block: a context manager that is a generator puts the frames back.
     """
 
     def __enter__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalflows.api.calling import called, flow_settings
+from evalflows.api.calling import RaisedToCaller, called, flow_settings
 from evalflows.api.results import ComparativeResult, ExperimentResult
 from evalflows.engine.prepare import named_reference
 from evalflows.reports.progress import Watch
@@ -35,7 +35,7 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
     """
     from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
 
-    with called(watch):
+    with RaisedToCaller(), called(watch):
         refuse_if_running(spec, resume)
         checked = check_and_resolve(spec)
         with checked.handed_on(), flow_settings() as checked.caller.server:

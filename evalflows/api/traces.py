@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from evalflows.analysis.trace_datasets import TraceDataset, add_traces
-from evalflows.api.calling import called, flow_settings
+from evalflows.api.calling import RaisedToCaller, called, flow_settings
 from evalflows.api.experiments import evaluator_fields
 from evalflows.api.results import BatchEvaluationResult, BatchEvaluationResumeToken
 from evalflows.engine.run_context import RunContext
@@ -106,7 +106,7 @@ def evaluate_traces(
     Items that an evaluator of the same version has judged are not judged again. Raise InputError if the spec is wrong,
     and IncompleteError if judgements could not be made.
     """
-    with called(watch):
+    with RaisedToCaller(), called(watch):
         begin_early()
         run = RunContext(prepare_traces(spec))
         from evalflows.flows.evaluate_traces import evaluate_traces as flow  # late: making a flow takes time

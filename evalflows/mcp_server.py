@@ -28,9 +28,9 @@ from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, find_decision
 from evalflows.reports.diff import diff_of, notes_of
 from evalflows.reports.examples import example_detail, labels_of, past_values
+from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.pages_as_text import IN_ORDER, ExperimentOverview, overviews
 from evalflows.reports.results import Result, results_of, sentences
-from evalflows.reports.sendable import after_experiments
 from evalflows.reports.slices import slice_cells
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
 from evalflows.specs import hints

@@ -1,4 +1,4 @@
-""""""
+"""How close in meaning an answer is to its reference, by embeddings."""
 
 import math
 from collections.abc import Sequence

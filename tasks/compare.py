@@ -26,7 +26,7 @@ from evalflows.engine.prepare import (
 from evalflows.engine.run_context import RunContext
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.formats import escaped
-from evalflows.reports.sendable import comparison_page
+from evalflows.reports.markdown_pages import comparison_page
 from evalflows.specs.comparison import ComparisonSpec, VotesSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec

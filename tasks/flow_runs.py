@@ -15,7 +15,7 @@ from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_named
-from evalflows.reports.sendable import decisions_page
+from evalflows.reports.markdown_pages import decisions_page
 from evalflows.reports.versions import versions_of
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.experiment import ExperimentSpec

@@ -18,9 +18,9 @@ from evalflows.engine.experiments import Context
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.formats import code, escaped
+from evalflows.reports.markdown_pages import results_page
 from evalflows.reports.pages_as_text import overviews
 from evalflows.reports.results import results_of, sentences
-from evalflows.reports.sendable import results_page
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec

@@ -26,8 +26,8 @@ from evalflows.cli.show import (
     print_next,
 )
 from evalflows.reports.comparison import ComparisonReport, Overview, RankedExperiment, WinRate, comparison_report
+from evalflows.reports.markdown_pages import after_comparison
 from evalflows.reports.pages_as_text import document
-from evalflows.reports.sendable import after_comparison
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.sql import existing_store

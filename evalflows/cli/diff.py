@@ -39,9 +39,9 @@ from evalflows.reports.diff import (
     values_of,
     values_text,
 )
+from evalflows.reports.markdown_pages import after_diff
 from evalflows.reports.results import Result
 from evalflows.reports.results import remarks as remarks_on
-from evalflows.reports.sendable import after_diff
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
 from evalflows.specs.errors import InputError, one_line

@@ -54,9 +54,9 @@ from evalflows.reports.decisions import (
     other_specs,
 )
 from evalflows.reports.junit import junit
+from evalflows.reports.markdown_pages import Address, GateReport, after_experiments, gate_page, gate_report
 from evalflows.reports.pages_as_text import plain
 from evalflows.reports.results import results_against
-from evalflows.reports.sendable import Address, GateReport, after_experiments, gate_page, gate_report
 from evalflows.reports.worst import Worst, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, one_line

@@ -39,6 +39,7 @@ from evalflows.cli.show import (
 from evalflows.reports.candidates import candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
+from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.pages_as_text import (
     ExperimentsReport,
     document,
@@ -47,7 +48,6 @@ from evalflows.reports.pages_as_text import (
     worst_document,
 )
 from evalflows.reports.results import results_of
-from evalflows.reports.sendable import after_experiments
 from evalflows.reports.worst import all_worst
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, one_line
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from evalflows.reports.comparison import ComparisonReport
     from evalflows.reports.decisions import Decision
     from evalflows.reports.experiments import PreviousRun
-    from evalflows.reports.sendable import Reported
+    from evalflows.reports.markdown_pages import Reported
     from evalflows.specs.experiment import ExperimentSpec
 
 
@@ -525,7 +525,7 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
         chosen = form or FORMS.get(ending, "html")
         if output is None and chosen in ("html", "png"):
             raise InputError(f"report: got no file, wanted -o FILE.{chosen}, or --format md, json or junit")
-        from evalflows.reports.sendable import reported
+        from evalflows.reports.markdown_pages import reported
 
         written = WRITERS[chosen](reported(existing_store(), reference))
         if output is not None and output != STDOUT:

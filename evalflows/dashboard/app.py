@@ -52,8 +52,8 @@ from evalflows.dashboard.rendering import PICTURE, STATIC, Page, Query, Site, on
 from evalflows.dashboard.report_file import report_on, site_in_file
 from evalflows.dashboard.review import ReviewSettings, review_page, review_start_page
 from evalflows.prefect_server import prefect_ui
+from evalflows.reports.markdown_pages import reported
 from evalflows.reports.picture import card_of, picture
-from evalflows.reports.sendable import reported
 from evalflows.reports.side_by_side import KeptComparisons
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import InputError, NotFoundError, StorageError

@@ -10,8 +10,8 @@ from evalflows.dashboard.links import FileLinks, Links
 from evalflows.dashboard.pairs import comparison_page
 from evalflows.dashboard.rendering import Page, Query, Site, anchor_of, one_file
 from evalflows.reports.decisions import Decision
+from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
 from evalflows.reports.results import results_of
-from evalflows.reports.sendable import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
 from evalflows.store.store import Store
 
 MOST_ROWS = 500

@@ -1,5 +1,6 @@
 """Adaptive concurrency limit of one connection in this process: as many calls at once as the provider accepts, by
-its headers and its answers 429; and a breaker that stops calls of what is down.
+its headers and its answers 429; and a breaker that stops calls of what is down. A refused call is made again by
+attempts.py.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""What is shown about experiments and decisions as Markdown and as JSON documents: progress and cost, results,
-failures, and the one command to run next.
+"""What is shown about experiments and decisions, and the same as JSON documents: progress and cost, results and
+failures. markdown_pages.py and cli/show.py make tables of it.
 """
 
 import math

@@ -15,8 +15,8 @@ from evalflows.analysis.figures import figure
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision
+from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision
 from evalflows.reports.results import Result, results_against, results_of, verdict_sentences
-from evalflows.reports.sendable import Reported, ReportedComparison, ReportedDecision
 from evalflows.specs.errors import MEASURES, InputError, metric_of, one_line
 
 if TYPE_CHECKING:

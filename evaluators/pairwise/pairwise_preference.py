@@ -1,4 +1,4 @@
-""""""
+"""A judge that chooses the better of two answers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

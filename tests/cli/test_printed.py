@@ -16,7 +16,7 @@ from evalflows.cli.gates import _print_decided
 from evalflows.cli.main import cli
 from evalflows.cli.run import _print_results
 from evalflows.reports.decisions import find_decision
-from evalflows.reports.sendable import gate_report
+from evalflows.reports.markdown_pages import gate_report
 from evalflows.store.files import FORMAT
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.store import Store

@@ -12,7 +12,7 @@ from evalflows import approve, gate, run
 from evalflows.analysis.final_looks import take_look
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_named, decisions_of
-from evalflows.reports.sendable import after_experiments
+from evalflows.reports.markdown_pages import after_experiments
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store.leases import leased
 from evalflows.store.queries.looks import look_of

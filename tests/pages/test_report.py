@@ -16,7 +16,7 @@ from evalflows.cli.main import cli
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.dashboard.rendering import Page, Site, one_file
 from evalflows.dashboard.report_file import report_on, site_in_file
-from evalflows.reports.sendable import ReportedComparison, ReportedDecision, ReportedExperiments, reported
+from evalflows.reports.markdown_pages import ReportedComparison, ReportedDecision, ReportedExperiments, reported
 from evalflows.store.files import FORMAT
 from evalflows.store.store import Store
 

@@ -11,7 +11,7 @@ from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Query, Site
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates
 from evalflows.reports.decisions import Decision, decisions_of
-from evalflows.reports.sendable import gate_page, gate_report
+from evalflows.reports.markdown_pages import gate_page, gate_report
 from evalflows.specs.gate import GateSpec
 from evalflows.store.store import Store
 

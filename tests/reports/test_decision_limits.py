@@ -11,7 +11,7 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import find_decision
-from evalflows.reports.sendable import decisions_page
+from evalflows.reports.markdown_pages import decisions_page
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.records import VerdictRow, controls_batch, to_json

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evalflows.reports.decisions import Decision
+from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.results import Result
-from evalflows.reports.sendable import after_experiments
 from evalflows.store.records import to_json
 from evalflows.store.store import Store
 

@@ -1,5 +1,5 @@
-"""What `evalflows report` can be asked about: experiments, a decision or a comparison, as Markdown, JSON and JUnit;
-gate decisions as pages; and the one command to run next.
+"""Pages in Markdown: results of experiments with their table, gate decisions, comparisons; what `evalflows report` can
+be asked about, also as JSON and JUnit; and the one command to run next.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

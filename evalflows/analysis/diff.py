@@ -75,17 +75,6 @@ def _as_decided(store: Store, pairs: Sequence[ExperimentPair]) -> list[VerdictRo
     ]
 
 
-def verdicts_between(
-    reader: MetricReader, baseline: ExperimentRow, candidates: Sequence[ExperimentRow]
-) -> list[VerdictRow]:
-    """Return the verdict on each metric of every candidate, by its own spec, as if one call had started all of them.
-
-    p-values are adjusted over all candidates and metrics. Only latencies that were measured side by side are compared.
-    """
-    pairs = stored_pairs(reader, baseline, candidates)
-    return list(verdicts_of(pairs, _adjustment(pairs)))
-
-
 def stored_pairs(
     reader: MetricReader, baseline: ExperimentRow, candidates: Sequence[ExperimentRow], where: str | None = None
 ) -> list[ExperimentPair]:
@@ -170,4 +159,4 @@ def verdicts_since(
     for ids in earlier:
         row, previous = (store.read("experiments", identity)[0] for identity in ids)
         if n_shared := reader.matched(row, previous).n_shared:
-            yield row, previous, n_shared, verdicts_between(reader, previous, [row])
+            yield row, previous, n_shared, _as_decided(store, stored_pairs(reader, previous, [row]))

@@ -16,6 +16,12 @@ def figure(value: float | None, metric: str, *, signed: bool = False, digits: in
     return text.replace("-", "+" if signed else "") if float(text) == 0 else text
 
 
+def given_figure(value: float, metric: str) -> str:
+    """Format a number that somebody has given, not rounded."""
+    text = figure(value, metric)
+    return text if float(text) == value else f"{value:g}"
+
+
 def usd(amount: float) -> str:
     """Format an amount of money: four digits after the point, or two significant ones if it is small."""
     return f"{amount:.{max(4, _most('cost', amount)) if 0 < amount < 0.001 else 4}f}"

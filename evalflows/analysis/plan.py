@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evalflows.analysis.differences import MetricReader
-from evalflows.analysis.figures import figure
+from evalflows.analysis.figures import figure, given_figure
 from evalflows.analysis.pairing import Clusters
 from evalflows.analysis.plan_calls import (
     PlanInputs,
@@ -762,7 +762,7 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
 
 def _purpose(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> str:
     effect, power = sizes.effect, f"with {plan.design.power:.0%} power"
-    bound = figure(effect.declared, metric_of(metric.metric))
+    bound = given_figure(effect.declared, metric_of(metric.metric))
     if effect.purpose == "non_inferiority":
         what = f"for an equally good candidate to pass the non-inferiority margin of {bound}"
         return f"{what} on {metric.metric} ({effect.gate}) {power}"

@@ -13,7 +13,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from evalflows.analysis.figures import figure
+from evalflows.analysis.figures import given_figure
 from evalflows.cli.late_commands import (
     CHANGES,
     FORMAT,
@@ -702,7 +702,7 @@ def print_plan(plan: Mapping[str, Any], *, is_whole: bool) -> None:
         for detail in details:
             out.print(detail)
     elif details:
-        out.print(f"not shown: {len(details)} assumptions: --all")
+        out.print(f"not shown: {len(details)} assumption{'s' * (len(details) != 1)}: --all")
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:
@@ -730,7 +730,7 @@ def _sizes(plan: Mapping[str, Any]) -> Table:
     for metric in plan["metrics"]:
         for sizes in metric["sample_sizes"]:
             effect, designs = sizes["effect"], sizes["designs"]
-            what = f"{_PURPOSES[effect['purpose']]}{figure(effect['declared'], metric['metric'])}"
+            what = f"{_PURPOSES[effect['purpose']]}{given_figure(effect['declared'], metric['metric'])}"
             for design in designs:
                 clusters = [_some(design["clusters"])] if clustered else []
                 numbers = [str(design["repetitions"]), count(design["examples"]), *clusters]

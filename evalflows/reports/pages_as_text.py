@@ -65,7 +65,7 @@ class ExperimentOverview:
     def tried_text(self) -> str:
         """After how many versions it was made, in words; empty if after few."""
         return (
-            f"version {self.tried} tried on these examples, and the best of many is ahead partly by luck"
+            f"{self.tried} versions of targets have run on these examples: the best of many is ahead partly by luck"
             if self.tried >= MANY_TRIED
             else ""
         )

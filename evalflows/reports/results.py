@@ -124,6 +124,8 @@ def conclusion_text(conclusion: str | None, reason_code: str | None, margin: flo
     """
     if conclusion == UNDECIDED and reason_code == "no_significant_difference":
         return "no significant difference"
+    if conclusion == UNDECIDED and reason_code == "too_brief":
+        return "both under a millisecond"
     text = CONCLUSIONS.get(conclusion or "", "")
     return f"{text} (margin {margin:g})" if conclusion in WITHIN_MARGIN and margin is not None else text
 

@@ -166,10 +166,10 @@ class ExperimentSpec(BaseModel):
         return (self.baseline or names[0]) if len(names) > 1 else None
 
     def candidates(self, gate: GateSpec) -> list[str]:
-        """Return the targets that a gate decides on."""
-        base = self.baseline_target(gate)
-        names = [target.name for target in self.targets]
-        return [name for name in names if name != base and gate.candidate in (None, name)]
+        """Return the targets that a gate decides on: not the spec's own baseline, also if it compares with another."""
+        names, base = [target.name for target in self.targets], self.baseline_target(gate)
+        others = [name for name in names if name != base and gate.candidate in (None, name)]
+        return [name for name in others if name != self.baseline] or others
 
     @property
     def is_trial(self) -> bool:

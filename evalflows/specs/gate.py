@@ -141,7 +141,9 @@ class GateSpec(BaseModel):
         None,
         description="A confident_threshold for each closed mode in the taxonomies of the evaluators",
     )
-    candidate: str | None = Field(None, description="The target to decide on; default: every target but the baseline")
+    candidate: str | None = Field(
+        None, description="The target to decide on; default: every target but the baseline, of the gate and of the spec"
+    )
     baseline: str | None = Field(
         None,
         description="What to compare with: one of the targets, the name of an approved baseline, or a window of "

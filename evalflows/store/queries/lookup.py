@@ -222,7 +222,7 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         [row[0] for row in rows if unique_name(row[1], row[0]) == reference],
     ):
         if len(exact) > 1 and just_one:
-            names = ", ".join(row[1] for row in rows if row[0] in exact)
+            names = ", ".join(f"{row[1]}~{back}" if back else row[1] for row in rows if row[0] in exact)
             raise InputError(f"experiment {reference!r}: got {len(exact)} experiments, wanted one of: {names}")
         if exact:
             return exact

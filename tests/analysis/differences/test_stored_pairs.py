@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from past import ABSTAINED, FAILED, Past
 
-from evalflows.analysis.diff import figures_between, verdicts_between
-from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_on
+from evalflows.analysis.diff import _adjustment, figures_between, stored_pairs
+from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_of, verdicts_on
 from evalflows.reports.diff import diff_of
 from evalflows.specs.errors import InputError
 from evalflows.store.records import ExperimentRow, VerdictRow
@@ -18,6 +18,13 @@ from evalflows.store.sql import connect
 Scores = Mapping[str, Any]
 NAMES = ("old", "new", "newer")
 N = 60
+
+
+def verdicts_between(
+    reader: MetricReader, baseline: ExperimentRow, candidates: Sequence[ExperimentRow]
+) -> list[VerdictRow]:
+    pairs = stored_pairs(reader, baseline, candidates)
+    return list(verdicts_of(pairs, _adjustment(pairs)))
 
 
 def drawn(seed: int, n: int = N, repetitions: int = 1) -> Scores:

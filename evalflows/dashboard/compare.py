@@ -16,6 +16,7 @@ from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
+from evalflows.reports.decision_limits import with_slices
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.diff import (
     ExperimentsDiff,
@@ -364,20 +365,26 @@ class Summary:
     sentence: str  # the verdicts in words; empty without a common metric
     gates: Mapping[str, str]  # conclusions of the newest decisions on it, by gate
     why: str  # why a gate failed it; empty if none did
+    where: Sequence[str]  # in which slices it got worse, as a gate found against the same baseline
 
 
 def summaries(store: Store, diff: ExperimentsDiff) -> list[Summary]:
     """Return the headline of each candidate: the verdicts of its row in few words."""
     identities = [one.experiment_id for one in diff.candidates]
     decided = conclusions_on(store, identities)
-    has_failed = [identity for identity, gates in decided.items() if "FAIL" in gates.values()]
-    failed = [one for one in decisions_of(store, has_failed) if one.conclusion == "FAIL"] if has_failed else []
-    why = {one.candidate_experiment_id: one.summary for one in failed}
+    decisions = decisions_of(store, [*decided]) if decided else []
+    why = {one.candidate_experiment_id: one.summary for one in decisions if one.conclusion == "FAIL"}
+    on_these = [one for one in decisions if one.baseline_experiment_id == diff.baseline.experiment_id]
+    where = {one.candidate_experiment_id: with_slices(store, one).where for one in on_these}
     results = {identity: [one for one in diff.results if one.experiment_id == identity] for identity in identities}
-    return [_summary(one, own, decided.get(one, {}), why.get(one, "")) for one, own in results.items()]
+    return [
+        _summary(one, own, decided.get(one, {}), why.get(one, ""), where.get(one, ())) for one, own in results.items()
+    ]
 
 
-def _summary(candidate: str, results: Sequence[Result], gates: Mapping[str, str], why: str) -> Summary:
+def _summary(
+    candidate: str, results: Sequence[Result], gates: Mapping[str, str], why: str, where: Sequence[str]
+) -> Summary:
     judged = [one for one in results if one.baseline and one.metric not in MEASURES]
     found = {one.conclusion for one in judged}
     kind: Literal["worse", "better", "changed", "calm"] = "calm"
@@ -396,7 +403,7 @@ def _summary(candidate: str, results: Sequence[Result], gates: Mapping[str, str]
     if "FAIL" in gates.values():  # what is better besides does not release it
         kind, text = "worse", "FAIL"
     sentence = sentences(results)[0] if judged else ""
-    return Summary(candidate=candidate, kind=kind, text=text, sentence=sentence, gates=gates, why=why)
+    return Summary(candidate=candidate, kind=kind, text=text, sentence=sentence, gates=gates, why=why, where=where)
 
 
 def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[tuple[Change, int]]]:

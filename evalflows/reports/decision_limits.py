@@ -51,10 +51,11 @@ class _Tested:
 
 def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions with what could still be wrong with each, and where it got worse."""
-    return [_with_slices(store, replace(one, limits=list(_limits(store, one)))) for one in decisions]
+    return [with_slices(store, replace(one, limits=list(_limits(store, one)))) for one in decisions]
 
 
-def _with_slices(store: Store, decision: Decision) -> Decision:
+def with_slices(store: Store, decision: Decision) -> Decision:
+    """Return a decision with the slices in which it got worse, or fails; unchanged if none was searched or did."""
     (rows,) = ask(store, (_SEARCH, [decision.decision_id]))
     if not rows or decision.baseline_apart is None:
         return decision

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def test_a_run_on_other_examples_is_no_previous_run(past: Past) -> None:
     assert "previous run" not in called("show", "exp-002").stdout
 
 
-def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(past: Past) -> None:
+def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(past: Past, tmp_path: Path) -> None:
     topics = ["billing", 'say "hi"', "other", "more"]
     past.fields = [
         {"metadata": {"topic": topics[place % 4], "level": place % 3 + 0.5, "age": place, "vip": place % 7 < 3}}
@@ -154,6 +155,9 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
         explained.split()
     )
     assert f"examples of the first: evalflows {command}" in explained
+    called("report", failed.decision_id, "-o", str(report := tmp_path / "report.html"))
+    headline = re.search(r'<p class="headline worse">.*?</p>', report.read_text(), re.DOTALL)
+    assert headline and "<br>worse than elsewhere in metadata.topic=billing" in headline[0]
     assert "stands out" not in called("explain", passed.decision_id).stdout
     sql = "select any_value(decision_id), any_value(slice) filter (stands_out), count(*) > 10 from slice_differences"
     assert Store().query(sql) == [(failed.decision_id, "metadata.topic=billing", True)]

@@ -15,6 +15,7 @@ from past import Past
 from evalflows import decide_on, diff
 from evalflows.cli.main import cli
 from evalflows.reports.diff import diff_markdown, diff_of
+from evalflows.reports.experiments import previous_runs
 from evalflows.specs.gate import GateSpec
 from evalflows.store import Store
 from evalflows.store.records import OutputRow, derived_id, to_json
@@ -150,6 +151,8 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     gate = GateSpec(name="release", non_inferiority={"right": 0.02})
     failed, passed = decide_on("new", "old", gate), decide_on("same", "old", gate)
     assert (failed.conclusion, passed.conclusion) == ("FAIL", "PASS")
+    (since,) = previous_runs(Store(), [(failed.candidate_experiment_id, str(failed.baseline_experiment_id))])
+    assert [one.margin for one in since.metrics] == [0.02], "the gate's, since it decided against that run"
     explained = called("explain", failed.decision_id).stdout
     assert "worse than elsewhere in metadata.topic=billing: right -0.400 in 50 examples, +0.000" in " ".join(
         explained.split()

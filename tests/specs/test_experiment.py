@@ -55,3 +55,15 @@ def test_metadata_that_is_no_json_is_refused() -> None:
     spec = {"name": "a", "dataset": {"rows": [{"inputs": "q"}]}, "targets": [{"kind": "recorded", "column": "a"}]}
     with pytest.raises(ValueError, match=r"metadata\n.*not JSON: .*Circular reference"):
         ExperimentSpec.model_validate({**spec, "evaluators": ["contains"], "metadata": metadata})
+
+
+def test_a_gate_that_compares_with_another_baseline_does_not_decide_on_the_specs_own() -> None:
+    targets = [{"kind": "recorded", "name": name, "column": name} for name in ("old", "new", "newer")]
+    spec = ExperimentSpec.model_validate(
+        {"name": "demo", "dataset": {"path": "rows.jsonl"}, "targets": targets, "evaluators": ["contains"]}
+        | {"baseline": "old", "gates": [{"non_inferiority": {"contains": 0.1}}]}
+    )
+    gate = spec.gates[0].model_copy(update={"baseline": "approved"})
+    assert spec.candidates(spec.gates[0]) == spec.candidates(gate) == ["new", "newer"]
+    assert spec.candidates(gate.model_copy(update={"candidate": "old"})) == ["old"]
+    assert spec.model_copy(update={"baseline": None}).candidates(gate) == ["old", "new", "newer"]

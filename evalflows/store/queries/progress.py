@@ -257,7 +257,7 @@ def _spent(parts: Sequence[Sequence[Any]]) -> Spent:
 
 def _sums(of: str, calls: str = "calls") -> str:
     """Return SQL of the columns of `_spent`, over the rows for which a condition holds."""
-    sums = f"sum({calls}), sum(tokens_in), sum(tokens_out), sum(cost_usd)".replace(")", f") filter ({of})")
+    sums = ", ".join(f"sum({name}) filter ({of})" for name in (calls, "tokens_in", "tokens_out", "cost_usd"))
     return f"""{sums}, count(*) filter (({of}) and cost_usd is null), count(*) filter (({of}) and {calls} is null),
                count(tokens_in) filter ({of})"""
 

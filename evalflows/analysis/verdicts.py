@@ -85,13 +85,14 @@ def _undecided(test: DifferenceTest) -> Verdict:
 
 def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Verdict:
     """Better or worse if the interval, the test and the worst case agree; equivalent or no worse if the worst case is
-    within the margin; else not enough evidence, and why."""
-    conclusion = _conclusion(test, p_adjusted)
-    if conclusion is not None:
+    within the margin, and why not better if the interval says so; else not enough evidence, and why."""
+    conclusion, gain = _conclusion(test, p_adjusted), test.gain()
+    seems_better = conclusion != "better" and gain is not None and gain[0] > 0
+    if conclusion is not None and not seems_better:
         return Verdict(conclusion=conclusion, p_adjusted=p_adjusted, adjustment=adjustment)
     why = _why_undecided(test, p_adjusted, n_tests, adjustment)
     return Verdict(
-        conclusion="not_enough_evidence",
+        conclusion=conclusion or "not_enough_evidence",
         reason=why.text,
         reason_code=why.code,
         p_adjusted=p_adjusted,

@@ -10,7 +10,7 @@ from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
 from evalflows.cli.late_commands import VERBOSE, Detail, one_line_errors, print_json, with_detail
-from evalflows.cli.output import Console, Table, Text, console, echo, echo_error, table
+from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, echo_error, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
 from evalflows.cli.show import (
     MAX_WIDTH,
@@ -40,7 +40,7 @@ from evalflows.reports.diff import (
     values_text,
 )
 from evalflows.reports.markdown_pages import after_diff
-from evalflows.reports.results import Result
+from evalflows.reports.results import Result, differences_in
 from evalflows.reports.results import remarks as remarks_on
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
@@ -249,12 +249,13 @@ def _metrics(results: Sequence[Result], width: int) -> Table:
     out = table(*columns, headings=2, wrapped=("mean", "verdict"))
     out.columns[columns.index("mean")].justify = "left"  # aligned with the numbers by spaces before them
     figures = max((len(result.mean_text) for result in shown if not result.shares), default=0)
+    differences = differences_in(results)
     for result in shown:
         cells: dict[str, str | Text] = {
             "metric": result.metric,
             "system": result.target,
             "mean": f"{result.mean_text:>{figures}} {result.interval_text}".rstrip(),
-            "difference": result.difference_text,
+            "difference": cell_of_lines(differences[result.experiment_id, result.metric]),
             "p adj.": result.p_adjusted_text,
             "verdict": styled(result.verdict_text, result),
             "missing": loud(result.missing),

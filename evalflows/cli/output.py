@@ -6,6 +6,7 @@ loads Prefect.
 
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,6 +73,14 @@ class PipeConsole(Console):
     def on_broken_pipe(self) -> None:
         self.quiet = True
         raise BrokenPipeError
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """In a terminal nobody sees the spaces that fill up a line; files and messages would keep them."""
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else _LAST_SPACES.sub("", text)
+
+
+_LAST_SPACES = re.compile(r" +$", re.MULTILINE)
 
 
 def console(stderr: bool = False) -> Console:
@@ -259,6 +268,11 @@ class Table(rich.table.Table):
 def table(*columns: str, headings: int = 0, wrapped: Sequence[str] = ()) -> Table:
     """Return an empty table; see `Table`."""
     return Table(*columns, headings=headings, wrapped=wrapped)
+
+
+def cell_of_lines(lines: Sequence[str]) -> Text:
+    """Return a cell of a table with these lines, none of which holds a newline of its own."""
+    return Text("\n".join(map(one_line, lines)), lines=True)
 
 
 def indented_lines(*widths: int) -> rich.table.Table:

@@ -6,12 +6,19 @@ from textwrap import indent
 
 from rich.console import Group, RenderableType
 
-from evalflows.cli.output import Console, Table, Text, console, echo, table
+from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, table
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport, Failure
-from evalflows.reports.results import Result, missing_values, remarks, verdict_sentences
+from evalflows.reports.results import (
+    Result,
+    differences_in,
+    means_in,
+    missing_values,
+    remarks,
+    verdict_sentences,
+)
 from evalflows.reports.worst import Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, one_line
@@ -113,7 +120,7 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
     """
     shown = [result for result in results if result.is_worth_showing]
     compared = [result for result in shown if result.baseline_experiment_id is not None]
-    baselines = {(result.experiment_id, result.metric): result for result in shown}
+    both = means_in(shown)
     several = len({result.experiment_id for result in compared or shown}) > 1
     if not compared:
         ordered = _measures_last(shown)
@@ -126,20 +133,19 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
     def draw(rows: Sequence[Result]) -> RenderableType:
         out = table(*columns, *(["worse/better"] if counts else []), headings=1, wrapped=("verdict",))
         for one in rows:
-            before = baselines.get((one.baseline_experiment_id or "", one.metric))
-            means = one.mean_text
-            if before is not None and _values(before) == _values(one):  # else the difference is of the shared ones
-                means = change_text(before.mean_text, one.mean_text)
-            cells = [one.metric, *([one.target] if several else []), means, one.difference_text]
-            out.add_row(*cells, styled(one.verdict_text, one), *([counts(one)] if counts else []))
+            means = both[one.experiment_id, one.metric]
+            out.add_row(
+                one.metric,
+                *([one.target] if several else []),
+                means.text if means else one.mean_text,
+                cell_of_lines([one.difference_text, *([means.pairs] if means and means.pairs else [])]),
+                styled(one.verdict_text, one),
+                *([counts(one)] if counts else []),
+            )
         return out
 
     least = min(MOST_METRICS, len(ordered))
     return Section(items=ordered, draw=draw, what="metric", least=least, is_apart=True)
-
-
-def _values(result: Result) -> int:
-    return result.scored + result.missing + result.not_applicable + result.sampled_out
 
 
 MOST_METRICS = 3
@@ -256,9 +262,11 @@ def _metrics(results: Sequence[Result]) -> Table:
     out.columns[columns.index("mean")].justify = "left"  # aligned with the numbers by spaces before them
     shown = [result for result in results if result.is_worth_showing]
     width = max((len(result.mean_text) for result in shown if not result.shares), default=0)
+    differences = differences_in(results)
     for result in shown:
         mean = f"{result.mean_text:>{width}} {result.interval_text}".rstrip()
-        rest = (result.difference_text, styled(result.verdict_text, result)) if compared else ()
+        difference = cell_of_lines(differences[result.experiment_id, result.metric])
+        rest = (difference, styled(result.verdict_text, result)) if compared else ()
         out.add_row(result.metric, result.target, mean, *rest)
     return out
 
@@ -267,15 +275,16 @@ def all_columns(results: Sequence[Result]) -> Table:
     """One row per metric and system with counts and p-values; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
-    out = table(
-        *columns, *(("difference", "pairs", *P_VERDICT) if compared else ()), headings=2, wrapped=("mean", "verdict")
-    )
+    against = ("difference", "pairs", *P_VERDICT) if compared else ()
+    out = table(*columns, *against, headings=2, wrapped=("mean", "verdict"))
+    differences = differences_in(results)
     for result in results:
         if result.is_worth_showing:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
             verdict = styled(result.verdict_text, result)
             pairs = "" if result.n_pairs is None else str(result.n_pairs)
-            rest = (result.difference_text, pairs, result.p_text, result.p_adjusted_text, verdict) if compared else ()
+            difference = cell_of_lines(differences[result.experiment_id, result.metric])
+            rest = (difference, pairs, result.p_text, result.p_adjusted_text, verdict) if compared else ()
             out.add_row(*cells, loud(result.missing), str(result.not_applicable or ""), *rest)
     return out
 

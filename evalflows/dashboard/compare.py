@@ -32,7 +32,7 @@ from evalflows.reports.diff import (
 from evalflows.reports.examples import ExampleDetail, PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.pages_as_text import IN_ORDER, overviews
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.results import Result, metric_ranges, names_apart, sentences
+from evalflows.reports.results import Means, Result, means_of, metric_ranges, names_apart, sentences
 from evalflows.reports.side_by_side import (
     KeptComparison,
     RowFilter,
@@ -279,6 +279,10 @@ class MetricRows:
     @property
     def is_minor(self) -> bool:
         return self.metric in MINOR
+
+    def means(self, one: Result) -> Means | None:
+        """Return the means of a candidate and the baseline that stand beside their difference."""
+        return means_of(one, self.baseline)
 
     def share(self, difference: float | None) -> float | None:
         """Return a difference as a share of the range."""

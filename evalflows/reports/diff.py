@@ -25,7 +25,7 @@ from evalflows.analysis.changes import (
 from evalflows.analysis.figures import usd
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.pages_as_text import IN_ORDER, Document, ExperimentOverview, metric_document, overviews, plain
-from evalflows.reports.results import Result, names_apart, on_chosen, results_of, sentences
+from evalflows.reports.results import Result, differences_in, names_apart, on_chosen, results_of, sentences
 from evalflows.reports.slices import SLICE_COLUMNS, search_text, slice_cells
 from evalflows.reports.worst import plain_text, value_text
 from evalflows.specs.errors import MEASURES, InputError, names_to_choose
@@ -379,12 +379,13 @@ def diff_markdown(diff: ExperimentsDiff) -> str:
     """Return the table, what else differs, cost and latency, and the examples that changed."""
     candidates = ", ".join(diff.names[one.experiment_id] for one in diff.candidates)
     header = ("metric", "system", "mean", "interval", "difference", "p adjusted", "verdict", "missing")
+    differences = differences_in(diff.results)
     return "\n\n".join(
         part
         for part in (
             f"# {escaped(candidates)} against {escaped(diff.names[diff.baseline.experiment_id])}",
             _bullets([*diff.sentences, *notes_of(diff)]),
-            markdown_table(header, [_cells(result) for result in diff.results if result.is_worth_showing]),
+            markdown_table(header, [_cells(one, differences) for one in diff.results if one.is_worth_showing]),
             markdown_table(_OF_EXPERIMENTS, [_experiment(diff, one) for one in (diff.baseline, *diff.candidates)]),
             *(
                 part
@@ -404,8 +405,9 @@ def _bullets(lines: list[str]) -> str:
     return "\n".join(f"- {escaped(line)}" for line in lines)
 
 
-def _cells(result: Result) -> list[str]:
-    figures = [result.mean_text, result.interval_text, result.difference_text, result.p_adjusted_text]
+def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
+    difference = ", ".join(differences[result.experiment_id, result.metric])
+    figures = [result.mean_text, result.interval_text, difference, result.p_adjusted_text]
     return [result.metric, result.target, *figures, result.verdict_text, str(result.missing)]
 
 

@@ -19,7 +19,7 @@ from evalflows.reports.pages_as_text import (
     document,
     experiments_report,
 )
-from evalflows.reports.results import Result, results_against, results_of
+from evalflows.reports.results import Result, differences_in, results_against, results_of
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
 from evalflows.specs import hints
 from evalflows.specs.errors import MEASURES, TRIAL, InputError
@@ -387,7 +387,9 @@ def results_page(
         "missing",
         "n",
     )
-    table = markdown_table(header, [_cells(result) for result in results if result.is_worth_showing])
+    differences = differences_in(results)
+    rows = [_cells(result, differences) for result in results if result.is_worth_showing]
+    table = markdown_table(header, rows)
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in summary),
         table,
@@ -398,13 +400,13 @@ def results_page(
     return "\n\n".join(part for part in parts if part)
 
 
-def _cells(result: Result) -> list[str]:
+def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
     return [
         result.target,
         result.metric,
         result.mean_text,
         result.interval_text,
-        result.difference_text,
+        ", ".join(differences[result.experiment_id, result.metric]),
         result.p_text,
         result.p_adjusted_text,
         result.verdict_text,

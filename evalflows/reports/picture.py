@@ -16,7 +16,7 @@ from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision
-from evalflows.reports.results import Result, results_against, results_of, verdict_sentences
+from evalflows.reports.results import Result, means_in, results_against, results_of, verdict_sentences
 from evalflows.specs.errors import MEASURES, InputError, metric_of, one_line
 
 if TYPE_CHECKING:
@@ -118,14 +118,14 @@ def _of_comparison(what: ReportedComparison) -> Card:
 
 
 def _rows(results: Sequence[Result]) -> list[Row]:
-    means = {(one.experiment_id, one.metric): one.mean_text for one in results}
+    means = means_in(results)
     compared = any(one.baseline_experiment_id for one in results)
     several = len({one.experiment_id for one in results if one.baseline_experiment_id or not compared}) > 1
     return [
         Row(
             name=f"{one.metric} of {one.target}" if several else one.metric,
-            before=means.get((one.baseline_experiment_id or "", one.metric), ""),
-            value=one.mean_text,
+            before=of_both.baseline if (of_both := means[one.experiment_id, one.metric]) else "",
+            value=of_both.candidate if of_both else one.mean_text,
             middle=one.difference if compared else one.mean,
             middle_text=figure(one.difference, one.metric, signed=True) if compared else "",
             low=one.difference_low if compared else one.ci_low,

@@ -153,6 +153,8 @@ class Result:
     cost_usd: float | None
     baseline_experiment_id: str | None
     baseline: str | None
+    paired_mean: float | None  # over the pairs that the difference rests on, which may be some of the values
+    paired_baseline_mean: float | None
     difference: float | None
     difference_standard_error: float | None
     difference_low: float | None
@@ -180,14 +182,18 @@ class Result:
         return bool(self.is_worth_showing or self.missing or without)
 
     @property
+    def n_values(self) -> int:
+        """Values that are known, missing, not needed, or not sampled."""
+        return self.scored + self.missing + self.not_applicable + self.sampled_out
+
+    @property
     def mean_text(self) -> str:
         return self.shares or self._mean_and_interval[0]
 
     @property
     def scored_text(self) -> str:
         """The number of scored runs; for a sample, `n of all`."""
-        whole = self.scored + self.missing + self.not_applicable + self.sampled_out
-        return f"{self.scored} of {whole}" if self.sampled_out else str(self.scored)
+        return f"{self.scored} of {self.n_values}" if self.sampled_out else str(self.scored)
 
     @property
     def interval_text(self) -> str:
@@ -225,10 +231,66 @@ class Result:
 
     @property
     def has_reason_sentence(self) -> bool:
-        """Whether a sentence gives the reason for not enough evidence, because no interval shows it."""
+        """Whether a sentence gives the reason for not enough evidence, or for no more than that, because no interval
+        shows it."""
         quiet = self.metric in MEASURES and self.difference_low is None and not self.difference  # unknown, or equal
-        is_open = self.conclusion == UNDECIDED and self.reason is not None
+        is_open = self.conclusion in (UNDECIDED, *WITHIN_MARGIN) and self.reason is not None
         return is_open and self.reason_code not in ("no_significant_difference", "too_brief") and not quiet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """The means of a baseline and a candidate as text, between which the difference lies that stands beside them."""
+
+    baseline: str
+    candidate: str
+    pairs: str = ""  # `31 pairs` if they are the means of these, and those of all values are others
+
+    @property
+    def text(self) -> str:
+        return f"{self.baseline} → {self.candidate}"
+
+
+def means_of(result: Result, baseline: Result | None) -> Means | None:
+    """Return the means of a result and of the baseline's: of all values, or of the pairs if their means are others.
+
+    None if the difference is not known and the two have not as many values.
+    """
+    before, after = result.paired_baseline_mean, result.paired_mean
+    if before is None or after is None:
+        is_alike = baseline is not None and baseline.n_values == result.n_values
+        return Means(baseline=baseline.mean_text, candidate=result.mean_text) if baseline and is_alike else None
+    half = ((result.difference_high or 0.0) - (result.difference_low or 0.0)) / 2
+
+    def texts(*means: float) -> list[str]:
+        """With the digits of the difference."""
+        return [estimate(one, one - half, one + half, result.metric)[0] for one in means]
+
+    of_pairs, n = texts(before, after), result.n_pairs
+    of_all = [one.mean for one in (baseline, result) if one is not None and one.mean is not None]
+    if baseline and texts(*of_all) == of_pairs:
+        return Means(baseline=baseline.mean_text, candidate=result.mean_text)
+    return Means(baseline=of_pairs[0], candidate=of_pairs[1], pairs=f"{n} pair{'s' * (n != 1)}")
+
+
+def means_in(results: Sequence[Result]) -> dict[tuple[str, str], Means | None]:
+    """Return the means of each result and of its baseline's among them, by experiment and metric."""
+    known = {(one.experiment_id, one.metric): one for one in results}
+    return {key: means_of(one, known.get((one.baseline_experiment_id or "", one.metric))) for key, one in known.items()}
+
+
+def differences_in(results: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
+    """Return the difference of each result in lines, by experiment and metric, for a table of means of all values: the
+    second is of the means of the pairs, if they are others."""
+    means = means_in(results)
+    return {
+        (one.experiment_id, one.metric): [
+            one.difference_text,
+            *([f"{of_both.pairs}: {of_both.text}"] if of_both and of_both.pairs else []),
+        ]
+        for one in results
+        for of_both in [means[one.experiment_id, one.metric]]
+    }
 
 
 def results_of(store: Store, experiments: Sequence[str]) -> list[Result]:
@@ -344,7 +406,8 @@ def _named_apart(store: Store, results: list[Result]) -> list[Result]:
 _RESULTS = """
 select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.standard_error,
        r.ci_low, r.ci_high, r.confidence_level, r.method, r.scored, r.missing, r.not_applicable, r.sampled_out,
-       r.cost_usd, r.baseline_experiment_id, r.baseline, r.difference, r.difference_standard_error, r.difference_low,
+       r.cost_usd, r.baseline_experiment_id, r.baseline, r.paired_mean,
+       r.paired_baseline_mean, r.difference, r.difference_standard_error, r.difference_low,
        r.difference_high, r.difference_method, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect,
        r.margin, r.conclusion, r.reason, r.reason_code, r.warning
 from results r left join (
@@ -481,8 +544,15 @@ def _with_figures(result: Result) -> str:
 
 
 def _reasons(results: Sequence[Result]) -> list[str]:
-    reasons = dict.fromkeys((result.metric, result.reason) for result in results if result.has_reason_sentence)
-    return [f"not enough evidence in {metric}: {reason}" for metric, reason in reasons]
+    reasons = dict.fromkeys(
+        (CONCLUSIONS[result.conclusion or UNDECIDED], result.metric, result.reason)
+        for result in results
+        if result.has_reason_sentence
+    )
+    return [
+        f"{conclusion}{'' if conclusion == CONCLUSIONS[UNDECIDED] else ', not better,'} in {metric}: {reason}"
+        for conclusion, metric, reason in reasons
+    ]
 
 
 def judges_in_sentences(results: Sequence[Result]) -> set[str]:

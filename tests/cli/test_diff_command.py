@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from past import Past
+from past import ABSTAINED, Past
 
 from evalflows import decide_on, diff
 from evalflows.cli.main import cli
@@ -250,3 +250,15 @@ def test_a_number_whose_direction_nobody_declared_says_which_one_is_taken(past: 
     printed = " ".join(called("diff", "numbers~1", "numbers", "--all").output.split())
     assert "words: higher counts as better, since nothing says otherwise; if lower is better, declare" in printed
     assert printed.count("higher counts as better") == 1, "a share is not asked about"
+
+
+def test_means_differ_by_the_difference_beside_them(past: Past) -> None:
+    """The metric does not apply to three answers of the baseline: these count for the candidate's own mean alone."""
+    right = np.arange(10) % 2
+    past.fields = None
+    past.experiment({"right": np.where(np.arange(10) < 3, ABSTAINED, right)}, yes_no=["right"], name="few")
+    past.experiment({"right": np.where(np.arange(10) < 3, 1, right)}, yes_no=["right"], name="all")
+    said = " ".join(called("diff", "few", "all").stdout.split())
+    assert "right 0.57 → 0.57 +0.00 [-0.35, +0.35] no significant 0/0 7 pairs difference" in said, said
+    page = called("diff", "few", "all", "--format", "md").stdout
+    assert "| 0.700 |  | +0.00 [-0.35, +0.35], 7 pairs: 0.57 → 0.57 |" in page, page

@@ -58,7 +58,7 @@ def of_the_kept_store(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def printed(*arguments: str) -> list[str]:
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_gate_and_run_print_the_same_in_at_most_24_lines(monkeypatch: pytest.Mon
     for name, print_it in printed_by.items():
         done = runner.invoke(click.Command(name, callback=print_it))
         assert done.exit_code == 0, done.output
-        lines = [line.rstrip() for line in done.stdout.splitlines()]
+        lines = done.stdout.splitlines()
         assert len(lines) <= 24
         keep_or_compare(f"{name}_80", "\n".join(lines) + "\n")
 

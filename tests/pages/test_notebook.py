@@ -11,7 +11,7 @@ from store_rows import make_row
 from evalflows.api.results import ComparativeResult, ExperimentResult, diff
 from evalflows.dashboard.charts import Estimate, domain, forest
 from evalflows.dashboard.notebook import shown
-from evalflows.reports.results import results_of
+from evalflows.reports.results import means_of, results_of
 from evalflows.specs.errors import StorageError
 from evalflows.store.files import FORMAT
 from evalflows.store.store import Store
@@ -42,7 +42,8 @@ def test_an_experiment_shows_its_metrics(filled: Store) -> None:
         assert [row[0].split(" ")[0] for row in page] == [one.metric for one in results] != []
         for row, one in zip(page, results, strict=True):
             if one.baseline:
-                assert row[1].partition(" → ")[2].startswith(one.mean_text.split(" ")[0])
+                of_pairs = means_of(one, None)
+                assert of_pairs and row[1].partition(" → ")[2].startswith((one.mean_text, of_pairs.candidate))
                 assert row[2].startswith(one.difference_text) and row[-1].startswith(one.verdict_text)
             else:
                 assert row[1].split(" ")[0] == (one.mean_text.split(" ")[0] if one.scored else "no")

@@ -428,6 +428,8 @@ where experiment_id = $2 and metric = $3 and evaluator_version = $4 and status =
 
 
 VERDICT_FIELDS = {
+    "paired_mean": "candidate_mean",
+    "paired_baseline_mean": "baseline_mean",
     "difference": "difference",
     "difference_standard_error": "standard_error",
     "difference_low": "ci_low",

@@ -61,6 +61,15 @@ def test_of_twenty_metrics_one_that_looks_like_something_is_nothing() -> None:
     assert (alone.conclusion, alone.p_adjusted) == ("better", pytest.approx(interim_analyses.p_value))
 
 
+def test_what_looks_better_and_is_called_no_worse_says_why() -> None:
+    looks_better, nothing = difference(0.05), [difference(0.001) for _ in range(9)]
+    tests = [DifferenceTest(estimate=each, margin=0.03) for each in (looks_better, *nothing)]
+    first, second, *_ = classify(tests, "holm")
+    assert (first.conclusion, first.reason_code) == ("no_worse", "not_significant_after_adjustment")
+    assert (second.conclusion, second.reason) == ("not_enough_evidence", "no significant difference (100 pairs)")
+    assert verdict(DifferenceTest(estimate=difference(0.02), margin=0.05)).reason is None, "its interval includes 0"
+
+
 def test_what_cannot_decide_is_not_counted() -> None:
     """Nor does it make others less sure: an unfit judge, and what has no p-value."""
     interim_analyses = difference(0.05)

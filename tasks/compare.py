@@ -15,15 +15,10 @@ from evalflows.analysis.win_rates import estimate_win_rates
 from evalflows.engine.chunks import pair_chunk_size, pairs_of
 from evalflows.engine.pairs import Context, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
-from evalflows.engine.prepare import (
-    PreparedComparison,
-    judgements_of,
-    prepare_comparison,
-    read_votes,
-    revision,
-    voted_examples,
-)
+from evalflows.engine.prepare import PreparedComparison, prepare_comparison
+from evalflows.engine.revision import revision
 from evalflows.engine.run_context import RunContext
+from evalflows.engine.votes import judgements_of, read_votes, voted_examples
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.formats import escaped
 from evalflows.reports.markdown_pages import comparison_page

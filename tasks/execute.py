@@ -12,17 +12,9 @@ from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, chunk_size, n_chunks
 from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
-from evalflows.engine.prepare import (
-    PreparedExperiment,
-    Revision,
-    code_of_evaluators,
-    evaluator_labels,
-    experiment_id,
-    revision,
-    said_version,
-    target_code,
-    target_version,
-)
+from evalflows.engine.prepare import PreparedExperiment, code_of_evaluators, evaluator_labels, experiment_id
+from evalflows.engine.revision import Revision, revision
+from evalflows.engine.spec_targets import said_version, target_code, target_version
 from evalflows.engine.workers import is_quick
 from evalflows.specs.code_versions import listed
 from evalflows.specs.errors import InputError, print_note

@@ -12,6 +12,7 @@ from prefect.events import emit_event
 from prefect.states import Completed
 
 from evalflows.dashboard.links import Links, NoLinks
+from evalflows.engine.revision import git_commit
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_named
@@ -46,8 +47,6 @@ def version_of(targets: Sequence[Any]) -> str:
     given = {getattr(target, "version", None) for target in targets}
     if len(given) != 1:
         return ""
-    from evalflows.engine.prepare import git_commit  # late: it imports all that a run needs
-
     (version,) = given
     commit = None if version else git_commit()
     return " ".join(one.text for one in versions_of([("", version, commit)]).values())

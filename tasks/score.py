@@ -12,9 +12,9 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, robustness_batch, weights_check
 from evalflows.engine.experiments import Context, Experiment, experiment_of
 from evalflows.engine.judge import ScoresByRun, composite_rows, judge_with
-from evalflows.engine.prepare import composite_version
 from evalflows.engine.results import judgement_columns, one_row, run_scores
 from evalflows.engine.running import RunnableEvaluator
+from evalflows.engine.spec_evaluators import composite_version
 from evalflows.engine.views import evaluations_view, example_view, run_view
 from evalflows.evaluators.binding import offer_experiment
 from evalflows.evaluators.score import ItemResult

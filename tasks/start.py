@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeVar
 from prefect.context import FlowRunContext
 
 from evalflows.engine.chunks import n_trials
-from evalflows.engine.prepare import Revision, id_of_run_key, without_live_references
+from evalflows.engine.prepare import id_of_run_key, without_live_references
+from evalflows.engine.revision import Revision
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.experiment import ExperimentSpec

@@ -56,7 +56,8 @@ from evalflows.analysis.pairing import (
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.chunks import in_running_order
-from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key, revision
+from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key
+from evalflows.engine.revision import revision
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec

@@ -30,7 +30,8 @@ from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.chunks import draw
 from evalflows.engine.preflight import check_spec
-from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, prepare_experiment
+from evalflows.engine.prepare import PreparedExperiment, prepare_experiment
+from evalflows.engine.spec_evaluators import PreparedEvaluator
 from evalflows.llm.connections import known
 from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, metric_of, sliced_metric
 from evalflows.specs.evaluator import EvaluatorSpec

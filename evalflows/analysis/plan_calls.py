@@ -13,7 +13,9 @@ from typing import Any, Literal, cast
 
 from evalflows.engine.chunks import draw
 from evalflows.engine.judge import control_pairs
-from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, evaluator_version, is_ours, target_version
+from evalflows.engine.prepare import PreparedExperiment
+from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
+from evalflows.engine.spec_targets import target_version
 from evalflows.engine.views import example_view
 from evalflows.evaluators.binding import Bound, offer_pair, offer_run
 from evalflows.evaluators.score import RunView

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from evalflows.api.calling import RaisedToCaller, called, flow_settings
 from evalflows.api.results import ComparativeResult, ExperimentResult
-from evalflows.engine.prepare import named_reference
+from evalflows.engine.spec_evaluators import named_reference
 from evalflows.reports.progress import Watch
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError, first_problem, one_line, print_note

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from pydantic import ValidationError
 
 from evalflows.api.running import run
-from evalflows.engine.prepare import named_reference
+from evalflows.engine.spec_evaluators import named_reference
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem, print_note
 from evalflows.specs.evaluator import EvaluatorSpec

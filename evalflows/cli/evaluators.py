@@ -133,7 +133,7 @@ def _test(connections: Mapping[str, ConnectionSpec], form: str, is_chosen: bool)
         if is_chosen or not _only_if_named(name, connection)
     }
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from evalflows.engine.prepare import Trial, try_connections  # Prefect takes seconds to import
+    from evalflows.engine.connection_trials import Trial, try_connections  # Prefect takes seconds to import
 
     failed, tried = [], 0
     trials: Iterable[Trial] = try_connections(selected)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from evalflows.engine.chunks import Chunk, Rounds, in_running_order, n_chunks
 from evalflows.engine.job import Drawn, Job, Loaded
 from evalflows.engine.may_call_models import target_may_call_unrecorded
-from evalflows.engine.prepare import PreparedExperiment, bind_experiment, connections_of, make_target, target_version
+from evalflows.engine.prepare import PreparedExperiment, bind_experiment
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
 from evalflows.engine.run_context import RunContext, Shared
 from evalflows.engine.running import (
@@ -25,6 +25,8 @@ from evalflows.engine.running import (
     judging_workers,
     width_of,
 )
+from evalflows.engine.spec_evaluators import connections_of
+from evalflows.engine.spec_targets import make_target, target_version
 from evalflows.engine.views import evaluator_inputs
 from evalflows.engine.workers import Workers, is_quick
 from evalflows.llm.calls import Endpoint

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from evalflows.engine.prepare import PreparedEvaluator, is_ours
+from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.specs.code_versions import DYNAMIC, imports_used
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
 from evalflows.specs.reference import load

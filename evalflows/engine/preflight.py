@@ -17,8 +17,10 @@ from evalflows.engine.may_call_models import (
     reports_usage,
     target_may_call_unrecorded,
 )
-from evalflows.engine.prepare import PreparedEvaluator, PreparedExperiment, is_ours, make_target
+from evalflows.engine.prepare import PreparedExperiment
 from evalflows.engine.secret_blocks import key_for
+from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
+from evalflows.engine.spec_targets import make_target
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import check_picklable
 from evalflows.evaluators.binding import Bound, offer_pair, offer_run

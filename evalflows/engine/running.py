@@ -10,9 +10,9 @@ from datetime import datetime
 
 from evalflows.engine.chunks import Sample, draw
 from evalflows.engine.may_call_models import evaluator_may_call_unrecorded
-from evalflows.engine.prepare import PreparedEvaluator, evaluator_version
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.secret_blocks import key_for
+from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version
 from evalflows.engine.workers import IsolatedEvaluator, Workers
 from evalflows.evaluators.binding import Bound
 from evalflows.llm import loop

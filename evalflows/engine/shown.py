@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from evalflows.engine.prepare import is_ours
 from evalflows.engine.running import RunnableEvaluator
+from evalflows.engine.spec_evaluators import is_ours
 from evalflows.specs.files import placeholders
 
 SPELLINGS = {

@@ -14,21 +14,19 @@ from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper
 from evalflows.engine.job import Drawn, Loaded, is_final
 from evalflows.engine.judge import ScoresByRun, composite_rows
 from evalflows.engine.preflight import check_judge, check_needs
-from evalflows.engine.prepare import (
+from evalflows.engine.prepare import with_metrics, with_shared
+from evalflows.engine.results import Columns, EvaluationResult, run_scores
+from evalflows.engine.run_context import RunContext
+from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of, judging_workers
+from evalflows.engine.spec_evaluators import (
     SAMPLE,
     PreparedEvaluator,
     composite_version,
     connections_of,
     described_evaluator,
     prepare_evaluator,
-    with_all_prompts,
-    with_closed_modes_watched,
-    with_metrics,
-    with_shared,
 )
-from evalflows.engine.results import Columns, EvaluationResult, run_scores
-from evalflows.engine.run_context import RunContext
-from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of, judging_workers
+from evalflows.engine.spec_texts import with_all_prompts, with_closed_modes_watched
 from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.code import check_loaded

@@ -21,7 +21,7 @@ from foreign_evaluators import (
 )
 from user_places import without_places
 
-from evalflows.engine.prepare import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
+from evalflows.engine.spec_evaluators import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec

@@ -8,7 +8,7 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ROWS, client, judged, kept, no_network, said, scores_of, verdict
 
-from evalflows.engine.prepare import bind_evaluator, reference_to
+from evalflows.engine.spec_evaluators import bind_evaluator, reference_to
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.store import Store
 

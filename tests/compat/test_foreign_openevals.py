@@ -8,7 +8,7 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import async_client, client, judged, no_network, refusing, said, scores_of, verdict
 
-from evalflows.engine.prepare import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
+from evalflows.engine.spec_evaluators import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec

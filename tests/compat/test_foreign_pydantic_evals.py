@@ -9,7 +9,7 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import ANSWERS, ROWS, async_client, judged, no_network, refusing, said, scores_of, verdict
 
-from evalflows.engine.prepare import bind_evaluator, reference_to
+from evalflows.engine.spec_evaluators import bind_evaluator, reference_to
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 

@@ -13,7 +13,7 @@ import pytest
 from endpoint import Endpoint, serving
 from foreign_evaluators import no_network, verdict
 
-from evalflows.engine.prepare import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
+from evalflows.engine.spec_evaluators import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
 from evalflows.evaluators.binding import offer_run
 from evalflows.evaluators.score import ExampleView, RunView, normalise
 from evalflows.specs import InputError

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from user_places import without_places
 
-from evalflows.engine.prepare import composite_version
+from evalflows.engine.spec_evaluators import composite_version
 from evalflows.evaluators.composite import Combined, Function, Part, combined
 from evalflows.specs.errors import MEASURES
 from evalflows.specs.evaluator import CompositeSpec, MetricSpec

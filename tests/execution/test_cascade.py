@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from evalflows.engine.judge import decided_by, is_undecided, with_earlier_cost
-from evalflows.engine.prepare import bind_evaluator
 from evalflows.engine.results import EvaluationResult, failed_result, result_of_score
 from evalflows.engine.running import RunnableEvaluator
+from evalflows.engine.spec_evaluators import bind_evaluator
 from evalflows.evaluators.score import normalise
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Usage

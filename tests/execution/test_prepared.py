@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import pytest
 
 from evalflows import run
-from evalflows.engine.prepare import evaluator_version, prepare_comparison, prepare_evaluator
+from evalflows.engine.prepare import prepare_comparison
+from evalflows.engine.spec_evaluators import evaluator_version, prepare_evaluator
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from store_rows import make_row
 
-from evalflows.engine.prepare import Votes, judgements_of, read_votes, voted_examples
+from evalflows.engine.votes import Votes, judgements_of, read_votes, voted_examples
 from evalflows.specs.comparison import VotesSpec
 from evalflows.specs.errors import InputError
 from evalflows.store.records import JudgementRow

@@ -9,7 +9,7 @@ from store_rows import make_row
 
 from evalflows.engine.chunks import pair_chunks
 from evalflows.engine.pairs import Context
-from evalflows.engine.prepare import reference_to
+from evalflows.engine.spec_evaluators import reference_to
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.records import ComparisonSetRow, JudgementRow, OutputRow, derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples

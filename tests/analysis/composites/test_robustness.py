@@ -11,8 +11,8 @@ from past import ABSTAINED, FAILED, Past
 
 from evalflows.analysis.robustness import composite_runs, robustness_batch, robustness_report
 from evalflows.engine.judge import composite_rows
-from evalflows.engine.prepare import composite_version
 from evalflows.engine.results import run_scores
+from evalflows.engine.spec_evaluators import composite_version
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.records import CheckRow, from_json

@@ -7,7 +7,8 @@ from planned import START, call_row, chat_spec, dataset_rows, experiment_row, sc
 
 from evalflows.analysis.plan import sentences_of
 from evalflows.api.planning import plan
-from evalflows.engine.prepare import prepare_experiment, target_version
+from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.spec_targets import target_version
 from evalflows.llm.ledger import call_key
 from evalflows.store.ingest import load_dataset
 from evalflows.store.records import JudgementRow, OutputRow

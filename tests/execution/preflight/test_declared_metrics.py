@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.engine.prepare import prepare_evaluator, prepare_experiment
+from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.spec_evaluators import prepare_evaluator
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec

@@ -20,7 +20,7 @@ from store_rows import make_row
 import evalflows.store.erasing
 import evalflows.store.files
 import evalflows.store.packing
-from evalflows.engine.prepare import recording_of
+from evalflows.engine.spec_targets import recording_of
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.target import RecordedTarget

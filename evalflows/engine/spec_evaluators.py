@@ -1,0 +1,200 @@
+"""Evaluators of specs: bound to their code, with their tiers and fallback, and their versions.
+
+To be called, an evaluator also needs what a run provides: see `RunnableEvaluator`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from inspect import isclass, signature
+from typing import Any, Generic, TypeVar
+
+from evalflows import evaluators
+from evalflows.engine.spec_targets import served
+from evalflows.evaluators.binding import Bound, Scope, bind, declared_by
+from evalflows.evaluators.composite import combined
+from evalflows.evaluators.foreign import adapted, evaluator_name
+from evalflows.evaluators.named import named
+from evalflows.specs.code_versions import fault_text
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.errors import InputError, kept_apart
+from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec, TierSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.files import located
+from evalflows.specs.reference import FILES, load, parts_of, refer, version_of
+from evalflows.specs.running import ConnectionSpec
+from evalflows.specs.traces import TraceEvaluationSpec
+
+
+def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
+    """Load and check an evaluator. Raise InputError if it does not exist or asks for unknown arguments.
+
+    An evaluator of another project gets an adapter; its single score gets the spec's name if that differs.
+    """
+    loaded = named(spec.use)
+    if is_ours(spec) and (scope == "pair") != (spec.use in evaluators.PAIRWISE):
+        compares, other = "compares two answers, wanted it under compare", "judges one answer, wanted one that compares"
+        wanted = f"{other} two: {', '.join(evaluators.PAIRWISE)}" if scope == "pair" else compares
+        raise InputError(f"evaluator {spec.metric!r}: {spec.use} {wanted}")
+    if scope == "pair" and not isclass(loaded):
+        return bind(loaded, name=spec.metric, settings=spec.args, scope=scope)
+    renamed = bool(spec.name) and spec.name != evaluator_name(loaded)
+    one_run = scope == "item"
+    adapter = adapted(loaded, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
+    if adapter is None and isclass(loaded):
+        bound = bind(_instance(loaded, spec), name=spec.metric, scope=scope)
+    else:
+        bound = bind(adapter or loaded, name=spec.metric, settings={} if adapter else spec.args, scope=scope)
+    if not isinstance(spec, EvaluatorSpec) or spec.repeats == 1:
+        return bound
+    settings = dict(bound.settings)
+    if is_ours(spec) and "temperature" in signature(bound.function).parameters:
+        settings.setdefault("temperature", 1.0)  # repeats at 0 would be equal
+    return replace(bound, settings=settings, repeats=spec.repeats, combine=spec.combine)
+
+
+def _instance(kind: type, spec: FallbackSpec) -> Callable[..., object]:
+    """Return an instance of a user's class, constructed with the settings; it judges by being called."""
+    who = f"evaluator {spec.metric!r}"
+    if "__call__" not in dir(kind) or kind.__call__ is type.__call__:
+        raise InputError(
+            f"{who}: {spec.use!r} is a class that cannot be called, wanted a function, or one with __call__"
+        )
+    try:
+        instance: Callable[..., object] = kind(**spec.args)
+    except Exception as error:  # whatever the user's constructor raises
+        raise InputError(f"{who}: {spec.use!r} cannot be constructed with args: {fault_text(error)}") from error
+    return instance
+
+
+def is_ours(spec: FallbackSpec) -> bool:
+    return spec.use in evaluators.SHORT_NAMES
+
+
+def reference_to(function: Callable[..., object]) -> str:
+    """Return how a spec names a function: the short name of one of ours, otherwise the result of `refer`."""
+    short = evaluator_name(function)
+    return short if getattr(evaluators, short, None) is function else refer(function)
+
+
+def named_reference(function: Callable[..., object], name: str | None = None) -> dict[str, str]:
+    """Return an evaluator function as fields of a spec; its name by default as other projects call its score."""
+    return {"use": reference_to(function), "name": name or kept_apart(evaluator_name(function))}
+
+
+_BOUNDS = {"higher_is_better", "range"}
+
+
+def composite_version(composite: CompositeSpec, spec: ExperimentSpec | TraceEvaluationSpec) -> str:
+    """Return a hash of a composite's weights and policy, and of the bounds of its parts."""
+    bounds = {metric: spec.direction(metric).model_dump(include=_BOUNDS) for metric in sorted(composite.metrics)}
+    own = [version_of(load(composite.function))] if composite.function else []
+    return version_of(combined, composite.model_dump(exclude={"name", "function"}), bounds, *own)
+
+
+DEFAULT_CONNECTION = "openai"
+"""Connection of an evaluator that asks for `complete` and names none."""
+
+Kind = TypeVar("Kind", bound=FallbackSpec)
+Spec = TypeVar("Spec", bound=FallbackSpec, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedEvaluator(Generic[Spec]):
+    """A bound evaluator, with its tiers and its fallback."""
+
+    spec: Spec
+    scope: Scope
+    bound: Bound  # for a cascade its first tier, never called under the cascade's name
+    tiers: "tuple[PreparedEvaluator[TierSpec], ...]" = ()
+    fallback: "PreparedEvaluator[FallbackSpec] | None" = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.metric
+
+    @property
+    def connection(self) -> str | None:
+        """The connection that it uses, if any."""
+        if self.tiers or not self.bound.asks_for("complete", "embed"):
+            return None
+        return self.spec.connection or DEFAULT_CONNECTION
+
+    @property
+    def judges(self) -> "Sequence[PreparedEvaluator[FallbackSpec]]":
+        """The evaluators that judge: its tiers, or the evaluator itself."""
+        return self.tiers or (self,)
+
+    @property
+    def all(self) -> "Iterator[PreparedEvaluator[FallbackSpec]]":
+        """The evaluator, its tiers and its fallback."""
+        yield self
+        yield from self.tiers
+        if self.fallback is not None:
+            yield self.fallback
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether all its judges are ours. Ours declare their metrics; others may give any."""
+        return all(is_ours(judge.spec) for judge in self.judges)
+
+    @cached_property
+    def declared_metrics(self) -> Sequence[Mapping[str, MetricSpec]]:
+        """The metrics that it, or each of its tiers, declares. Raise InputError for an invalid declaration."""
+        return [declared_by(judge.bound.function, self.name, judge.spec.args) for judge in self.judges]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that it declares, and unless it is ours the metric of its own name."""
+        declared = [metric for metrics in self.declared_metrics for metric in metrics]
+        return declared if self.is_ours and declared else [self.name, *declared]
+
+
+def prepare_evaluator(spec: Kind, scope: Scope = "item") -> PreparedEvaluator[Kind]:
+    """Bind an evaluator, its tiers and its fallback. Raise InputError if one cannot be used."""
+    if not isinstance(spec, JudgeSpec):
+        return PreparedEvaluator(spec=spec, scope=scope, bound=bind_evaluator(spec, scope))
+    tiers = tuple(prepare_evaluator(tier, scope) for tier in spec.tiers)
+    bound = _cascade(spec, [tier.bound for tier in tiers]) if tiers else bind_evaluator(spec, scope)
+    fallback = None if spec.fallback is None else prepare_evaluator(spec.fallback, scope)
+    return PreparedEvaluator(spec=spec, scope=scope, bound=bound, tiers=tiers, fallback=fallback)
+
+
+def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: Mapping[str, ConnectionSpec]) -> str:
+    """Return a hash of an evaluator's source, constants, settings, model and endpoint, and of its fallback."""
+    spec, function = evaluator.spec, evaluator.bound.function
+    if evaluator.tiers:
+        decides = [tier.spec.model_dump(include={"decides", "decides_from", "decides_to"}) for tier in evaluator.tiers]
+        return version_of(_cascade, decides, [evaluator_version(tier, connections) for tier in evaluator.tiers])
+    judge = served(evaluator.connection, connections, spec.model)
+    fallback = [evaluator_version(evaluator.fallback, connections)] if evaluator.fallback else []
+    files = [located(spec.args[name]).read_bytes() for name in getattr(function, FILES, ()) if name in spec.args]
+    repeats = [[bound.repeats, bound.combine]] if (bound := evaluator.bound).repeats > 1 else []
+    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback, *repeats)
+
+
+def _cascade(spec: JudgeSpec, tiers: Sequence[Bound]) -> Bound:
+    """Return a stand-in for all tiers: the first one, which is never called under this name."""
+    return replace(tiers[0], name=spec.metric)
+
+
+def connections_of(evaluators: Iterable[PreparedEvaluator[FallbackSpec]]) -> set[str]:
+    """Return the connections of evaluators, with those of their tiers and fallbacks."""
+    return {judge.connection for evaluator in evaluators for judge in evaluator.all if judge.connection}
+
+
+SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
+"""Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
+
+
+def described_evaluator(
+    evaluator: PreparedEvaluator[FallbackSpec], owner: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
+) -> dict[str, Any]:
+    """Return the description of an evaluator as stored with what it judged."""
+    return {
+        "name": evaluator.name,
+        "use": evaluator.spec.use,
+        "version": evaluator_version(evaluator, owner.connections),
+        "declared_version": evaluator.spec.version,
+        "code": {name: digest for one in evaluator.all for name, digest in parts_of(one.bound.function).items()},
+    }

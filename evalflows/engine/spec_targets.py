@@ -1,0 +1,116 @@
+"""Targets of specs: made so that they can be called, and their versions."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from evalflows.llm.connections import resolve
+from evalflows.llm.local import identity_of
+from evalflows.specs.columns import answer_row
+from evalflows.specs.errors import Complete, InputError
+from evalflows.specs.files import located
+from evalflows.specs.reference import load, parts_of, version_of
+from evalflows.specs.running import ConnectionSpec, LocalConnection
+from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.store.file_formats import Numbered, read_rows
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import ExampleRow
+from evalflows.store.schemas import is_erased
+from evalflows.store.store import Store
+from evalflows.targets import Target, chat, http, python, recorded, recorded_column, replayed
+
+
+def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[ExampleRow], store: Store) -> Target:
+    """Return the target that a spec describes. Raise InputError if it cannot be used."""
+    match spec:
+        case ChatTarget():
+            if complete is None:
+                raise TypeError("a chat target needs complete")
+            return chat(spec, complete)
+        case PythonTarget():
+            return python(load(spec.function), shared_fields(examples), spec.timeout_s)
+        case HttpTarget():
+            from evalflows.llm.post import poster  # late: only these targets need its HTTP client
+
+            return http(spec, poster(spec))
+        case RecordedTarget():
+            return recording_of(spec, store)
+
+
+def recording_of(spec: RecordedTarget, store: Store) -> Target:
+    """Return a target that replays recorded answers. Raise InputError if they cannot be found."""
+    if spec.column is not None:
+        return recorded_column(spec.column)
+    if spec.experiment is not None:
+        (identity,) = find_experiments(store, spec.experiment)
+        outputs = (row for row in store.rows("outputs", identity) if not is_erased(row.outputs))
+        return replayed(outputs, f"experiment {identity}")
+    where = spec.path or ""
+    return recorded(_answers(spec, where), where)
+
+
+def _answers(spec: RecordedTarget, where: str) -> Numbered:
+    for number, row in read_rows(where):
+        try:
+            yield number, row if spec.columns is None else answer_row(row, spec.columns)
+        except InputError as error:
+            raise InputError(f"{where}:{number}: {error}") from error
+
+
+NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version_header", "usage"}
+"""Fields of a target that do not change its answers, or whose content counts instead."""
+
+
+def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) -> str:
+    """Return a hash of a target's spec, of the code or answers that it names, and of the endpoint of its model.
+
+    What an HTTP application says its version is does not count: see `application_version`.
+    """
+    settings = spec.model_dump_json(exclude=NOT_IN_VERSION)
+    match spec:
+        case PythonTarget():
+            return version_of(load(spec.function), spec.model_dump_json(exclude=NOT_IN_VERSION | {"timeout_s"}))
+        case HttpTarget():
+            return version_of(http, settings)
+        case RecordedTarget():
+            return version_of(recorded, settings, _file_digest(spec.path) if spec.path else "")
+        case ChatTarget():
+            return version_of(chat, settings, served(spec.connection, connections, spec.model))
+
+
+def target_code(spec: TargetSpec) -> dict[str, str] | None:
+    """Return a hash of each part of the user's code that a target runs; None for a target without code of the user."""
+    return parts_of(load(spec.function)) if isinstance(spec, PythonTarget) else None
+
+
+def said_version(spec: TargetSpec) -> str | None:
+    """Return the version that the spec gives, or that an HTTP application says; None if neither does."""
+    if not isinstance(spec, HttpTarget):
+        return spec.version
+    from evalflows.llm.post import application_version
+
+    return application_version(spec)
+
+
+def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: str | None) -> list[str | None]:
+    """Return what identifies a connection's answers: the endpoint and the model."""
+    if name is None:
+        return []
+    connection = resolve(name, connections)
+    if isinstance(connection, LocalConnection):
+        return [identity_of(connection)]
+    return [connection.base_url.rstrip("/"), model or connection.model]
+
+
+def _file_digest(path: str) -> str:
+    with located(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def shared_fields(examples: Sequence[ExampleRow]) -> frozenset[str]:
+    """Return the fields that the inputs of all examples have in common."""
+    common: frozenset[str] | None = None
+    for example in examples:
+        fields = frozenset(json.loads(example.inputs))
+        common = fields if common is None else common & fields
+    return common or frozenset()

@@ -29,7 +29,7 @@ from evalflows.reports.decisions import decisions_of, find_decision
 from evalflows.reports.diff import diff_of, notes_of
 from evalflows.reports.examples import example_detail, labels_of, past_values
 from evalflows.reports.markdown_pages import after_experiments
-from evalflows.reports.pages_as_text import IN_ORDER, ExperimentOverview, overviews
+from evalflows.reports.pages_as_text import ExperimentOverview, overviews, overviews_of
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.reports.slices import slice_cells
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
@@ -191,7 +191,7 @@ class ReadingTools:
         results = results_of(self._store, ids)
         decisions = decisions_of(self._store, ids)
         answer = _Answer()
-        for overview in overviews(self._store, IN_ORDER, [ids]):
+        for overview in overviews_of(self._store, ids):
             answer.line(_overview(overview, {}))
         for sentence in sentences(results):
             answer.line(sentence)

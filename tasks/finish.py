@@ -99,7 +99,7 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
     ended_job = run.known_job(work.owner)
     if store.is_sealed(work.table, work.owner):
         return _problem(store, work, row)
-    if not store.read(work.table, work.owner):
+    if not store.open_parts(work.table, work.owner):
         raise StorageError(f"{store.layout.root}: the store was removed while {work.called} was running")
     store.append("limits", work.owner, "limits", ended_job.limit_rows(work.owner) if ended_job else [])
     *results, _ = work.tables
@@ -111,11 +111,14 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
         ended = replace(ended, reason=stopped)
     if is_tried and ended.state != "completed":
         store.reopen(work.owner, results)
-    store.append(work.table, work.owner, "end", [ended])
     if ended.state == "completed":
         with store.only(experiment_id=[work.owner]):
             complete_judgements(store, work.owner)
-        store.seal(work.owner, work.tables)
+        store.seal(work.owner, results)
+        store.publish(work.table, work.owner, [ended])
+        store.seal(work.owner, [work.table])  # removes its open parts
+    else:
+        store.append(work.table, work.owner, "end", [ended])
     return None if is_stopped else _problem(store, work, ended)
 
 

@@ -19,7 +19,7 @@ from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.formats import code, escaped
 from evalflows.reports.markdown_pages import results_page
-from evalflows.reports.pages_as_text import overviews
+from evalflows.reports.pages_as_text import overviews_of
 from evalflows.reports.results import results_of, sentences
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
@@ -126,7 +126,7 @@ def publish_results(run: Context, rows: list[ExperimentRow]) -> str:
     """
     store = run.store
     identities, dashboard = [row.experiment_id for row in rows], links_to_dashboard(store)
-    results, experiments = results_of(store, identities), overviews(store, "is_one_of(experiment_id, $1)", [identities])
+    results, experiments = results_of(store, identities), overviews_of(store, identities)
     page = dashboard.experiment(rows[-1].experiment_id)
     text = results_page(rows[0].run_group, results, sentences(results), experiments, _links(rows, dashboard), page)
     create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")

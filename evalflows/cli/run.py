@@ -44,7 +44,7 @@ from evalflows.reports.pages_as_text import (
     ExperimentsReport,
     document,
     experiments_report,
-    overviews,
+    overviews_of,
     worst_document,
 )
 from evalflows.reports.results import results_of
@@ -268,9 +268,7 @@ def _run(
 
 def _without_shown_causes(error: IncompleteError) -> IncompleteError:
     """Return the error in fewer words if all experiments have ended: their failures have been shown."""
-    lacking = [
-        one for one in overviews(Store(), "is_one_of(experiment_id, $1)", [list(error.experiments)]) if one.reason
-    ]
+    lacking = [one for one in overviews_of(Store(), error.experiments) if one.reason]
     if not lacking or not all(one.state == "completed" for one in lacking):
         return error
     said = [f"experiment {one.name!r} ({one.experiment_id}): {one.reason}" for one in lacking]
@@ -480,7 +478,7 @@ def _print_changes(experiment_ids: Sequence[str], made: Mapping[str | None, int]
         print_changes(out, diff_of(store, one.previous_experiment_id, [one.experiment_id], limit=CHANGES_SHOWN))
     for decision in decisions_of(store, experiment_ids):
         out.print(Text(decision.sentence, style=DECISION_STYLES[decision.conclusion]))
-    print_calls(overviews(store, "is_one_of(experiment_id, $1)", [list(experiment_ids)]), sum(made.values()))
+    print_calls(overviews_of(store, experiment_ids), sum(made.values()))
     return True
 
 

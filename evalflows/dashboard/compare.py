@@ -30,7 +30,7 @@ from evalflows.reports.diff import (
     word_diff,
 )
 from evalflows.reports.examples import ExampleDetail, PastValue, RunDetail, example_detail, past_values
-from evalflows.reports.pages_as_text import IN_ORDER, overviews
+from evalflows.reports.pages_as_text import overviews_of
 from evalflows.reports.picture import Card, card_of_results
 from evalflows.reports.results import Means, Result, means_of, metric_ranges, names_apart, sentences
 from evalflows.reports.side_by_side import (
@@ -323,16 +323,15 @@ def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[R
     tested = [one for one in results if one.baseline_experiment_id is not None]
     if not tested:
         return None
-    candidate, baseline = tested[0].experiment_id, tested[0].baseline_experiment_id
-    both = [baseline, candidate]
-    old, new = overviews(store, IN_ORDER, [both])
+    both = [tested[0].baseline_experiment_id or "", tested[0].experiment_id]
+    old, new = overviews_of(store, both)
     return ExperimentsDiff(
         baseline=old,
         candidates=[new],
         names=names_apart(store, {old.experiment_id: old.name, new.experiment_id: new.name}),
         where=None,
         n_compared={new.experiment_id: max(one.n_pairs or 0 for one in tested)},
-        results=[*(one for one in baselines if one.experiment_id == baseline), *results],
+        results=[*(one for one in baselines if one.experiment_id == old.experiment_id), *results],
         notes=[],
         counts=[],
         lists=[],

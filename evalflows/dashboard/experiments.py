@@ -40,7 +40,7 @@ from evalflows.reports.pages_as_text import (
     costs_of,
     experiments_report,
     failure_kinds,
-    overviews,
+    overviews_of,
     related_experiments,
 )
 from evalflows.reports.results import Slice, metric_ranges, results_of_each, slice_means
@@ -99,8 +99,7 @@ def experiments_meant(store: Store, reference: str) -> list[str]:
 
 
 def _several(site: Site, reference: str, found: Sequence[str]) -> Page:
-    where = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
-    body = render("experiment_group.html", site, experiments=overviews(site.store, where, [list(found)]))
+    body = render("experiment_group.html", site, experiments=overviews_of(site.store, found))
     return Page(title=reference, section="experiments", body=body)
 
 

@@ -24,7 +24,7 @@ from evalflows.analysis.changes import (
 )
 from evalflows.analysis.figures import usd
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
-from evalflows.reports.pages_as_text import IN_ORDER, Document, ExperimentOverview, metric_document, overviews, plain
+from evalflows.reports.pages_as_text import Document, ExperimentOverview, metric_document, overviews_of, plain
 from evalflows.reports.results import Result, differences_in, names_apart, on_chosen, results_of, sentences
 from evalflows.reports.slices import SLICE_COLUMNS, search_text, slice_cells
 from evalflows.reports.worst import plain_text, value_text
@@ -121,7 +121,7 @@ def experiments_diff(
 def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence[str] = ()) -> ExperimentsDiff:
     """Return the same without lists of examples, which take as long as all else."""
     compared = figures.compared
-    baseline, *candidates = overviews(store, IN_ORDER, [compared.experiment_ids])
+    baseline, *candidates = overviews_of(store, compared.experiment_ids)
     names = names_apart(store, {one.experiment_id: one.target for one in (baseline, *candidates)})
     results = compared_results(store, figures, names)
     check_metrics(metrics, [result.metric for result in results if result.has_rows])

@@ -233,7 +233,7 @@ def experiments_report(
         *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
-    shown = overviews(store, IN_ORDER, [ids])
+    shown = overviews_of(store, ids)
     groups = {one.experiment_id: one.run_group for one in shown}
     return ExperimentsReport(
         experiments=shown,
@@ -260,13 +260,26 @@ def _types_apart(store: Store, results: Sequence[Result]) -> list[TypesApart]:
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
     """Return the errors of targets and evaluators in these experiments, the most frequent first."""
-    return ask_records(store, Failure, _FAILURES_OF_EACH, [list(experiments)])
+    with store.only(experiment_id=experiments):
+        return ask_records(store, Failure, _FAILURES_OF_EACH, [list(experiments)])
 
 
 def overviews(store: Store, where: str, values: Sequence[object]) -> list[ExperimentOverview]:
     """Return the experiments for which a condition holds; `where` is SQL from there on, with an order if it matters."""
-    found = ask_records(store, ExperimentOverview, f"{_OVERVIEW} where {where}", values)
-    return [_counted(store, overview) for overview in found]
+    return _with_tried(store, ask(store, (f"{_OVERVIEW} where {where}", values))[0])
+
+
+def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOverview]:
+    """Return experiments given by id, in this order. Of those that have ended, no files but their own are read."""
+    query = f"{_OVERVIEW} where is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
+    with store.only(experiment_id=experiments):
+        (rows,) = ask(store, (query, [list(experiments)]))
+    return _with_tried(store, rows)
+
+
+def _with_tried(store: Store, rows: Sequence[Sequence[Any]]) -> list[ExperimentOverview]:
+    tried = dict(ask(store, (_TRIED, [[row[0] for row in rows]]))[0]) if rows else {}
+    return [_counted(store, record_of(ExperimentOverview, row, tried=tried.get(row[0], 0))) for row in rows]
 
 
 def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
@@ -274,18 +287,18 @@ def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
     return replace(overview, answered=overview.answered + more) if more else overview
 
 
-IN_ORDER = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
-"""What `overviews` takes for the experiments of a list of ids, in its order."""
-
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
        planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, unrecorded,
        unrecorded_judgements, tokens_in, tokens_out, cost_usd, mean_latency_s, application_version,
-       git_commit, started_at, ended_at, (
-           select count(distinct e.target_version) from experiments e
-           where e.snapshot_id = o.snapshot_id and e.started_at <= o.started_at and not list_contains(e.tags, 'trial')
-       ) as tried
-from experiment_overview o
+       git_commit, started_at, ended_at
+from experiment_overview
+"""
+
+_TRIED = """
+select o.experiment_id, count(distinct e.target_version)
+from experiments o join experiments e on e.snapshot_id = o.snapshot_id and e.started_at <= o.started_at
+where is_one_of(o.experiment_id, $1) and not list_contains(e.tags, 'trial') group by o.experiment_id
 """
 
 _REDUCED = """

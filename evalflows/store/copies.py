@@ -129,18 +129,17 @@ class NamedFiles:
         """Let the queries of a cursor find the rows of these sealed files in `tables`; they must not ask others."""
         with self._lock:
             for table in {*tables} - self._made:
-                self._name(self._connection, table, ())
+                self._connection.execute(self._naming(table, ()))
                 rows = f"read_parquet(getvariable('files_of_{table}'), hive_partitioning = false)"
                 columns = ", ".join(columns_of(table))
                 self._connection.execute(f"create or replace view named.source.{table} as select {columns} from {rows}")
                 self._made.add(table)
-        for table in tables:
-            self._name(cursor, table, [path for path in files if f"/{table}/" in path])
-        cursor.execute("set search_path = 'named.main,named.staging'")
+        named = [self._naming(table, [path for path in files if f"/{table}/" in path]) for table in tables]
+        cursor.execute("; ".join([*named, "set search_path = 'named.main,named.staging'"]))  # at once is quicker
 
-    def _name(self, connection: duckdb.DuckDBPyConnection, table: str, paths: Collection[str]) -> None:
+    def _naming(self, table: str, paths: Collection[str]) -> str:
         listed = ", ".join(map(quoted, (self._layout.empty(table), *paths)))
-        connection.execute(f"set variable files_of_{table} = [{listed}]")
+        return f"set variable files_of_{table} = [{listed}]"
 
 
 OF_ITEMS = ("outputs", "judgements", "calls")

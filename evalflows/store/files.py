@@ -378,6 +378,17 @@ def staged_file(
         yield StagedFile(path, content, place)
 
 
+@contextmanager
+def renamed_file(layout: Layout, fs: Any, part: str, path: str) -> Iterator[StagedFile]:
+    """Take a file in a folder for a staged one, as it is: `place` gives it its name. Raise StorageError if damaged."""
+    digest = sha256_of(fs, part, state_of(layout, fs, part))
+    if digest is None:
+        raise StorageError(f"{part}: the file has gone, wanted the rows of its owner")
+    with storage_errors(part):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        yield StagedFile(path, Content(digest, fs.size(part)), partial(_rename, Path(part), Path(path)))
+
+
 def _write_parquet(
     schema: pa.Schema, groups: Iterable[pa.Table], sink: IO[bytes], *, metadata: Mapping[bytes, bytes]
 ) -> None:
@@ -653,6 +664,19 @@ def merged(
                     yield from row_groups(fs, path, table, columns, numbers)
     except (duckdb.Error, pa.ArrowException) as error:  # removed meanwhile
         raise StorageError(f"{paths[0].rpartition('/')[0]}: {' '.join(str(error).split())}") from error
+
+
+def can_stay(layout: Layout, fs: Any, table: str, part: str) -> bool:
+    """Whether one open part can be the sealed file of its owner as it is: each key once, in today's columns.
+
+    Its row groups are as long as those of any file. Raise StorageError if it is damaged.
+    """
+    if not layout.is_local:
+        return False
+    verify(fs, part, state_of(layout, fs, part))
+    with storage_errors(part):
+        is_same = pq.read_schema(part).equals(schema_of(TABLES[table].record))
+    return is_same and _have_distinct_keys(fs, table, [part])
 
 
 def row_groups(

@@ -34,6 +34,7 @@ from evalflows.store.arrow import pa
 from evalflows.store.files import (
     StagedFile,
     packed_states,
+    renamed_file,
     sha256_of,
     staged_file,
     state_of,
@@ -182,7 +183,7 @@ def check_hashes(
 ) -> Mapping[str, Sequence[Manifest]]:
     """Return the manifests of files, by the owner in their names. Raise StorageError for a file that no run wrote."""
     owners = {owner_of(file) for path in hashes if (file := StoredFile.at(path))}
-    known = manifests(layout, fs, owners)
+    known = manifests(layout, fs, owners) if owners else {}
     for file, problem in not_written(layout, hashes, known, parts):
         raise StorageError(f"{file.path}: {problem}; {ADVICE}")
     return known
@@ -293,8 +294,8 @@ def _writer() -> dict[str, object]:
     return {"user": user_name(), "host": socket.gethostname(), "process": os.getpid(), "evalflows_version": _version()}
 
 
-Contents: TypeAlias = "Iterable[tuple[str, Iterable[pa.Table]]]"
-"""Tables, each with the rows of an owner."""
+Contents: TypeAlias = "Iterable[tuple[str, Iterable[pa.Table] | str]]"
+"""Tables, each with the rows of an owner, or the path of its one open part, which is renamed."""
 
 
 def write_sealed(
@@ -330,10 +331,14 @@ def _at_once(stack: ExitStack, waiting: list[AbstractContextManager[StagedFile]]
 
 @contextmanager
 def _staged(
-    layout: Layout, fs: Any, table: str, owner: str, rows: Iterable[pa.Table], check: Callable[[], None]
+    layout: Layout, fs: Any, table: str, owner: str, rows: Iterable[pa.Table] | str, check: Callable[[], None]
 ) -> Iterator[StagedFile]:
     path = layout.sealed(table, owner)
     with storage_errors(path):
         check()
-        with staged_file(layout, fs, path, schema_of(TABLES[table].record), rows) as staged:
+        if isinstance(rows, str):
+            staging = renamed_file(layout, fs, rows, path)
+        else:
+            staging = staged_file(layout, fs, path, schema_of(TABLES[table].record), rows)
+        with staging as staged:
             yield staged

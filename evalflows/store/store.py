@@ -26,6 +26,7 @@ from evalflows.store.database import ReadOnlyFiles, connect_source, shared
 from evalflows.store.files import (
     Copies,
     Tries,
+    can_stay,
     files_at,
     last_recorded,
     merged,
@@ -167,8 +168,9 @@ class Store:
     def seal(self, owner: str, tables: Sequence[str]) -> None:
         """Merge an owner's open parts into one file per table with unique keys, and remove the parts. Idempotent."""
         parts = {table: self._open_files(table, owner) for table in tables if not self.is_sealed(table, owner)}
-        contents = [(table, self._merged(table, of, columns_of(table))) for table, of in parts.items() if of]
-        write_sealed(self.layout, self._fs, owner, contents, self._check_marker, at_once=len(contents) > 1)
+        contents = [(table, self._sealable(table, of)) for table, of in parts.items() if of]
+        at_once = sum(not isinstance(rows, str) for _, rows in contents) > 1
+        write_sealed(self.layout, self._fs, owner, contents, self._check_marker, at_once=at_once)
         for table in tables:
             self._remove_open(table, owner)
 
@@ -410,6 +412,12 @@ class Store:
 
     def _merged(self, table: str, paths: list[str], columns: Sequence[str]) -> Iterator[pa.Table]:
         yield from merged(self.cursor, self.layout, self._fs, table, paths, columns)
+
+    def _sealable(self, table: str, parts: list[str]) -> Iterable[pa.Table] | str:
+        """Return the rows of an owner's parts, or its one part if that needs no merging."""
+        if len(parts) == 1 and can_stay(self.layout, self._fs, table, parts[0]):
+            return parts[0]
+        return self._merged(table, parts, columns_of(table))
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
         paths = [*filter(StoredFile.at, sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet")))]

@@ -186,16 +186,37 @@ def broken_seal(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_seal_that_breaks_off_has_changed_nothing_or_is_finished_by_the_next(
     any_store: Store, output: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    any_store.append("outputs", OWNER, "p", [output("a")])
+    for part, run in (("p", "a"), ("q", "b")):
+        any_store.append("outputs", OWNER, part, [output(run)])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(evalflows.store.files, "_write_parquet", broken)
         any_store.seal(OWNER, ["outputs"])
     assert not any_store.is_sealed("outputs", OWNER)
-    assert runs(any_store) == seen(any_store) == ["a"]
+    assert runs(any_store) == seen(any_store) == ["a", "b"]
     broken_seal(any_store, monkeypatch)
     any_store.seal(OWNER, ["outputs"])
     assert open_parts(any_store) == []
-    assert runs(any_store) == seen(any_store) == ["a"]
+    assert runs(any_store) == seen(any_store) == ["a", "b"]
+
+
+def test_one_part_becomes_the_sealed_file_as_it_is_unless_it_has_a_key_twice(
+    store: Store, output: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append("outputs", OWNER, "p", [output("a"), output("b")])
+    (part,) = open_parts(store)
+    written = Path(part).read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(evalflows.store.files, "_rename", broken)
+        store.seal(OWNER, ["outputs"])
+    assert open_parts(store) == [part]
+    store.seal(OWNER, ["outputs"])
+    assert Path(store.layout.sealed("outputs", OWNER)).read_bytes() == written
+    assert open_parts(store) == []
+    store.reopen(OWNER, ["outputs"])  # which refuses a file without a manifest
+    store.seal(OWNER, ["outputs"])
+    store.append("outputs", "exp-2", "p", [output("a", experiment_id="exp-2"), output("a", experiment_id="exp-2")])
+    store.seal("exp-2", ["outputs"])
+    assert len(store.read("outputs", "exp-2")) == 1
 
 
 def test_a_reopening_broken_off_between_copy_and_removal_counts_each_row_once(any_store: Store, output: Make) -> None:

@@ -3,7 +3,7 @@
 Diffs are kept in the process while the rows that they rest on are the same.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalflows.analysis.changes import (
@@ -16,7 +16,7 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader, estimat
 from evalflows.analysis.figures import assumed_direction
 from evalflows.analysis.pairing import commit_change, is_plain_change
 from evalflows.analysis.slice_search import search_slices
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import LENGTH, InputError
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.gate import Adjustment
 from evalflows.store.queries.lookup import decided_verdicts
@@ -54,7 +54,11 @@ def figures_between(
             chosen=shared if chosen else None,
         ),
         verdicts=verdicts,
-        notes=[*(note for pair in pairs for note in _notes(pair)), *_assumed_directions(pairs, verdicts)],
+        notes=[
+            *(note for pair in pairs for note in _notes(pair)),
+            *_same_answers(store, verdicts, shared),
+            *_assumed_directions(pairs, verdicts),
+        ],
         n_compared={candidate: len(examples) for candidate, examples in shared.items()},
         chosen=chosen,
         searches=[] if searched is None else [search_slices(pair, searched) for pair in pairs],
@@ -136,6 +140,28 @@ def _notes(pair: ExperimentPair) -> list[Note]:
         what = f"git commit {commits}"
         notes.append(Note(candidate_experiment_id=owner, what="commit", metric=None, text=what, refuses=False))
     return notes
+
+
+def _same_answers(store: Store, verdicts: Sequence[VerdictRow], shared: Mapping[str, Sequence[str]]) -> Iterator[Note]:
+    """Yield a note on each candidate that answered all shared examples as the baseline did."""
+    for row in verdicts:
+        if row.metric != LENGTH or row.slice is not None or row.difference != 0:  # then no text need be read
+            continue
+        owner = row.candidate_experiment_id or ""
+        examples = shared[owner]
+        ((are_same,),) = store.query(_SAME, [owner, row.baseline_experiment_id, list(examples)])
+        if are_same:
+            n = len(examples)
+            answers = f"the answers to all {n} examples are" if n > 1 else "the answer is"
+            text = f"{answers} the same on both sides: check that the candidate really differs from the baseline"
+            yield Note(candidate_experiment_id=owner, what="answers", metric=None, text=text, refuses=False)
+
+
+_SAME = """
+select bool_and(c.status = 'ok' and b.status = 'ok' and c.outputs::varchar = b.outputs::varchar)
+from staging.outputs c join staging.outputs b using (example_id, repetition)
+where c.experiment_id = $1 and b.experiment_id = $2 and list_contains($3, example_id)
+"""
 
 
 def _assumed_directions(pairs: Sequence[ExperimentPair], verdicts: Sequence[VerdictRow]) -> Iterator[Note]:

@@ -222,11 +222,12 @@ def print_examples(out: Console, examples: WorstExamples) -> None:
         out.print(Text(line))
 
 
-def print_next(out: Console, hint: Hint, page: str | None) -> None:
-    """Print the page that shows the same, and the command to run next."""
+def print_next(out: Console, hint: Hint | None, page: str | None) -> None:
+    """Print the page that shows the same, and the command to run next, if there is one."""
     out.print()
     print_page(page)
-    echo(f"next: {hint}")
+    if hint is not None:
+        echo(f"next: {hint}")
 
 
 def print_page(page: str | None) -> None:

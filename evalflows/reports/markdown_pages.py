@@ -90,9 +90,9 @@ def after_experiments(
     return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since, spec)
 
 
-def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint:
+def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint | None:
     """Return the command that fits a diff: where it got worse, how many examples it needs, or to approve what got only
-    better and passed a gate."""
+    better and passed a gate. None if the answers are the same: more examples would not change that."""
     from evalflows.analysis.slice_search import MIN_EXAMPLES  # late: the analysis is slow to import
 
     judged = [one for one in diff.results if one.baseline and one.metric not in MEASURES]
@@ -104,6 +104,8 @@ def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint:
     if any(one.conclusion == "better" for one in judged) and len(diff.candidates) == 1:
         decided = {*conclusions_on(store, [candidate]).get(candidate, {}).values()}
         return _after_pass(store, candidate, (), None) if decided == {"PASS"} else hints.show_all(candidate)
+    if any(note.what == "answers" for note in diff.notes):
+        return None
     is_open = any(one.conclusion == "not_enough_evidence" for one in judged)
     return hints.plan(candidate) if is_open else hints.show_all(candidate)
 

@@ -15,14 +15,24 @@ def search_text(search: SliceSearch, name: str, baseline: str) -> str:
         return f"{name} against {baseline}: no slice was searched, as no metric of an evaluator is compared"
     if not search.n_slices:
         return f"{name} against {baseline}: no slice has {search.min_examples} examples, and as many outside"
+    return f"{_stand_out(search)} of {name} against {baseline}: {_searched(search)}"
+
+
+def _stand_out(search: SliceSearch) -> str:
+    n = len(search.found)
+    return f"{n or 'no'} slice{'s stand' if n > 1 else ' stands'} out from the overall difference"
+
+
+def _searched(search: SliceSearch) -> str:
+    """Return which slices were searched in which metrics, over all of which p is adjusted: a gate may search other
+    metrics than a diff, and gives the same slice another p then."""
+    n, fields = len(search.metrics), len(search.fields)
     more = f"; {search.n_left_out} smaller ones of two fields were not searched" if search.n_left_out else ""
-    fields, n = len(search.fields), len(search.found)
-    of_fields = f"{search.n_slices} slices of {fields} field{'s' * (fields != 1)}"
-    searched = f"{of_fields} searched in {', '.join(search.metrics)}{more}"
-    if not n:
-        return f"no slice stands out from the overall difference of {name} against {baseline}: {searched}"
-    stand = "slices stand" if n != 1 else "slice stands"
-    return f"{n} {stand} out from the overall difference of {name} against {baseline}: {searched}"
+    return (
+        f"searched {search.n_slices} slice{'s' * (search.n_slices != 1)} of the field{'s' * (fields != 1)} "
+        f"{', '.join(search.fields)} in {n} metric{'s' * (n != 1)} ({', '.join(search.metrics)}), "
+        f"over which p is adjusted{more}"
+    )
 
 
 def slice_cells(one: DepartingSlice) -> list[str]:
@@ -52,10 +62,7 @@ def where_lines(search: SliceSearch) -> list[str]:
     be searched."""
     if not search.n_slices:
         return []
-    found, fields = len(search.found), len(search.fields)
-    slices = f"{found or 'none'} of {search.n_slices} slices of {fields} field{'s' * (fields != 1)}"
-    stand = "stands" if found == 1 else "stand"
-    lines = [f"{slices} {stand} out from the overall difference in {', '.join(search.metrics)}"]
+    lines = [f"{_stand_out(search)}: {_searched(search)}"]
     others = Counter[str]()
     for one in search.found:
         metric, slice_, n, there, elsewhere, p, word = slice_cells(one)

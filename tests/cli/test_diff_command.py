@@ -135,6 +135,7 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     assert re.search(r"1 slice stands out from the overall difference of bot \(2026-01-04 .* against bot ", said)
     assert re.search(r"right metadata\.topic=billing 50 -0\.400 \+0\.000 <0\.001 worse", said), said
     assert re.search(r"no slice stands out from the overall difference of bot \(2026-01-05 .* against bot ", said)
+    assert "length of inputs, metadata.age, metadata.level, metadata.topic, metadata.vip in 1 metric (right), " in said
     (command,) = re.findall(r"examples of the first: evalflows (diff .*)", done.stdout)
     assert (
         "only the examples where metadata->>'topic' = 'billing' are compared: 50"
@@ -261,4 +262,5 @@ def test_means_differ_by_the_difference_beside_them(past: Past) -> None:
     said = " ".join(called("diff", "few", "all").stdout.split())
     assert "right 0.57 → 0.57 +0.00 [-0.35, +0.35] no significant 0/0 7 pairs difference" in said, said
     page = called("diff", "few", "all", "--format", "md").stdout
+    assert "the answers to all 10 examples are the same on both sides" in said and "next:" not in said
     assert "| 0.700 |  | +0.00 [-0.35, +0.35], 7 pairs: 0.57 → 0.57 |" in page, page

@@ -37,7 +37,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
 from evalflows.stats.clusters import FloatArray
 from evalflows.stats.paired import PairedDifference, pass_at_k, pass_hat_k
-from evalflows.stats.power import detectable_effect
+from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.queries.example_slices import places_of, slice_values
 from evalflows.store.queries.values import (
@@ -58,18 +58,29 @@ POWER = 0.8
 """The power of the minimum detectable effect: the usual one in planning trials."""
 
 
-def detectable_effect_columns(difference: PairedDifference) -> dict[str, Any]:
-    """The columns of a verdict's row with the minimum detectable effect and its power."""
-    standard_error = standard_error_of(difference)
-    if standard_error is None:
+def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric) -> dict[str, Any]:
+    """The columns of a verdict's row with the minimum detectable effect and its power.
+
+    It is that of a plan with as many pairs, if these are the past ones.
+    """
+    n = difference.n_pairs if difference.n_clusters is None else difference.n_clusters
+    is_recalibrated = difference.candidate_mean is None
+    error = None if is_recalibrated else paired.yes_no_error
+    is_yes_no = error is not None
+    variance = n * (error if error is not None else standard_error_of(difference) or 0.0) ** 2
+    if is_yes_no and not variance and n > 1:
+        variance = unseen_variance(n)
+    if n < 2 or not variance:
         return {"minimum_detectable_effect": None, "power": None}
-    df = None if difference.n_clusters is None else max(difference.n_clusters - 1, 1)
-    return {
-        "minimum_detectable_effect": detectable_effect(
-            standard_error, df=df, confidence_level=difference.confidence_level, power=POWER
-        ),
-        "power": POWER,
-    }
+    smallest = smallest_detectable(
+        n,
+        variance,
+        yes_no=is_yes_no and difference.n_clusters is None,
+        confidence_level=difference.confidence_level,
+        power=POWER,
+    )
+    low, high = (is_yes_no and paired.yes_no_ends) or (0.0, 1.0)
+    return {"minimum_detectable_effect": (high - low) * smallest, "power": POWER}
 
 
 def standard_error_of(difference: PairedDifference) -> float | None:
@@ -411,7 +422,7 @@ def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None
         p_adjusted=verdict.p_adjusted,
         adjustment=verdict.adjustment,
         **difference_columns(tested.test),
-        **detectable_effect_columns(tested.test.estimate),
+        **detectable_effect_columns(tested.test.estimate, tested.paired),
         **counts_of(tested.paired.candidate, tested.paired.baseline),
     )
 

@@ -18,7 +18,7 @@ from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.stats.agreement import Discrimination, discrimination
 from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
-from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_differences
+from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
 from evalflows.store.queries.values import MetricValues, SharedRounds, Values, shared_examples, with_same
 from evalflows.store.records import (
     CheckRow,
@@ -262,6 +262,16 @@ class PairedMetric:
         if not (self.candidate.is_binary and self.baseline.is_binary):
             return None
         return self.scale.yes_no_ends(self.candidate.values, self.baseline.values)
+
+    @property
+    def yes_no_error(self) -> float | None:
+        """The standard error of a difference of yes (1) and no (0) by the pairs alone: its interval adds some. None for
+        other metrics, and for pairs drawn with different probabilities."""
+        both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
+        if (ends := self.yes_no_ends) is None or _is_weighted(self._weights, both):
+            return None
+        ours, theirs = ((side.values[both] == ends[1]).astype(np.float64) for side in (self.candidate, self.baseline))
+        return paired_difference(ours, theirs, _chosen_clusters(self.clusters, both)).standard_error or 0.0
 
     @property
     def widest(self) -> float:

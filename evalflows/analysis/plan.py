@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences import MetricReader
 from evalflows.analysis.figures import figure, given_figure
-from evalflows.analysis.pairing import Clusters
+from evalflows.analysis.pairing import Clusters, Places
 from evalflows.analysis.plan_calls import (
     PlanInputs,
     PlannedCalls,
@@ -33,14 +33,22 @@ from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import PreparedExperiment, prepare_experiment
 from evalflows.engine.spec_evaluators import PreparedEvaluator
 from evalflows.llm.connections import known
-from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, metric_of, sliced_metric
+from evalflows.specs.errors import MEASURES, InputError, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
 from evalflows.stats.paired import Components, difference_components, paired_difference
-from evalflows.stats.power import cautious_sd, detectable_effect, needed_examples, needed_for_margin, plan_sizes
+from evalflows.stats.power import (
+    MOST_UNSEEN,
+    cautious_sd,
+    needed_examples,
+    needed_for_margin,
+    plan_sizes,
+    smallest_detectable,
+    unseen_variance,
+)
 from evalflows.store.ingest import Loaded
-from evalflows.store.queries.example_slices import slice_value
+from evalflows.store.queries.example_slices import places_of, slice_value, slice_values
 from evalflows.store.queries.lookup import MeasuredBefore, measured_before, run_values
 from evalflows.store.records import FINAL, ExampleRow, ExperimentRow
 from evalflows.store.store import Store
@@ -113,6 +121,17 @@ class HistoryQuery:
     dataset_name: str | None
     snapshot_id: str  # "" if it is not frozen yet
     is_clustered: bool
+    sliced: SlicedMetric | None = None  # a slice, of whose examples the variance is wanted
+
+    def places(self, row: ExperimentRow) -> Places:
+        """The positions of the examples of an experiment that count."""
+        if self.sliced is None or self.sliced.path is None:
+            return np.arange(row.n_examples, dtype=np.intp)
+        return places_of(slice_values(self.store, row.snapshot_id, self.sliced.path), self.sliced)
+
+    @property
+    def examples(self) -> str:
+        return "examples" if self.sliced is None or self.sliced.path is None else "examples of the slice"
 
     def version(self, name: str) -> str | None:
         """The version of an evaluator or a composite; None if unknown."""
@@ -202,13 +221,15 @@ def _from_pair(
     candidate_row, baseline_row = (_experiment_row(history.store, side) for side in (candidate, baseline))
     reader = MetricReader(history.store)
     matched = reader.matched(candidate_row, baseline_row)
+    matched = matched.at(np.flatnonzero(np.isin(matched.candidate, history.places(candidate_row))))
     ours = _run_values(history, metric, candidate_row, candidate)[matched.candidate]
     theirs = _run_values(history, metric, baseline_row, baseline)[matched.baseline]
     clusters = matched.of_clusters(reader.clusters(candidate_row)) if history.is_clustered else None
     estimate = _paired_variance(ours, theirs, clusters)
     if estimate is None:
         return None
-    basis = f"{candidate.name} against {baseline.name} of {candidate.started_at:%Y-%m-%d}, {estimate.n_pairs} examples"
+    pair = f"{candidate.name} against {baseline.name} of {candidate.started_at:%Y-%m-%d}"
+    basis = f"{pair}, {estimate.n_pairs} {history.examples}"
     return replace(estimate, basis=basis + _other_dataset_note(history, candidate), is_yes_no=candidate.is_yes_no)
 
 
@@ -259,13 +280,16 @@ def _scored_on_both_sides(
 
 def _from_one_experiment(history: HistoryQuery, metric: str, experiment: MeasuredBefore) -> VarianceEstimate | None:
     """The variance from one target's answers, if those of another vary as much and independently of these."""
-    runs = _run_values(history, metric, _experiment_row(history.store, experiment), experiment)
+    row = _experiment_row(history.store, experiment)
+    runs = _run_values(history, metric, row, experiment)[history.places(row)]
     values = runs[~np.isnan(runs).all(axis=1)]
     means = np.nanmean(values, axis=1) if len(values) else np.array([])
     variance = 2 * float(np.var(means, ddof=1)) if means.size > 1 else 0.0
     if not variance:
         return None
-    basis = f"{experiment.name} alone, assuming independent answers of the other target, {means.size} examples"
+    basis = (
+        f"{experiment.name} alone, assuming independent answers of the other target, {means.size} {history.examples}"
+    )
     return VarianceEstimate(
         source="one_side",
         basis=basis + _other_dataset_note(history, experiment),
@@ -277,17 +301,14 @@ def _from_one_experiment(history: HistoryQuery, metric: str, experiment: Measure
 
 
 def _cautious_guess(metric: MetricProperties, seen: VarianceEstimate | None) -> VarianceEstimate | str:
-    """The largest variance of independent answers, for a bounded metric; else why the variance is unknown.
-
-    For yes/no metrics whose n past pairs never differed, at most 3 in n pairs differ at 95 % confidence (Hanley &
-    Lippman-Hand 1983).
-    """
+    """The largest variance of independent answers, for a bounded metric; else why the variance is unknown."""
     if seen is not None and seen.is_yes_no and seen.n_pairs:
-        basis = f"a cautious guess: all differences were the same in {seen.basis}, but 3 in {seen.n_pairs} may differ"
+        but = f"but {MOST_UNSEEN} in {seen.n_pairs} may differ"
+        basis = f"a cautious guess: all differences were the same in {seen.basis}, {but}"
         return VarianceEstimate(
             source="guess",
             basis=basis,
-            variance=min(3 / seen.n_pairs, cautious_sd(0.5, 0.5) ** 2),
+            variance=unseen_variance(seen.n_pairs),
             repetitions=seen.repetitions,
             n_pairs=seen.n_pairs,
             is_yes_no=True,
@@ -458,14 +479,16 @@ def _has_lower_bound(estimate: VarianceEstimate, repetitions: int) -> bool:
 
 def minimum_detectable(estimate: VarianceEstimate, current: CurrentDesign) -> float | None:
     """The smallest true difference that the current design detects at its power; None with fewer than 2 units."""
-    units, variance = current.units(estimate), estimate.variance_at(current.repetitions)
+    units = current.units(estimate)
     if units < 2:
         return None
-    ratio = detectable_effect(1.0, df=units - 1, confidence_level=current.confidence_level, power=current.power)
-    size = ratio * math.sqrt(variance / units)
-    if _has_lower_bound(estimate, current.repetitions) and size - size**2 > variance:
-        return ratio**2 / (units + ratio**2)  # where d = ratio * sqrt((d - d^2) / n)
-    return size
+    return smallest_detectable(
+        units,
+        estimate.variance_at(current.repetitions),
+        yes_no=_has_lower_bound(estimate, current.repetitions),
+        confidence_level=current.confidence_level,
+        power=current.power,
+    )
 
 
 Evaluator = PreparedEvaluator[EvaluatorSpec]
@@ -518,7 +541,7 @@ def planned_metric(
 ) -> MetricPlan:
     """Plan one metric for the requested effect and for the gates' rules.
 
-    The variance of a slice is taken to be that of the whole metric; its examples are those of the slice.
+    The variance of a slice is that of its pairs in past experiments, as in a gate; of the whole metric if none has it.
     """
     sliced = sliced_metric(name)
     if sliced.path is not None:
@@ -528,7 +551,9 @@ def planned_metric(
     evaluator = _evaluator(history.prepared, sliced.metric)
     current = replace(current, judged_share=_judged_share(evaluator, examples))
     properties = _properties(history.prepared.spec, sliced.metric, evaluator)
-    estimate = estimate_variance(history, properties)
+    estimate = estimate_variance(replace(history, sliced=sliced), properties)
+    if isinstance(estimate, str) or estimate.n_pairs is None:
+        estimate = estimate_variance(history, properties)
     design: dict[str, Any] = {
         "n_examples": current.n_examples,
         "n_clusters": current.n_clusters,
@@ -748,7 +773,8 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
         return
     clusters = f" in {count(current.clusters)} clusters" if current.clusters is not None else ""
     answered = "" if current.repetitions == 1 else f", each answered {_times(current.repetitions)},"
-    needed = f"about {about(current.examples)} examples{clusters}{answered} are needed"
+    of_slice = "" if sliced_metric(metric.metric).path is None else " of the slice"
+    needed = f"about {about(current.examples)} examples{of_slice}{clusters}{answered} are needed"
     yield f"{_purpose(plan, metric, sizes)}, {needed}; {_detectable(metric)}"
     best = sizes.cheapest
     if best is not None and best is not current:
@@ -757,8 +783,6 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
             f"  cheaper: {about(best.examples)} examples, each answered {_times(best.repetitions)}: "
             f"{count(best.calls)} calls{usd} instead of {count(current.calls)}"
         )
-    if len(sizes.designs) == 1 and metric.variance is not None and metric.variance.source != "guess":
-        yield Detail("  whether repetitions would save examples is unknown: the stored data has one answer per example")
 
 
 def _purpose(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> str:
@@ -776,14 +800,14 @@ def _purpose(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> str:
 
 def _detectable(metric: MetricPlan) -> str:
     whole = "dataset" if sliced_metric(metric.metric).path is None else "slice"
-    has = f"the {whole} has {count(metric.n_examples)}"
+    has = f"the {whole}'s {count(metric.n_examples)} examples"
     if metric.n_clusters is not None:
         has += f" in {count(metric.n_clusters)} clusters"
     if metric.judged_share < 1:
-        has += f", of which {metric.judged_share:.0%} are judged"
+        has += f", of which {metric.judged_share:.0%} are judged,"
     if metric.minimum_detectable is None:
-        return f"{has}, too few to detect any difference"
-    return f"{has}, enough to detect a difference of {figure(metric.minimum_detectable, metric_of(metric.metric))}"
+        return f"{has} are too few to detect any difference"
+    return f"{has} detect a difference of {figure(metric.minimum_detectable, metric_of(metric.metric))} or more"
 
 
 def _times(number: int) -> str:
@@ -813,6 +837,16 @@ def _caveats(plan: Plan) -> Iterator[str]:
     unclear = [metric.metric for metric in plan.metrics if metric.variance and metric.variance.unit == "example"]
     if plan.design.n_clusters is not None and unclear:
         yield f"the effect of clusters on {_listed(unclear)} is unknown: more examples may be needed"
+    answered_once = [
+        metric.metric
+        for metric in plan.metrics
+        if metric.variance
+        and metric.variance.source != "guess"
+        and any(len(s.designs) == 1 for s in metric.sample_sizes)
+    ]
+    if answered_once:
+        why = "the stored data has one answer per example"
+        yield Detail(f"whether repetitions would save examples of {_listed(answered_once)} is unknown: {why}")
 
 
 def about(number: int) -> str:

@@ -686,23 +686,17 @@ def print_plan(plan: Mapping[str, Any], *, is_whole: bool) -> None:
     """Print a summary in sentences, the calls and the sample sizes; with `is_whole` the assumptions too. `plan` is the
     document of `--format json`."""
     out = console()
-    said = list(zip(plan["sentences"], plan["is_detail"], strict=True))
-    answers = [Text(sentence, "bold") for sentence, is_detail in said if not is_detail]
-    details = [Text(sentence) for sentence, is_detail in said if is_detail]
-    for answer in answers:
-        out.print(answer)
+    for sentence, is_detail in zip(plan["sentences"], plan["is_detail"], strict=True):
+        if is_whole or not is_detail:
+            out.print(Text(sentence, "" if is_detail else "bold"))
     if plan["calls"]:
         out.print()
         out.print(_calls(plan["calls"]))
     if any(metric["sample_sizes"] for metric in plan["metrics"]):
         out.print()
         out.print(_sizes(plan))
-    if details and is_whole:
-        out.print()
-        for detail in details:
-            out.print(detail)
-    elif details:
-        out.print(f"not shown: {len(details)} assumption{'s' * (len(details) != 1)}: --all")
+    if (details := sum(plan["is_detail"])) and not is_whole:
+        out.print(f"not shown: {details} assumption{'s' * (details != 1)}: --all")
 
 
 def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:

@@ -108,7 +108,8 @@ def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
     is_open = rule["outcome"] == "open" and is_difference(rule)
     if is_open and tested and tested.minimum_detectable_effect is not None:
         size = figure(tested.minimum_detectable_effect, tested.metric)
-        yield f"{name}: {tested.n_pairs} pairs detect a difference of {size} or more (power {tested.power:g})"
+        whose = "" if tested.name == tested.metric else "the slice's "
+        yield f"{name}: {whose}{tested.n_pairs} pairs detect a difference of {size} or more ({tested.power:.0%} power)"
 
 
 def _is_untested(rule: StoredRule) -> bool:

@@ -42,6 +42,32 @@ def detectable_effect(
     return error * _needed_ratio(df, confidence_level, power)
 
 
+def smallest_detectable(
+    n: float, variance: float, *, yes_no: bool = False, confidence_level: float = 0.95, power: float = 0.8
+) -> float:
+    """Return the smallest true difference that n pairs (or clusters), at least 2, detect with `power`.
+
+    `variance` is that of the difference between pairs. For yes or no, once per pair and side, a difference d means that
+    at least a share d of the pairs differ, so the variance is at least d - d^2, however few have differed so far.
+
+    Raise ValueError as `detectable_effect` does.
+    """
+    ratio = detectable_effect(1.0, df=n - 1, confidence_level=confidence_level, power=power)
+    size = ratio * math.sqrt(variance / n)
+    if yes_no and size - size**2 > variance:
+        return ratio**2 / (n + ratio**2)  # where d = ratio * sqrt((d - d^2) / n)
+    return size
+
+
+MOST_UNSEEN = 3
+"""If none of n pairs differs, at most MOST_UNSEEN / n of all do, at 95 % confidence (Hanley & Lippman-Hand 1983)."""
+
+
+def unseen_variance(n: int) -> float:
+    """Return the most that the variance of a difference of yes and no is likely to be if none of n pairs differs."""
+    return min(MOST_UNSEEN / n, cautious_sd(0.5, 0.5) ** 2)
+
+
 def needed_examples(effect: float, *, sd: float, confidence_level: float = 0.95, power: float = 0.8) -> int:
     """Return the number of pairs, or clusters, with which a two-sided paired t-test detects `effect` with that power.
 

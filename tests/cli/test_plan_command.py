@@ -117,7 +117,7 @@ def test_without_history_it_says_so_in_tables_and_words(endpoint: Endpoint, stor
     text = " ".join(done.stdout.split())
     assert "this run makes at most 204 model calls: about" in text
     assert "a difference of 0.030 in contains with 80% power, about 4,370 examples, each answered 2 times" in text
-    assert "the dataset has 12, enough to detect a difference of 0.6" in text
+    assert "the dataset's 12 examples detect a difference of 0.6" in text
     assert "contains: estimated from a cautious guess" in text
     assert endpoint.calls == 0
     (kept,) = [path for path in store_root.rglob("*.parquet") if path.name != "_.parquet"]

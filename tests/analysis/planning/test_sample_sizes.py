@@ -2,12 +2,28 @@
 
 import json
 import math
+import re
 
+import numpy as np
 import pytest
-from planned import chat_spec, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments, yes_no_values
+from past import Past
+from planned import (
+    chat_spec,
+    dataset_rows,
+    metric_of,
+    normal_values,
+    recorded_spec,
+    sample_sizes,
+    store_experiments,
+    yes_no_values,
+)
 
+from evalflows import decide_on
 from evalflows.analysis.plan import sentences_of
 from evalflows.api.planning import plan
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import decisions_named
+from evalflows.specs.gate import GateSpec
 from evalflows.stats.power import needed_examples
 
 
@@ -109,3 +125,18 @@ def test_an_effect_too_small_for_any_dataset_has_a_reason() -> None:
     made = plan(recorded_spec(100), 1e-12)
     assert sample_sizes(made).designs == () and "wanted one detectable with" in (sample_sizes(made).reason or "")
     assert json.dumps(sentences_of(made))
+
+
+def test_a_plan_and_a_gate_say_the_same_of_a_slice() -> None:
+    fields = [{"split": "easy" if place % 3 else "hard"} for place in range(120)]
+    past, places = Past(fields=fields), np.arange(120)
+    past.experiment({"quality": places % 2 > 0})
+    past.experiment({"quality": np.where(places % 9 == 0, places % 2 == 0, places % 2 > 0)})  # only hard ones change
+    gate = GateSpec(name="release", non_inferiority={"quality": 0.01, "quality@split=hard": 0.01})
+    decision = decide_on("exp-001", "exp-000", gate)
+    (shown,) = with_limits(past.store, decisions_named(past.store, [decision.decision_id]))
+    rows = [row | of for row, of in zip(dataset_rows(120), fields, strict=True)]
+    spec = recorded_spec(0, dataset={"rows": rows}, gates=[gate.model_dump(exclude_defaults=True)])
+    sizes = [f"{one.minimum_detectable:.3f}" for one in plan(spec).metrics]
+    assert re.findall(r"detect a difference of (\S+)", "; ".join(shown.what_limits)) == sizes
+    assert sizes[0] < sizes[1]

@@ -15,7 +15,7 @@ from evalflows.analysis.win_rates import estimate_win_rates
 from evalflows.engine.chunks import pair_chunk_size, pairs_of
 from evalflows.engine.pairs import Context, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
-from evalflows.engine.prepare import PreparedComparison, prepare_comparison
+from evalflows.engine.prepare import PreparedComparison, prepare
 from evalflows.engine.revision import revision
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.votes import judgements_of, read_votes, voted_examples
@@ -79,7 +79,7 @@ def check_and_resolve(spec: ComparisonSpec) -> Context:
         "experiments": [row.experiment_id for row in rows],
         "baseline": _baseline(store, spec, rows),
     }
-    prepared = prepare_comparison(spec.model_copy(update=resolved))
+    prepared = prepare(spec.model_copy(update=resolved))
     _check(store, prepared, rows)
     return RunContext(prepared)
 
@@ -97,7 +97,7 @@ def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> Context:
     if spec.experiments and set(spec.experiments) != set(systems):
         raise InputError(f"experiments: got {len(spec.experiments)} beside votes, which name {len(systems)} themselves")
     changes = {"name": spec.title, "experiments": systems, "baseline": spec.baseline or systems[0]}
-    return RunContext(prepare_comparison(spec.model_copy(update=changes)))
+    return RunContext(prepare(spec.model_copy(update=changes)))
 
 
 _SHARED_FIELDS = (

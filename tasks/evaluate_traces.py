@@ -16,13 +16,13 @@ from prefect.futures import PrefectFuture
 
 from evalflows.analysis.monitoring import watch
 from evalflows.engine.chunks import Planned
+from evalflows.engine.preflight import checked_traces
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.traces import (
     KEYS_AT_ONCE,
     Context,
     Counts,
     TraceChunk,
-    prepare_traces,
     trace_chunks,
     trace_evaluation_of,
 )
@@ -103,7 +103,7 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
 
     Raise InputError for a spec that cannot work, and for a limit that Prefect does not have.
     """
-    run: Context = RunContext.handed(spec) or RunContext(prepare_traces(spec))
+    run: Context = RunContext.handed(spec) or RunContext(checked_traces(spec))
     run.reset()
     store, spec = run.store, run.prepared.spec
     check_limits(spec.connections)

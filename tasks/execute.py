@@ -165,7 +165,7 @@ def _row(run: Context, target: TargetSpec, group: str, checkout: Revision) -> Ex
         target_version=target_version(target, spec.connections),
         target_code=None if code is None else to_json(code),
         application_version=said_version(target),
-        evaluators=to_json([*prepared.described.values()]),
+        evaluators=to_json(prepared.described),
         **start_columns(spec, before, newest_start(store, spec.experiment_name(target.name), spec.name), checkout),
     )
     if before:

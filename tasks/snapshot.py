@@ -22,7 +22,7 @@ from evalflows.data_checks.checks import check_dataset, without_values
 from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.experiments import Context
 from evalflows.engine.preflight import check_spec
-from evalflows.engine.prepare import PreparedExperiment, prepare_experiment
+from evalflows.engine.prepare import PreparedExperiment, prepare
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.workers import QuickProcesses, pays
 from evalflows.reports.checks import checks_page, failed, first_of
@@ -57,7 +57,7 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
         print_note(f"{loaded.n_left_out} examples of the split {FINAL} are left out: only a release gate runs them")
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
-    prepared = prepare_experiment(with_fixed_windows(spec.model_copy(update={"targets": targets})))
+    prepared = prepare(with_fixed_windows(spec.model_copy(update={"targets": targets})))
     processes = None
     if pays(prepared, len(loaded.selected)):
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile

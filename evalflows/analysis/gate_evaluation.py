@@ -339,7 +339,7 @@ def recalibrations_of(store: Store, prepared: PreparedExperiment) -> list[Experi
     for gate in spec.gates:
         baseline = baseline_row(store, spec, gate, []) if spec.baseline_target(gate) is None else None
         if gate.recalibrate is not None and baseline is not None and metrics_to_recalibrate(prepared, gate, baseline):
-            recalibration = recalibration_spec(spec, prepared.described, gate.recalibrate, baseline)
+            recalibration = recalibration_spec(spec, prepared.by_name, gate.recalibrate, baseline)
             specs[recalibration.run_key] = recalibration
     return list(specs.values())
 
@@ -348,7 +348,7 @@ def metrics_to_recalibrate(
     prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow
 ) -> Mapping[str, Reason]:
     """The metrics that a gate compares across two versions of an evaluator, each with the reason."""
-    changed = incomparable_metrics(version_differences(prepared.described, evaluators_of(baseline), prepared.spec))
+    changed = incomparable_metrics(version_differences(prepared.by_name, evaluators_of(baseline), prepared.spec))
     compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
     return {metric: why for metric, why in changed.items() if metric in compared}
 
@@ -521,7 +521,7 @@ def check_production(store: Store, prepared: PreparedExperiment, gate: GateSpec,
     if window.evaluation not in (known := known_evaluations(store)):
         names = ", ".join(known) or "none yet (`evaluate-traces`)"
         raise InputError(f"{where}: no trace evaluation is called {window.evaluation!r}, wanted one of {names}")
-    versions = {name: one["version"] for name, one in prepared.described.items()}
+    versions = {name: one["version"] for name, one in prepared.by_name.items()}
     for metric in gate.compared:
         if metric in (timed := timed_metrics(spec)):
             raise InputError(f"{where}: {metric} cannot be compared with production: {timed[metric]}")

@@ -30,7 +30,7 @@ from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.chunks import draw
 from evalflows.engine.preflight import check_spec
-from evalflows.engine.prepare import PreparedExperiment, prepare_experiment
+from evalflows.engine.prepare import PreparedExperiment, prepare
 from evalflows.engine.spec_evaluators import PreparedEvaluator
 from evalflows.llm.connections import known
 from evalflows.specs.errors import MEASURES, InputError, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
@@ -135,7 +135,7 @@ class HistoryQuery:
 
     def version(self, name: str) -> str | None:
         """The version of an evaluator or a composite; None if unknown."""
-        described = self.prepared.described.get(name)
+        described = self.prepared.by_name.get(name)
         return None if described is None else described["version"]
 
 
@@ -690,7 +690,7 @@ def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, L
     """Prepare and check the spec as for a run, and load its dataset without freezing it."""
     loaded = loaded_dataset(store, spec.dataset, final=FINAL in (spec.dataset.splits or ()))
     load_expectations(spec.dataset.expectations)
-    prepared = prepare_experiment(spec)
+    prepared = prepare(spec)
     connections = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"connections": connections}))
     check_spec(prepared, loaded.selected, store)

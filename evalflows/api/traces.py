@@ -13,8 +13,8 @@ from evalflows.analysis.trace_datasets import TraceDataset, add_traces
 from evalflows.api.calling import RaisedToCaller, called, flow_settings
 from evalflows.api.experiments import evaluator_fields
 from evalflows.api.results import BatchEvaluationResult, BatchEvaluationResumeToken
+from evalflows.engine.preflight import checked_traces
 from evalflows.engine.run_context import RunContext
-from evalflows.engine.traces import prepare_traces
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
@@ -108,7 +108,7 @@ def evaluate_traces(
     """
     with RaisedToCaller(), called(watch):
         begin_early()
-        run = RunContext(prepare_traces(spec))
+        run = RunContext(checked_traces(spec))
         from evalflows.flows.evaluate_traces import evaluate_traces as flow  # late: making a flow takes time
 
         with run.handed_on(), flow_settings() as run.caller.server:

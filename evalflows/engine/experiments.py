@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from evalflows.engine.chunks import Chunk, Rounds, in_running_order, n_chunks
 from evalflows.engine.job import Drawn, Job, Loaded
 from evalflows.engine.may_call_models import target_may_call_unrecorded
-from evalflows.engine.prepare import PreparedExperiment, bind_experiment
+from evalflows.engine.prepare import PreparedExperiment
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
 from evalflows.engine.run_context import RunContext, Shared
 from evalflows.engine.running import (
@@ -125,7 +125,7 @@ class Experiment(JudgesRuns[Run]):
         target = next(target for target in spec.targets if target.name == row.target)
         here = target_version(target, spec.connections)
         check_code(row.experiment_id, f"target {target.name!r}", row.target_version, here, in_cluster=in_cluster)
-        described = to_json([*self.run.prepared.described.values()])
+        described = to_json(self.run.prepared.described)
         check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: Chunk) -> Loaded[Run]:
@@ -189,7 +189,7 @@ def experiments_in(run: Context, rounds: Rounds) -> list[Experiment]:
 def _made(run: Context, experiment_id: str) -> Experiment:
     store = run.store
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
-    prepared = run.bound(lambda: bind_experiment(experiment_spec(row)))
+    prepared = run.bound(lambda: experiment_spec(row))
     spec, looks_up = prepared.spec, is_quick(prepared)
     are_made = not looks_up or bool(prepared.summary_evaluators)
     ledger = run.ledger(experiment_id, use_cache=spec.use_cache, are_made=are_made)

@@ -11,7 +11,7 @@ from evalflows.llm.wrapped import plain
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
-from evalflows.specs.reference import load, name_of, version_of
+from evalflows.specs.reference import load, name_of
 from evalflows.specs.traces import MAPPED, TraceScope
 from evalflows.specs.values import stored
 from evalflows.store.queries.traces import ItemKey, observations_of
@@ -66,16 +66,6 @@ def load_mapper(given: str | dict[str, str] | None) -> Mapper:
     return lambda item: EvaluatorInputs(
         **{name: at_path(item, paths[name]) if name in paths else None for name in MAPPED}
     )
-
-
-def mapper_version(given: str | dict[str, str] | None) -> str | None:
-    """Return the version of a mapper, which is that of its code or its paths; None for the default.
-
-    The same evaluator judges an item again if it sees it through another mapper.
-    """
-    if given is None:
-        return None
-    return version_of(load(given)) if isinstance(given, str) else version_of(at_path, sorted(given.items()))
 
 
 def _by_argument(function: Callable[..., Any]) -> Mapper:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from evalflows.engine.chunks import OTHER, PairChunk, PairTrial, Side, in_order, pair_chunks, trials_of, winning_side
 from evalflows.engine.experiments import check_code, size_of_answer
 from evalflows.engine.job import Job, Loaded, is_final
-from evalflows.engine.prepare import PreparedComparison, bind_comparison
+from evalflows.engine.prepare import PreparedComparison
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, judgement_columns
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of
@@ -187,7 +187,7 @@ def experiments_of(store: Store, identities: Sequence[str]) -> list[ExperimentRo
 def _made(run: Context, comparison_id: str) -> Comparison:
     store = run.store
     row: ComparisonSetRow = store.read("comparison_sets", comparison_id)[0]
-    prepared = run.bound(lambda: bind_comparison(comparison_spec(row)))
+    prepared = run.bound(lambda: comparison_spec(row))
     spec = prepared.spec
     experiments = experiments_of(store, row.experiments)
     ledger = run.ledger(comparison_id, use_cache=spec.use_cache)

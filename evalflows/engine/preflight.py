@@ -17,7 +17,7 @@ from evalflows.engine.may_call_models import (
     reports_usage,
     target_may_call_unrecorded,
 )
-from evalflows.engine.prepare import PreparedExperiment
+from evalflows.engine.prepare import PreparedExperiment, PreparedTraces, prepare
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
@@ -47,8 +47,9 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ConnectionSpec, LocalConnection, TaskRunnerSpec, check_task_runner
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
-from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.specs.traces import MEASURED, TRACES, TraceEvaluationSpec
 from evalflows.store.queries.example_slices import check_slices, has_value
+from evalflows.store.queries.traces import condition
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
@@ -157,7 +158,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
                 check_settings(judge.bound, examples)
     for evaluator in prepared.summary_evaluators:
         _check_evaluator(evaluator, spec)
-    check_needs(prepared.evaluators)
+    _check_needs(prepared.evaluators)
     _check_metrics(prepared)
     _check_kept_apart(prepared)
     _check_names(prepared)
@@ -168,6 +169,42 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         metrics = prepared.given_metrics or spec.judges
         item_metrics = [*metrics, *(composite.name for composite in spec.composites), *MEASURES]
         check_pairwise(prepared.pairwise, spec.compare.slice_by, spec, examples, item_metrics)
+
+
+def checked_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
+    """Prepare and check the spec of a trace evaluation.
+
+    Raise InputError for a filter, a mapper, an evaluator or a connection that cannot be used, and for a composite of or
+    a watch rule on a metric that nothing gives; evaluators of users may give any.
+    """
+    from evalflows.engine.items import load_mapper  # late: it loads OpenAI's SDK
+
+    prepared = prepare(spec)
+    for evaluator in prepared.evaluators:
+        for judge in evaluator.all:
+            check_judge(judge, prepared.spec)
+    _check_needs(prepared.evaluators)
+    if prepared.given_metrics is not None:
+        _check_given(prepared.spec, {*prepared.given_metrics})
+    condition(spec.filter, spec.scope)
+    load_mapper(spec.mapper)
+    if isinstance(spec.mapper, str):
+        check_loaded("mapper", load(spec.mapper))
+    return prepared
+
+
+def _check_given(spec: TraceEvaluationSpec, metrics: set[str]) -> None:
+    """Raise InputError for a composite of a metric, or a watch rule on one, that is not among those given."""
+    parts = metrics | {*MEASURES}
+    for composite in spec.composites:
+        if unknown := composite.metrics - parts:
+            got, wanted = min(unknown), ", ".join(sorted(parts))
+            raise InputError(f"composite {composite.name!r}: no evaluator gives {got!r}, wanted one of {wanted}")
+    known = metrics | {*MEASURED} | {composite.name for composite in spec.composites}
+    for rule in spec.watch:
+        of_rule = known | {TRACES} if rule.kind == "failure_share" else known
+        if rule.metric not in of_rule:
+            raise InputError(f"watch: no evaluator gives {rule.metric!r}, wanted one of {', '.join(sorted(of_rule))}")
 
 
 def check_pairwise(
@@ -343,7 +380,7 @@ def _check_calls_are_recorded(who: str, spec: Spec) -> None:
         )
 
 
-def check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
+def _check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
     """Raise InputError for failure modes that need a score that no other evaluator gives, as far as that is known."""
     for evaluator in evaluators:
         others = [other for other in evaluators if other is not evaluator]

@@ -6,30 +6,32 @@ once, before a run, and serves checks, plans and the rows of an experiment; `run
 run.
 """
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflows.engine.spec_evaluators import (
-    SAMPLE,
     PreparedEvaluator,
     composite_version,
     connections_of,
-    described_evaluator,
+    evaluator_version,
     prepare_evaluator,
 )
-from evalflows.engine.spec_texts import with_all_prompts, with_closed_modes, with_prompts
+from evalflows.engine.spec_texts import with_texts
 from evalflows.engine.votes import read_votes
+from evalflows.evaluators.binding import Scope
 from evalflows.llm.connections import shared
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, JudgeSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.reference import load, parts_of, version_of
 from evalflows.specs.running import ConnectionSpec
-from evalflows.specs.target import ChatTarget
+from evalflows.specs.target import ChatTarget, TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.records import dependent_id
 
@@ -70,17 +72,122 @@ def evaluator_labels(evaluators: str) -> set[str]:
     }
 
 
+Of = TypeVar("Of", bound=ExperimentSpec | ComparisonSpec | TraceEvaluationSpec)
+
+SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
+"""Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared(Generic[Of]):
+    """A spec with its evaluators bound."""
+
+    spec: Of
+    evaluators: Sequence[PreparedEvaluator[Any]]  # of JudgeSpec in a comparison, else of EvaluatorSpec
+    summary_evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]] = ()
+    pairwise: Sequence[PreparedEvaluator[JudgeSpec]] = ()  # of an experiment that compares; empty if bound from its row
+
+    @property
+    def of_runs(self) -> Sequence[PreparedEvaluator[Any]]:
+        """All evaluators except the pairwise ones."""
+        return (*self.evaluators, *self.summary_evaluators)
+
+    @cached_property
+    def given_metrics(self) -> list[str] | None:
+        """The metrics that the evaluators give; None if one is not ours, since it may name others."""
+        if not all(evaluator.is_ours for evaluator in self.of_runs):
+            return None
+        return list(dict.fromkeys(metric for evaluator in self.of_runs for metric in evaluator.metrics))
+
+    @property
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        """The descriptions by the name of the evaluator or composite."""
+        return {one["name"]: one for one in self.described}
+
+    @cached_property
+    def described(self) -> list[dict[str, Any]]:
+        """The evaluators, composites and mapper, or the metrics of the votes, as stored with what they judge."""
+        spec = self.spec
+        if isinstance(spec, ComparisonSpec) and spec.votes is not None:
+            votes = read_votes(spec.votes)
+            return [{"name": metric, "use": "votes", "version": votes.version} for metric in votes.metrics]
+        found = [self._described(evaluator) for evaluator in self.of_runs]
+        if isinstance(spec, ComparisonSpec):
+            return found
+        composites = [
+            {"name": composite.name, "version": composite_version(composite, spec), "scope": "composite"}
+            for composite in spec.composites
+        ]
+        if isinstance(spec, ExperimentSpec):
+            return [*found, *composites]
+        asking = [one.name for one in self.evaluators for j in one.all if j.bound.asks_for("evaluations", "scores")]
+        found = _with_parts(found, composites, asking)
+        if (mapper := spec.mapper) is not None:
+            code = parts_of(load(mapper)) if isinstance(mapper, str) else mapper
+            found.append({"name": "mapper", "version": mapper_version(mapper), "scope": "mapper", "code": code})
+        return found
+
+    def _described(self, evaluator: PreparedEvaluator[Any]) -> dict[str, Any]:
+        spec, is_experiment = evaluator.spec, isinstance(self.spec, ExperimentSpec)
+        described = {
+            "name": evaluator.name,
+            "use": spec.use,
+            "version": evaluator_version(evaluator, self.spec.connections),
+            "declared_version": spec.version,
+            "code": {name: digest for one in evaluator.all for name, digest in parts_of(one.bound.function).items()},
+        }
+        if is_experiment:
+            described["scope"] = evaluator.scope
+        if isinstance(self.spec, TraceEvaluationSpec) or (is_experiment and spec.is_sampled):
+            described["sample"] = spec.model_dump(mode="json", include=SAMPLE)
+        return described
+
+
+PreparedExperiment = Prepared[ExperimentSpec]
+PreparedComparison = Prepared[ComparisonSpec]
+PreparedTraces = Prepared[TraceEvaluationSpec]
+
+
+def prepare(spec: Of) -> Prepared[Of]:
+    """Prepare a spec as a user wrote it, so that a resumption elsewhere uses the same.
+
+    Raise InputError for a prompt file that cannot be read, an evaluator that cannot be used, a broken file of shared
+    connections, and an invalid declaration of metrics.
+    """
+    spec = with_texts(spec)
+    bound, pairwise, targets = bind(spec), list[PreparedEvaluator[JudgeSpec]](), list[TargetSpec]()
+    if isinstance(spec, ExperimentSpec):
+        pairwise = [prepare_evaluator(judge, "pair") for judge in (spec.compare.evaluators if spec.compare else ())]
+        targets = spec.targets
+    named = connections_of((*bound.of_runs, *pairwise))
+    named |= {target.connection for target in targets if isinstance(target, ChatTarget)}
+    written: dict[str, Any] = {"connections": with_shared(spec.connections, named)}
+    if not isinstance(spec, ComparisonSpec):
+        written["metrics"] = _metrics(spec, bound.of_runs)
+    return replace(bound, spec=cast("Of", spec.model_copy(update=written)), pairwise=pairwise)
+
+
+def bind(spec: Of) -> Prepared[Of]:
+    """Bind the evaluators of a spec that was prepared before, and stored with an experiment or a comparison."""
+    scope: Scope = "pair" if isinstance(spec, ComparisonSpec) else "item"
+    summaries = spec.summary_evaluators if isinstance(spec, ExperimentSpec) else ()
+    return Prepared(
+        spec=spec,
+        evaluators=[prepare_evaluator(evaluator, scope) for evaluator in spec.evaluators],
+        summary_evaluators=[prepare_evaluator(evaluator, "run") for evaluator in summaries],
+    )
+
+
 def with_shared(own: Mapping[str, ConnectionSpec], named: set[str]) -> dict[str, ConnectionSpec]:
     """Return a spec's connections, with those it names from the shared file. Raise InputError for a broken file."""
     from_file = {name: connection for name, connection in shared().items() if name in named and name not in own}
     return {**own, **from_file}
 
 
-AnySpec = TypeVar("AnySpec", ExperimentSpec, TraceEvaluationSpec)
-
-
-def with_metrics(spec: AnySpec, evaluators: Iterable[PreparedEvaluator[EvaluatorSpec]]) -> AnySpec:
-    """Return the spec with the metrics that its evaluators declare; the spec's own fields take precedence.
+def _metrics(
+    spec: ExperimentSpec | TraceEvaluationSpec, evaluators: Iterable[PreparedEvaluator[EvaluatorSpec]]
+) -> dict[str, MetricSpec]:
+    """Return a spec's metrics with those that its evaluators declare; the spec's own fields take precedence.
 
     Raise InputError for an invalid declaration.
     """
@@ -93,7 +200,7 @@ def with_metrics(spec: AnySpec, evaluators: Iterable[PreparedEvaluator[Evaluator
         name: spec.metrics[name].or_else(metric) if name in spec.metrics else metric
         for name, metric in declared.items()
     }
-    return spec.model_copy(update={"metrics": {**spec.metrics, **merged}})
+    return {**spec.metrics, **merged}
 
 
 def _check_agreed(
@@ -112,100 +219,37 @@ def _check_agreed(
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreparedExperiment:
-    """An experiment's spec, with its evaluators bound."""
+def _with_parts(
+    evaluators: Sequence[dict[str, Any]], composites: Sequence[dict[str, Any]], asking: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return what judges items of production: versions of what is made of scores include those of their evaluators.
 
-    spec: ExperimentSpec
-    evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]
-    summary_evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]
-    pairwise: Sequence[PreparedEvaluator[JudgeSpec]] = ()  # empty if prepared from an experiment's row
-
-    @property
-    def of_runs(self) -> Sequence[PreparedEvaluator[EvaluatorSpec]]:
-        """All evaluators except the pairwise ones."""
-        return (*self.evaluators, *self.summary_evaluators)
-
-    @cached_property
-    def given_metrics(self) -> list[str] | None:
-        """The metrics that the evaluators give; None if one is not ours, since it may name others."""
-        if not all(evaluator.is_ours for evaluator in self.of_runs):
-            return None
-        return list(dict.fromkeys(metric for evaluator in self.of_runs for metric in evaluator.metrics))
-
-    @cached_property
-    def described(self) -> dict[str, dict[str, Any]]:
-        """The description of each evaluator and composite as stored with the experiments, by name."""
-        described = [self._described(evaluator) for evaluator in self.of_runs]
-        described += [
-            {"name": composite.name, "version": composite_version(composite, self.spec), "scope": "composite"}
-            for composite in self.spec.composites
-        ]
-        return {description["name"]: description for description in described}
-
-    def _described(self, evaluator: PreparedEvaluator[EvaluatorSpec]) -> dict[str, Any]:
-        spec = evaluator.spec
-        sample = {"sample": spec.model_dump(mode="json", include=SAMPLE)} if spec.is_sampled else {}
-        return {**described_evaluator(evaluator, self.spec), "scope": evaluator.scope, **sample}
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreparedComparison:
-    """A comparison's spec, with its evaluators bound."""
-
-    spec: ComparisonSpec
-    evaluators: Sequence[PreparedEvaluator[JudgeSpec]]
-
-    @cached_property
-    def described(self) -> list[dict[str, Any]]:
-        """The description of each evaluator, or of each metric of the votes, as stored with the comparison."""
-        if self.spec.votes is not None:
-            votes = read_votes(self.spec.votes)
-            return [{"name": metric, "use": "votes", "version": votes.version} for metric in votes.metrics]
-        return [described_evaluator(evaluator, self.spec) for evaluator in self.evaluators]
-
-
-def prepare_experiment(spec: ExperimentSpec) -> PreparedExperiment:
-    """Prepare a spec as a user wrote it, so that a resumption elsewhere uses the same.
-
-    Raise InputError for a prompt file that cannot be read, an evaluator that cannot be used, a broken file of shared
-    connections, and an invalid declaration of metrics.
+    Otherwise a changed evaluator would leave a composite of its old scores. `asking` are the evaluators that ask for
+    scores; the `definition` of a composite is its version without its evaluators.
     """
-    spec = with_prompts(with_closed_modes(spec))
-    bound = bind_experiment(spec)
-    pairwise = _pairwise(spec.compare.evaluators if spec.compare else ())
-    named = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}
-    named |= connections_of((*bound.of_runs, *pairwise))
-    spec = spec.model_copy(update={"connections": with_shared(spec.connections, named)})
-    return PreparedExperiment(
-        spec=with_metrics(spec, bound.of_runs),
-        evaluators=bound.evaluators,
-        summary_evaluators=bound.summary_evaluators,
-        pairwise=pairwise,
-    )
+    own = {one["name"]: one["version"] for one in evaluators}
+    judges = []
+    for one in evaluators:
+        others = [version for name, version in own.items() if name != one["name"]]
+        judges.append({**one, "version": _version_of_all(one["version"], others)} if one["name"] in asking else one)
+    versions = [one["version"] for one in judges]
+    return judges + [
+        {**one, "version": _version_of_all(one["version"], versions), "definition": one["version"]}
+        for one in composites
+    ]
 
 
-def bind_experiment(spec: ExperimentSpec) -> PreparedExperiment:
-    """Bind the evaluators of a spec that was prepared before and stored in an experiment's row."""
-    return PreparedExperiment(
-        spec=spec,
-        evaluators=[prepare_evaluator(evaluator) for evaluator in spec.evaluators],
-        summary_evaluators=[prepare_evaluator(evaluator, "run") for evaluator in spec.summary_evaluators],
-    )
+def _version_of_all(own: str, others: Iterable[str]) -> str:
+    return hashlib.sha256(repr([own, sorted(others)]).encode()).hexdigest()[:16]
 
 
-def prepare_comparison(spec: ComparisonSpec) -> PreparedComparison:
-    """Prepare a comparison's spec as a user wrote it. Raise InputError as for an experiment."""
-    spec = spec.model_copy(update={"evaluators": [with_all_prompts(evaluator) for evaluator in spec.evaluators]})
-    bound = bind_comparison(spec)
-    connections = with_shared(spec.connections, connections_of(bound.evaluators))
-    return PreparedComparison(spec=spec.model_copy(update={"connections": connections}), evaluators=bound.evaluators)
+def mapper_version(given: str | dict[str, str] | None) -> str | None:
+    """Return the version of a mapper, which is that of its code or its paths; None for the default.
 
+    The same evaluator judges an item again if it sees it through another mapper.
+    """
+    from evalflows.telemetry.views import at_path  # late: only trace evaluations have mappers
 
-def bind_comparison(spec: ComparisonSpec) -> PreparedComparison:
-    """Bind the evaluators of a spec that was prepared before and stored in a comparison's row."""
-    return PreparedComparison(spec=spec, evaluators=_pairwise(spec.evaluators))
-
-
-def _pairwise(evaluators: Iterable[JudgeSpec]) -> list[PreparedEvaluator[JudgeSpec]]:
-    return [prepare_evaluator(evaluator, "pair") for evaluator in evaluators]
+    if given is None:
+        return None
+    return version_of(load(given)) if isinstance(given, str) else version_of(at_path, sorted(given.items()))

@@ -7,29 +7,20 @@ process that chunks are sent to makes one of its own, from what is stored.
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from evalflows.engine.chunks import NOTHING_PAID, Tally
+from evalflows.engine.prepare import Prepared, bind
 from evalflows.engine.workers import QUICK_CHUNKS_AT_ONCE, QuickProcesses, Workers
 from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.store.queries.progress import Paid
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
-
-
-class Prepared(Protocol):
-    """A spec with what it names bound: `engine/prepare.py` makes it."""
-
-    @property
-    def spec(self) -> Any: ...
-
-    @property
-    def evaluators(self) -> Sequence[Any]: ...
 
 
 class Limited(Protocol):
@@ -55,7 +46,7 @@ class JobOfRun(Protocol):
     def close(self) -> None: ...
 
 
-Of = TypeVar("Of", bound=Prepared)
+Of = TypeVar("Of", bound=Prepared[Any])
 Made = TypeVar("Made", bound=JobOfRun)
 
 
@@ -127,10 +118,10 @@ class RunContext(Generic[Of]):
         assert self._prepared is not None
         return self._prepared
 
-    def bound(self, bind: Callable[[], Of]) -> Of:
-        """Return the prepared spec; in a process that chunks are sent to, it is bound on first use."""
+    def bound(self, stored: Callable[[], Any]) -> Of:
+        """Return the prepared spec; in a process that chunks are sent to, the stored one is bound on first use."""
         with self._lock:
-            self._prepared = self._prepared or bind()
+            self._prepared = self._prepared or cast("Of", bind(stored()))
             return self._prepared
 
     def job(self, identity: str, make: Callable[[], Made]) -> Made:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import isclass, signature
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from evalflows import evaluators
 from evalflows.engine.spec_targets import served
@@ -16,12 +16,11 @@ from evalflows.evaluators.composite import combined
 from evalflows.evaluators.foreign import adapted, evaluator_name
 from evalflows.evaluators.named import named
 from evalflows.specs.code_versions import fault_text
-from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, kept_apart
 from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import located
-from evalflows.specs.reference import FILES, load, parts_of, refer, version_of
+from evalflows.specs.reference import FILES, load, refer, version_of
 from evalflows.specs.running import ConnectionSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 
@@ -181,20 +180,3 @@ def _cascade(spec: JudgeSpec, tiers: Sequence[Bound]) -> Bound:
 def connections_of(evaluators: Iterable[PreparedEvaluator[FallbackSpec]]) -> set[str]:
     """Return the connections of evaluators, with those of their tiers and fallbacks."""
     return {judge.connection for evaluator in evaluators for judge in evaluator.all if judge.connection}
-
-
-SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
-"""Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
-
-
-def described_evaluator(
-    evaluator: PreparedEvaluator[FallbackSpec], owner: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
-) -> dict[str, Any]:
-    """Return the description of an evaluator as stored with what it judged."""
-    return {
-        "name": evaluator.name,
-        "use": evaluator.spec.use,
-        "version": evaluator_version(evaluator, owner.connections),
-        "declared_version": evaluator.spec.version,
-        "code": {name: digest for one in evaluator.all for name, digest in parts_of(one.bound.function).items()},
-    }

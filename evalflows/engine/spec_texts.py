@@ -2,54 +2,54 @@
 failure modes with the rules on those that are closed.
 """
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 from evalflows.engine.spec_evaluators import is_ours
+from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.failure_modes import CLOSED_MODES, TaxonomySpec, load_taxonomy
 from evalflows.specs.files import located, make_spec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.specs.traces import TraceEvaluationSpec, WatchSpec
 
+Of = TypeVar("Of", bound=ExperimentSpec | ComparisonSpec | TraceEvaluationSpec)
 Judge = TypeVar("Judge", bound=FallbackSpec)
-Cascaded = TypeVar("Cascaded", bound=JudgeSpec)
 
 PROMPT_SUFFIXES = (".md", ".txt")
 """Suffixes by which a prompt is taken as a file name."""
 
 
-def with_prompts(spec: ExperimentSpec) -> ExperimentSpec:
-    """Replace the files of prompts and taxonomies by their contents, so that versions and resumptions include them.
+def with_texts(spec: Of) -> Of:
+    """Replace the files of prompts and taxonomies by their contents, and `closed_modes` in gates and watch rules by a
+    rule for each mode that is closed now.
 
-    Raise InputError for a file that cannot be read.
+    Raise InputError for a file that cannot be read, and for a gate that has no rule then.
     """
-    judges = {
-        name: [with_all_prompts(judge) for judge in getattr(spec, name)]
-        for name in ("evaluators", "summary_evaluators")
-    }
-    if spec.compare is None:
-        return spec.model_copy(update=judges)
-    pairwise = [with_all_prompts(judge) for judge in spec.compare.evaluators]
-    return spec.model_copy(update={**judges, "compare": spec.compare.model_copy(update={"evaluators": pairwise})})
+    return cast("Of", spec.model_copy(update=_written(spec)))
 
 
-def with_all_prompts(judge: Cascaded) -> Cascaded:
-    """Replace the prompt and the taxonomy of an evaluator, its fallback and its tiers."""
-    fallback = None if judge.fallback is None else with_texts(judge.fallback)
-    tiers = [with_texts(tier) for tier in judge.tiers]
-    return with_texts(judge).model_copy(update={"fallback": fallback, "tiers": tiers})
+def _written(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    if isinstance(spec, TraceEvaluationSpec):
+        written["watch"] = [*_with_closed_modes_watched(spec.watch, spec.evaluators)]
+    if isinstance(spec, ExperimentSpec):
+        written["gates"] = [_with_closed_modes(gate, spec.evaluators) for gate in spec.gates]
+        written["summary_evaluators"] = [_judge_with_texts(judge) for judge in spec.summary_evaluators]
+        if spec.compare is not None:
+            pairwise = [_judge_with_texts(judge) for judge in spec.compare.evaluators]
+            written["compare"] = spec.compare.model_copy(update={"evaluators": pairwise})
+    return {**written, "evaluators": [_judge_with_texts(judge) for judge in spec.evaluators]}
 
 
-def with_texts(judge: Judge) -> Judge:
-    """Replace the file of one evaluator's prompt by its text, and that of a taxonomy by what decides on its modes.
-
-    Raise InputError if one is invalid.
+def _judge_with_texts(judge: Judge) -> Judge:
+    """Replace the file of the prompt of an evaluator, its fallback and its tiers by its text, and that of a taxonomy by
+    what decides on its modes.
     """
-    args, prompt = dict(judge.args), judge.args.get("prompt")
-    if (taxonomy := taxonomy_of(judge)) is not None:
+    args, prompt, written = dict(judge.args), judge.args.get("prompt"), dict[str, Any]()
+    if (taxonomy := _taxonomy(judge)) is not None:
         args["taxonomy"] = taxonomy.settings
     if is_ours(judge) and isinstance(prompt, str) and prompt.endswith(PROMPT_SUFFIXES) and "\n" not in prompt:
         try:
@@ -57,10 +57,13 @@ def with_texts(judge: Judge) -> Judge:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"evaluator {judge.metric!r}: prompt {prompt!r}: cannot be read: {reason}") from error
-    return judge if args == judge.args else judge.model_copy(update={"args": args})
+    if isinstance(judge, JudgeSpec):
+        written["fallback"] = None if judge.fallback is None else _judge_with_texts(judge.fallback)
+        written["tiers"] = [_judge_with_texts(tier) for tier in judge.tiers]
+    return judge.model_copy(update={**written, "args": args})
 
 
-def taxonomy_of(judge: FallbackSpec) -> TaxonomySpec | None:
+def _taxonomy(judge: FallbackSpec) -> TaxonomySpec | None:
     """Return the taxonomy of an evaluator of failure modes; None of others. Raise InputError if it is invalid."""
     given = judge.args.get("taxonomy") if judge.use == "failure_modes" else None
     if isinstance(given, dict):
@@ -68,43 +71,25 @@ def taxonomy_of(judge: FallbackSpec) -> TaxonomySpec | None:
     return load_taxonomy(given) if isinstance(given, str) else None
 
 
-def with_closed_modes(spec: ExperimentSpec) -> ExperimentSpec:
-    """Replace `closed_modes` of gates by a rule for each mode that is closed now.
-
-    Raise InputError for a gate that has no rule then.
-    """
-    if all(gate.closed_modes is None for gate in spec.gates):
-        return spec
-    closed = closed_modes_of(spec)
-    return spec.model_copy(update={"gates": [_with_closed_modes(gate, closed) for gate in spec.gates]})
-
-
-def with_closed_modes_watched(spec: TraceEvaluationSpec) -> TraceEvaluationSpec:
-    """Replace a watch rule on `closed_modes` by one on each mode that is closed now."""
-    if all(rule.metric != CLOSED_MODES for rule in spec.watch):
-        return spec
-    closed, watch = closed_modes_of(spec), []
-    for rule in spec.watch:
-        if rule.metric != CLOSED_MODES:
-            watch.append(rule)
-            continue
-        for metric in closed:
-            name = f"{rule.name} {metric}" if rule.name else ""
-            watch.append(rule.model_copy(update={"metric": metric, "name": name}))
-    return spec.model_copy(update={"watch": watch})
-
-
-def closed_modes_of(spec: ExperimentSpec | TraceEvaluationSpec) -> list[str]:
+def _closed_modes(judges: Sequence[FallbackSpec]) -> list[str]:
     """Return the metrics of the modes that are closed. Raise InputError for an invalid taxonomy."""
-    taxonomies = [taxonomy for judge in spec.evaluators if (taxonomy := taxonomy_of(judge))]
-    return [metric for taxonomy in taxonomies for metric in taxonomy.closed]
+    return [metric for judge in judges if (taxonomy := _taxonomy(judge)) for metric in taxonomy.closed]
 
 
-def _with_closed_modes(gate: GateSpec, closed: Sequence[str]) -> GateSpec:
+def _with_closed_modes(gate: GateSpec, judges: Sequence[FallbackSpec]) -> GateSpec:
     if gate.closed_modes is None:
         return gate
-    rules = dict.fromkeys(closed, gate.closed_modes.at_most) | gate.confident_thresholds
+    rules = dict.fromkeys(_closed_modes(judges), gate.closed_modes.at_most) | gate.confident_thresholds
     ruled = gate.model_copy(update={"closed_modes": None, "confident_thresholds": rules})
     if not ruled.metrics:
         raise InputError(f"gate {gate.name!r}: closed_modes: no failure mode is closed, wanted one, or another rule")
     return ruled
+
+
+def _with_closed_modes_watched(rules: Sequence[WatchSpec], judges: Sequence[FallbackSpec]) -> Iterator[WatchSpec]:
+    for rule in rules:
+        if rule.metric != CLOSED_MODES:
+            yield rule
+            continue
+        for metric in _closed_modes(judges):
+            yield rule.model_copy(update={"metric": metric, "name": f"{rule.name} {metric}" if rule.name else ""})

@@ -1,40 +1,27 @@
 """Trace evaluations as jobs: production items as subjects of judging, prepared and judged in chunks."""
 
-import hashlib
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from evalflows.engine.chunks import NOTHING_PAID
 from evalflows.engine.experiments import JudgesRuns
-from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper, mapper_version, run_of, sampling_rate
+from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper, run_of, sampling_rate
 from evalflows.engine.job import Drawn, Loaded, is_final
 from evalflows.engine.judge import ScoresByRun, composite_rows
-from evalflows.engine.preflight import check_judge, check_needs
-from evalflows.engine.prepare import with_metrics, with_shared
+from evalflows.engine.prepare import PreparedTraces, mapper_version
 from evalflows.engine.results import Columns, EvaluationResult, run_scores
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of, judging_workers
-from evalflows.engine.spec_evaluators import (
-    SAMPLE,
-    PreparedEvaluator,
-    composite_version,
-    connections_of,
-    described_evaluator,
-    prepare_evaluator,
-)
-from evalflows.engine.spec_texts import with_all_prompts, with_closed_modes_watched
+from evalflows.engine.spec_evaluators import connections_of
 from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
-from evalflows.specs.code import check_loaded
-from evalflows.specs.errors import MEASURES, UNREACHABLE, InputError
-from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.specs.reference import load, parts_of
-from evalflows.specs.traces import MEASURED, TRACES, TraceEvaluationSpec
-from evalflows.store.queries.traces import ItemKey, JudgedBy, condition, scores_of_items
+from evalflows.specs.errors import UNREACHABLE
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.queries.traces import ItemKey, JudgedBy, scores_of_items
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, now
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import Spool
@@ -275,73 +262,6 @@ def _usage(row: JudgementRow) -> Usage:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreparedTraces:
-    """A trace evaluation's spec, with its evaluators bound."""
-
-    spec: TraceEvaluationSpec
-    evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]
-
-    @cached_property
-    def described(self) -> list[dict[str, Any]]:
-        """The evaluators, composites and the mapper as stored with each batch."""
-        spec, mapper = self.spec, self.spec.mapper
-        found = [
-            {**described_evaluator(evaluator, spec), "sample": evaluator.spec.model_dump(mode="json", include=SAMPLE)}
-            for evaluator in self.evaluators
-        ]
-        versions = {one["name"]: one["version"] for one in found}
-        for one, evaluator in zip(found, self.evaluators, strict=True):
-            if any(judge.bound.asks_for("evaluations", "scores") for judge in evaluator.all):
-                one["version"] = _version_with(versions, one["version"], but=one["name"])
-        versions = {one["name"]: one["version"] for one in found}
-        found += [
-            {
-                "name": composite.name,
-                "version": _version_with(versions, own := composite_version(composite, spec)),
-                "definition": own,  # its version without its evaluators
-                "scope": "composite",
-            }
-            for composite in spec.composites
-        ]
-        if mapper is not None:
-            code = parts_of(load(mapper)) if isinstance(mapper, str) else mapper
-            found.append({"name": "mapper", "version": mapper_version(mapper), "scope": "mapper", "code": code})
-        return found
-
-
-def _version_with(versions: Mapping[str, str], own: str, *, but: str | None = None) -> str:
-    """Return the version of what is made of the scores of evaluators: theirs count for it.
-
-    Otherwise a changed evaluator would leave a composite of its old scores.
-    """
-    others = sorted(version for name, version in versions.items() if name != but)
-    return hashlib.sha256(repr([own, others]).encode()).hexdigest()[:16]
-
-
-def prepare_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
-    """Check a spec as a user wrote it, and write prompts, shared connections and declared metrics into it.
-
-    Raise InputError for a filter, a mapper, an evaluator or a connection that cannot be used.
-    """
-    spec = with_closed_modes_watched(spec)
-    spec = spec.model_copy(update={"evaluators": [with_all_prompts(judge) for judge in spec.evaluators]})
-    evaluators = [prepare_evaluator(evaluator) for evaluator in spec.evaluators]
-    spec = spec.model_copy(update={"connections": with_shared(spec.connections, connections_of(evaluators))})
-    spec = with_metrics(spec, evaluators)
-    for evaluator in evaluators:
-        for judge in evaluator.all:
-            check_judge(judge, spec)
-    check_needs(evaluators)
-    _check_composites(spec, evaluators)
-    _check_watch(spec, evaluators)
-    condition(spec.filter, spec.scope)
-    load_mapper(spec.mapper)
-    if isinstance(spec.mapper, str):
-        check_loaded("mapper", load(spec.mapper))
-    return PreparedTraces(spec=spec, evaluators=evaluators)
-
-
 Context = RunContext[PreparedTraces]
 
 
@@ -373,26 +293,3 @@ def _made(run: Context, batch: WatermarkRow) -> TraceEvaluation:
         budget=budget,
         made_at=now(),
     )
-
-
-def _check_composites(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
-    """Raise InputError for a composite of a metric that no evaluator gives; evaluators of users may give any."""
-    if not all(evaluator.is_ours for evaluator in prepared):
-        return
-    known = {metric for evaluator in prepared for metric in evaluator.metrics} | {*MEASURES}
-    for composite in spec.composites:
-        if unknown := composite.metrics - known:
-            got, wanted = min(unknown), ", ".join(sorted(known))
-            raise InputError(f"composite {composite.name!r}: no evaluator gives {got!r}, wanted one of {wanted}")
-
-
-def _check_watch(spec: TraceEvaluationSpec, prepared: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
-    """Raise InputError for a watch rule on a metric that nothing gives; evaluators of users may give any."""
-    if not all(evaluator.is_ours for evaluator in prepared):
-        return
-    known = {metric for evaluator in prepared for metric in evaluator.metrics}
-    known |= {composite.name for composite in spec.composites} | {*MEASURED}
-    for rule in spec.watch:
-        wanted = {*known, TRACES} if rule.kind == "failure_share" else known
-        if rule.metric not in wanted:
-            raise InputError(f"watch: no evaluator gives {rule.metric!r}, wanted one of {', '.join(sorted(wanted))}")

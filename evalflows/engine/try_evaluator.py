@@ -5,7 +5,7 @@ from typing import Any
 
 from evalflows.engine.judge import judge_with
 from evalflows.engine.preflight import check_spec
-from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.prepare import prepare
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator
 from evalflows.engine.views import example_view
@@ -36,7 +36,7 @@ def try_evaluator(spec: ExperimentSpec, row: Mapping[str, Any], where: str, numb
     Raise InputError, before anything is called, for a row of another shape and for a spec that cannot be run.
     """
     example, outputs = _example(row, where, number)
-    prepared = prepare_experiment(spec.model_copy(update={"targets": []}))
+    prepared = prepare(spec.model_copy(update={"targets": []}))
     store, trial = Store(), new_id("trial")
     check_spec(prepared, [example], store)
     (evaluator,) = prepared.of_runs

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from evalflows import run
-from evalflows.engine.prepare import prepare_comparison
+from evalflows.engine.prepare import prepare
 from evalflows.engine.spec_evaluators import evaluator_version, prepare_evaluator
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.evaluator import EvaluatorSpec
@@ -80,7 +80,7 @@ def test_a_comparison_is_prepared_with_its_prompts_as_texts(monkeypatch: pytest.
     (tmp_path / "which.md").write_text("Which is better?\n{outputs}")
     judge = {"use": "pairwise_preference", "args": {"prompt": "which.md"}}
     given = ComparisonSpec.model_validate({"experiments": ["a", "b"], "evaluators": [judge]})
-    prepared = prepare_comparison(given)
+    prepared = prepare(given)
     assert prepared.spec.evaluators[0].args["prompt"].startswith("Which is better?")
     assert prepared.evaluators[0].spec == prepared.spec.evaluators[0]
     assert [one["name"] for one in prepared.described] == ["pairwise_preference"]

@@ -8,7 +8,7 @@ import pytest
 from endpoint import Endpoint, error, serving
 
 from evalflows.engine.preflight import check_spec
-from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.prepare import prepare
 from evalflows.engine.secret_blocks import key_for
 from evalflows.specs import EndpointConnection, ExperimentSpec, InputError, LocalConnection
 from evalflows.store import Store
@@ -113,11 +113,11 @@ def test_what_is_named_of_the_shared_file_is_written_into_the_spec(folder: Path)
     third = second | {"name": "c", "fallback": {"use": "judges:says_correct", "connection": "spare"}}
     rules = {"use": "exact_match", "connection": "unused"}
     own = {"own": {"kind": "endpoint", "base_url": "http://own/v1"}}
-    settled = prepare_experiment(spec(evaluators=[judge, second, third, rules], connections=own)).spec
+    settled = prepare(spec(evaluators=[judge, second, third, rules], connections=own)).spec
     assert sorted(settled.connections) == ["judge", "openai", "own", "shared-target", "spare"]
     assert settled.connections["own"] == EndpointConnection(base_url="http://own/v1")
     (folder / "connections.yaml").unlink()
-    assert prepare_experiment(settled).spec == settled
+    assert prepare(settled).spec == settled
 
 
 @pytest.mark.usefixtures("prefect_api")
@@ -126,7 +126,7 @@ def test_a_wrong_block_is_found_before_anything_is_paid(folder: Path) -> None:
     with pytest.raises(
         InputError, match=r"^target 'target': connection 'shared-target': no Prefect Secret block called"
     ):
-        check_spec(prepare_experiment(spec(connections=own)), [], Store())
+        check_spec(prepare(spec(connections=own)), [], Store())
 
 
 @pytest.mark.slow

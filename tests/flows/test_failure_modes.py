@@ -19,7 +19,7 @@ from evalflows.analysis.label_shares import label_shares
 from evalflows.cli.main import cli
 from evalflows.cli.schema import schema_of
 from evalflows.dashboard.app import application
-from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.prepare import prepare
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.failure_modes import ModeSpec, adding, edited, with_status
 from evalflows.specs.reference import refer
@@ -137,10 +137,10 @@ def test_a_gate_has_a_rule_for_each_closed_mode() -> None:
     Path("failure_modes.yaml").write_text(TAXONOMY)
     gates = [{"closed_modes": {"at_most": 0.01}, "thresholds": {"correct": 0.5}}]
     with serving(Endpoint()) as endpoint:
-        (gate,) = prepare_experiment(experiment(endpoint, gates=gates)).spec.gates
+        (gate,) = prepare(experiment(endpoint, gates=gates)).spec.gates
         assert gate.confident_thresholds == {"mode.rude": 0.01} and gate.closed_modes is None
         Path("failure_modes.yaml").write_text(TAXONOMY.replace("closed", "open"))
-        assert prepare_experiment(experiment(endpoint, gates=gates)).spec.gates[0].metrics == ["correct"]
+        assert prepare(experiment(endpoint, gates=gates)).spec.gates[0].metrics == ["correct"]
         with pytest.raises(InputError, match="closed_modes: no failure mode is closed"):
             run(experiment(endpoint, gates=[{"closed_modes": {"at_most": 0.01}}]))
 

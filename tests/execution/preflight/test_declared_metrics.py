@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.engine.prepare import prepare_experiment
+from evalflows.engine.prepare import prepare
 from evalflows.engine.spec_evaluators import prepare_evaluator
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, MetricSpec
@@ -38,7 +38,7 @@ def spec(**fields: Any) -> ExperimentSpec:
 
 def metrics(**fields: Any) -> dict[str, MetricSpec]:
     """The metrics of a spec, with what its evaluators declare."""
-    return prepare_experiment(spec(**fields)).spec.metrics
+    return prepare(spec(**fields)).spec.metrics
 
 
 def refusal(function: Callable[..., Any], **said: Any) -> str:
@@ -101,7 +101,7 @@ def test_of_a_cascade_the_tiers_declare_under_its_name() -> None:
 
     cascade = {"name": "harmful", "use": "cascade", "tiers": ["contains", {"use": refer(judge(of))}]}
     assert metrics(evaluators=[cascade]) == {"harmful": MetricSpec(**LESS)}
-    assert prepare_experiment(spec(evaluators=[cascade])).given_metrics is None, "one tier is not ours"
+    assert prepare(spec(evaluators=[cascade])).given_metrics is None, "one tier is not ours"
 
 
 def test_what_the_spec_says_comes_first_field_by_field() -> None:
@@ -115,13 +115,13 @@ def test_what_the_spec_says_comes_first_field_by_field() -> None:
         ),
     ):
         given = spec(**fields, metrics={"harm": said, "other": {}})
-        prepared = prepare_experiment(given).spec
+        prepared = prepare(given).spec
         assert prepared.metrics == {"harm": wanted, "other": MetricSpec()}
         # As a worker, a resumption and the form in Prefect's UI get it: with every field written down.
         again = ExperimentSpec.model_validate_json(given.model_dump_json())
-        assert prepare_experiment(again).spec == prepared
+        assert prepare(again).spec == prepared
         twice = ExperimentSpec.model_validate_json(prepared.model_dump_json())
-        assert prepare_experiment(twice).spec.metrics == prepared.metrics
+        assert prepare(twice).spec.metrics == prepared.metrics
 
 
 def test_a_declaration_that_is_none_is_an_error_in_one_line() -> None:
@@ -165,5 +165,5 @@ def test_what_is_no_mapping_declares_nothing_and_an_object_may_call_another_thin
 
 
 def test_of_ours_it_is_known_which_metrics_they_give() -> None:
-    found = prepare_experiment(spec(evaluators=["exact_match", {"use": "toxicity", "name": "t"}])).given_metrics
+    found = prepare(spec(evaluators=["exact_match", {"use": "toxicity", "name": "t"}])).given_metrics
     assert found == ["exact_match", "t"]

@@ -19,6 +19,7 @@ from evalflows.specs.errors import InputError, json_text, short
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 """Types that `stored` leaves as they are."""
+_TEXT = frozenset({str})
 
 WANTED = "wanted text, a number, a list or a mapping"
 
@@ -43,9 +44,19 @@ def stored(value: Any, where: str) -> Any:
 
 def stored_row(row: Mapping[Any, Any], where: str) -> dict[str, Any]:
     """Return a row whose values are as JSON has them. Raise InputError, which names the column, as `stored` does."""
-    if type(row) is dict and _PLAIN.issuperset(map(type, row.values())) and all(type(name) is str for name in row):
+    if type(row) is dict and _has_names(row) and all(map(_is_plain, row.values())):
         return row
     return {name: stored(value, f"{where}: {name}") for name, value in _by_text(row, where).items()}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is left as it is, without looking into mappings and lists within it: most fields are so."""
+    kind = type(value)
+    return kind in _PLAIN or (kind is dict and _has_names(value) and _PLAIN.issuperset(map(type, value.values())))
+
+
+def _has_names(mapping: dict[Any, Any]) -> bool:
+    return _TEXT.issuperset(map(type, mapping))
 
 
 def is_blank(value: Any) -> bool:

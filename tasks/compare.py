@@ -1,7 +1,6 @@
 """Pairwise comparison: resolve and start it, record votes, compute win rates, finish and publish."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prefect import task
@@ -16,7 +15,6 @@ from evalflows.engine.chunks import pair_chunk_size, pairs_of
 from evalflows.engine.pairs import Context, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
 from evalflows.engine.prepare import PreparedComparison, prepare
-from evalflows.engine.revision import revision
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.votes import judgements_of, read_votes, voted_examples
 from evalflows.reports.comparison import comparison_report
@@ -26,7 +24,7 @@ from evalflows.specs.comparison import ComparisonSpec, VotesSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.database import keep_catalog
-from evalflows.store.queries.lookup import find_experiments, newest_comparison
+from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.progress import item_metrics, spent_by_group
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, to_json
@@ -35,7 +33,7 @@ from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
 from evalflows.tasks.flow_runs import links_to_dashboard
 from evalflows.tasks.limits import check_limits
-from evalflows.tasks.start import changed, opened, start_columns, start_id
+from evalflows.tasks.start import changed, opened, started
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -181,25 +179,15 @@ def start_comparison(run: Context, resume: str | None = None) -> ComparisonSetRo
     Raise InputError if it was started from another spec, if there is no comparison `resume`, and for a limit that
     Prefect does not have.
     """
-    spec, store = run.prepared.spec, run.store
-    check_limits(spec.connections)
-    identity = resume or start_id(spec)
-    stored = store.read("comparison_sets", identity)
-    before: ComparisonSetRow | None = stored[0] if stored else None
-    if resume and before is None:
-        raise InputError(f"resume: got {resume!r}, wanted the id of a comparison in {store.layout.root}")
-    row = _comparison_row(run, identity, before)
-    if before:
-        _check_unchanged(before, row)
+    check_limits(run.prepared.spec.connections)
+    (row,) = started(run, resume, _rows, _changes)
     run.reset()
-    # With another spec, there may be more pairs, or other slices.
-    return opened(store, row, is_same=before is not None and before.spec == row.spec)
+    return opened(run.store, row)
 
 
-def _comparison_row(run: Context, identity: str, before: ComparisonSetRow | None) -> ComparisonSetRow:
-    """Return the row of a running comparison. A resumed one keeps its chunk size and start time."""
+def _rows(run: Context, identity: str, columns: Mapping[str, Any]) -> list[ComparisonSetRow]:
     store, spec = run.store, run.prepared.spec
-    return ComparisonSetRow(
+    row = ComparisonSetRow(
         comparison_id=identity,
         name=spec.name,
         experiments=spec.experiments,
@@ -210,19 +198,19 @@ def _comparison_row(run: Context, identity: str, before: ComparisonSetRow | None
         order_rule=spec.order_rule,
         failed_output_policy=spec.failed_output,
         seed=spec.seed,
-        **(_of_experiments(store, spec, before) if spec.votes is None else _of_votes(spec.votes)),
-        **start_columns(spec, before, newest_comparison(store, spec.name, spec.run_key), revision()),
+        **(_of_experiments(store, spec) if spec.votes is None else _of_votes(spec.votes)),
+        **columns,
     )
+    return [row]
 
 
-def _of_experiments(store: Store, spec: ComparisonSpec, before: ComparisonSetRow | None) -> dict[str, Any]:
+def _of_experiments(store: Store, spec: ComparisonSpec) -> dict[str, Any]:
     experiments = experiments_of(store, spec.experiments)
     shared, repetitions = shared_examples(store, experiments), min(row.repetitions for row in experiments)
-    size = spec.chunk_size or pair_chunk_size(len(shared.examples), repetitions, len(pairs_of(spec)))
     return {
         "snapshot_ids": list(dict.fromkeys(row.snapshot_id for row in experiments)),
         "repetitions": repetitions,
-        "chunk_size": before.chunk_size if before else size,
+        "chunk_size": spec.chunk_size or pair_chunk_size(len(shared.examples), repetitions, len(pairs_of(spec))),
         "n_shared": len(shared.examples),
         "n_left_out": shared.left_out,
     }
@@ -235,34 +223,22 @@ def _of_votes(spec: VotesSpec) -> dict[str, Any]:
     return {"snapshot_ids": [], "repetitions": 1, "chunk_size": len(votes), **counts}
 
 
-def _check_unchanged(before: ComparisonSetRow, row: ComparisonSetRow) -> None:
-    """Raise InputError if a resumed comparison differs in more than added experiments."""
-    remedy = f"wanted a run_key other than {row.run_key!r}" if row.run_key else "start a new one"
-    where = f"comparison {before.name!r} ({before.comparison_id}): started with"
-    for name in changed(before, row, FIXED_COLUMNS):
-        old, new = getattr(before, name), getattr(row, name)
-        if name == "evaluators":
-            old, new = _labels(old), _labels(new)
-        raise InputError(f"{where} {name} {old}, got {new}; {remedy}")
-    if _pairs(before) != _pairs(row):
-        raise InputError(f"{where} pairs: {_pairs(before)}, got {_pairs(row)}; {remedy}")
+def _changes(before: ComparisonSetRow, row: ComparisonSetRow) -> Iterator[str]:
+    """Yield in words how a resumed comparison differs in more than added experiments."""
+    yield from changed(before, row, FIXED_COLUMNS)
+    if (old := _pairs(before)) != (new := _pairs(row)):
+        yield f"then with pairs: {old}, now with {new}"
     if row.experiments[: len(before.experiments)] != before.experiments:
         old, new = ", ".join(before.experiments), ", ".join(row.experiments)
-        raise InputError(f"{where} experiments {old}, got {new} (new ones may only be appended); {remedy}")
+        yield f"then with experiments {old}, now with {new} (new ones may only be appended)"
     if row.n_shared != before.n_shared:
-        raise InputError(
-            f"{where} {before.n_shared} shared examples, got {row.n_shared} with the new experiments; {remedy}"
-        )
+        yield f"then with {before.n_shared} shared examples, with the new experiments {row.n_shared}"
 
 
 def _pairs(row: ComparisonSetRow) -> str:
     """Return which pairs are compared, independent of added experiments."""
     pairs = comparison_spec(row).pairs
-    return pairs if pairs == "all" else f"with {row.baseline_experiment_id} alone"
-
-
-def _labels(evaluators: str) -> str:
-    return ", ".join(f"{evaluator['name']}@{evaluator['version']}" for evaluator in json.loads(evaluators))
+    return pairs if pairs == "all" else f"those with {row.baseline_experiment_id} alone"
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -1,25 +1,21 @@
 """Start or resume experiments, and call every target on every example, in rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.final_looks import take_look
-from evalflows.analysis.pairing import changed_parts, parts_in
 from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, chunk_size, n_chunks
 from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
-from evalflows.engine.prepare import PreparedExperiment, code_of_evaluators, evaluator_labels, experiment_id
-from evalflows.engine.revision import Revision, revision
+from evalflows.engine.prepare import PreparedExperiment, experiment_id
 from evalflows.engine.spec_targets import said_version, target_code, target_version
 from evalflows.engine.workers import is_quick
-from evalflows.specs.code_versions import listed
-from evalflows.specs.errors import InputError, print_note
-from evalflows.specs.target import TargetSpec
-from evalflows.store.queries.lookup import newest_start
+from evalflows.specs.errors import print_note
 from evalflows.store.records import ExperimentRow, to_json
 from evalflows.store.store import Store
 from evalflows.tasks.engines import in_any_process
@@ -32,7 +28,7 @@ from evalflows.tasks.limits import (
     retry_later,
     within_provider_limits,
 )
-from evalflows.tasks.start import changed, opened, start_columns, start_id
+from evalflows.tasks.start import changed, opened, started
 
 Experiments = Sequence[Experiment]
 """The experiments of a run, in the order of the chunks."""
@@ -109,17 +105,46 @@ def start_experiments(run: Context, resume: str | None = None) -> list[Experimen
     """
     spec, store = run.prepared.spec, run.store
     check_limits(spec.connections)
-    group = resume or start_id(spec)
-    if resume and not store.query("select 1 from source.experiments where run_group = ? limit 1", [resume]):
-        raise InputError(f"resume: got {resume!r}, wanted the run group of experiments in {store.layout.root}")
+    rows = started(run, resume, _rows, _changes)
     _say_what_no_budget_limits(run.prepared)
-    checkout = revision()
-    rows = [_row(run, target, group, checkout) for target in spec.targets]
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
-    take_look(store, spec, group, rows[0].git_commit)
+    take_look(store, spec, rows[0].run_group, rows[0].git_commit)
     run.reset()
     return [opened(store, row) for row in rows]
+
+
+def _rows(run: Context, group: str, columns: Mapping[str, Any]) -> list[ExperimentRow]:
+    prepared, spec = run.prepared, run.prepared.spec
+    query = "select n_examples from source.snapshots where snapshot_id = ?"
+    ((n_examples,),) = run.store.query(query, [spec.dataset.snapshot])
+    size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared))
+    return [
+        ExperimentRow(
+            experiment_id=experiment_id(group, target.name),
+            run_group=group,
+            name=spec.experiment_name(target.name),
+            dataset_name=spec.dataset.name,
+            snapshot_id=spec.dataset.snapshot or "",
+            n_examples=n_examples,
+            repetitions=spec.repetitions,
+            chunk_size=size,
+            seed=None if spec.batch is None else ORDER_SEED,
+            target=target.name,
+            target_kind=target.kind,
+            target_version=target_version(target, spec.connections),
+            target_code=target_code(target),
+            application_version=said_version(target),
+            evaluators=to_json(prepared.described),
+            **columns,
+        )
+        for target in spec.targets
+    ]
+
+
+def _changes(before: ExperimentRow, row: ExperimentRow) -> Iterator[str]:
+    said = row.application_version is not None  # else each answer says it, if at all
+    yield from changed(before, row, [name for name in FIXED_COLUMNS if said or name != "application_version"])
 
 
 def _say_what_no_budget_limits(prepared: PreparedExperiment) -> None:
@@ -138,65 +163,3 @@ def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow
     if answers:
         since = min(row.started_at for row in rows)
         print_note(f"reusing {answers} answers of {since:%Y-%m-%d %H:%M} UTC (run_key {run_key!r}); --fresh asks again")
-
-
-def _row(run: Context, target: TargetSpec, group: str, checkout: Revision) -> ExperimentRow:
-    """Return the row of a running experiment. A resumed one keeps its chunk size, order and start time."""
-    store, prepared, spec = run.store, run.prepared, run.prepared.spec
-    identity = experiment_id(group, target.name)
-    stored = store.read("experiments", identity)
-    before: ExperimentRow | None = stored[0] if stored else None
-    query = "select n_examples from source.snapshots where snapshot_id = ?"
-    ((n_examples,),) = store.query(query, [spec.dataset.snapshot])
-    code = target_code(target)
-    size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared))
-    row = ExperimentRow(
-        experiment_id=identity,
-        run_group=group,
-        name=spec.experiment_name(target.name),
-        dataset_name=spec.dataset.name,
-        snapshot_id=spec.dataset.snapshot or "",
-        n_examples=n_examples,
-        repetitions=spec.repetitions,
-        chunk_size=before.chunk_size if before else size,
-        seed=before.seed if before else None if spec.batch is None else ORDER_SEED,
-        target=target.name,
-        target_kind=target.kind,
-        target_version=target_version(target, spec.connections),
-        target_code=None if code is None else to_json(code),
-        application_version=said_version(target),
-        evaluators=to_json(prepared.described),
-        **start_columns(spec, before, newest_start(store, spec.experiment_name(target.name), spec.name), checkout),
-    )
-    if before:
-        _check_unchanged(before, row)
-    return row
-
-
-def _check_unchanged(before: ExperimentRow, row: ExperimentRow) -> None:
-    """Raise InputError if a resumed experiment differs in a fixed column."""
-    for name in changed(before, row, FIXED_COLUMNS):
-        if name == "application_version" and row.application_version is None:  # said by each answer, if at all
-            continue
-        remedy = "start a new one"
-        if row.run_key:
-            remedy = f"wanted a run_key other than {row.run_key!r}, or --fresh for a new experiment"
-        raise InputError(
-            f"experiment {before.name!r} ({before.experiment_id}), started {before.started_at:%Y-%m-%d %H:%M} UTC: "
-            f"{_change(name, before, row)}; {remedy}"
-        )
-
-
-def _change(column: str, before: ExperimentRow, row: ExperimentRow) -> str:
-    """Return what differs in a fixed column, in words."""
-    old, new = getattr(before, column), getattr(row, column)
-    if column == "evaluators":  # name only those that differ
-        old, new = (
-            ", ".join(sorted(evaluator_labels(a) - evaluator_labels(b))) or "fewer" for a, b in ((old, new), (new, old))
-        )
-        parts = changed_parts(code_of_evaluators(row.evaluators), code_of_evaluators(before.evaluators))
-        return f"then with evaluators {old}, now with {new}" + (f" ({listed(parts)} changed)" if parts else "")
-    if column == "target_version":
-        parts = changed_parts(parts_in(row.target_code), parts_in(before.target_code))
-        return f"the target has changed since: {listed(parts) if parts else 'its settings'}"
-    return f"then with {column} {old}, now with {new}"

@@ -1,23 +1,26 @@
 """Start, resume and describe work that has an owner in the store: experiments and comparisons."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from prefect.context import FlowRunContext
 
+from evalflows.analysis.pairing import changed_parts, parts_in
 from evalflows.engine.chunks import n_trials
-from evalflows.engine.prepare import id_of_run_key, without_live_references
-from evalflows.engine.revision import Revision
+from evalflows.engine.prepare import id_of_run_key
+from evalflows.engine.revision import revision
+from evalflows.engine.run_context import RunContext
+from evalflows.specs.code_versions import listed
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import UNREACHABLE
+from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.erasing import refuse_erased
+from evalflows.store.queries.lookup import newest_start
 from evalflows.store.queries.progress import open_work
-from evalflows.store.records import ComparisonSetRow, ExperimentRow, after, dependent_id, new_id, to_json
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, after, dependent_id, new_id, now, to_json
 from evalflows.store.row_specs import comparison_spec, experiment_spec
 from evalflows.store.schemas import COMPARISON_TABLES, EXPERIMENT_TABLES
 from evalflows.store.spool import ENDING_S, recover
@@ -71,33 +74,136 @@ def work_of(row: ExperimentRow | ComparisonSetRow) -> Work:
     )
 
 
-def opened(store: Store, row: Row, *, is_same: bool = True) -> Row:
+KEPT = ("chunk_size", "seed", "started_at")
+"""Columns that a resumed experiment or comparison keeps from its first start. A comparison's seed may not differ."""
+
+
+def started(
+    run: RunContext[Any],
+    resume: str | None,
+    rows_of: Callable[[RunContext[Any], str, dict[str, Any]], Sequence[Row]],
+    changes: Callable[[Row, Row], Iterable[str]],
+) -> list[Row]:
+    """Return the rows of experiments, or of a comparison, as they start now; `opened` writes them.
+
+    One is resumed if it belongs to the run group `resume`, or has that id, if it has the same run key, or if this flow
+    run is re-run. `rows_of` returns the rows of first starts, given the id of the run group or comparison and the
+    columns that all have. `changes` yields in words what a resumed row, the second, has other than the first start.
+
+    Raise InputError if there is nothing to resume, and if a resumed one was started from another spec.
+    """
+    spec, store = run.prepared.spec, run.store
+    table, column, wanted = "comparison_sets", "comparison_id", "the id of a comparison"
+    if isinstance(spec, ExperimentSpec):
+        table, column, wanted = "experiments", "run_group", "the run group of experiments"
+    if resume and not store.query(f"select 1 from source.{table} where {column} = ? limit 1", [resume]):
+        raise InputError(f"resume: got {resume!r}, wanted {wanted} in {store.layout.root}")
+    rows, found = rows_of(run, resume or start_id(spec), _shared_columns(spec)), list[Row]()
+    newest = newest_start(store, table, [row.name for row in rows], spec.name, spec.run_key)
+    for row in rows:
+        if stored := store.read(table, work_of(row).owner):
+            before: Row = stored[0]
+            _check_unchanged(before, row, changes)
+            kept = {name: getattr(before, name) for name in KEPT}
+            found.append(replace(row, **kept, recorded_at=after(before.recorded_at)))
+        else:  # later than any other of its name, whatever the clock says
+            newest = after(newest)
+            found.append(replace(row, started_at=newest, recorded_at=newest))
+    return found
+
+
+def _shared_columns(spec: ExperimentSpec | ComparisonSpec) -> dict[str, Any]:
+    """Return the columns that the rows of all experiments and comparisons of a start share."""
+    checkout = revision()
+    return {
+        "run_key": spec.run_key,
+        "description": spec.description or None,
+        "metadata": to_json(spec.model_dump(mode="json")["metadata"]) if spec.metadata else None,
+        "tags": spec.tags,
+        "spec": spec.model_dump_json(),
+        "git_commit": checkout.commit,
+        "git_branch": checkout.branch,
+        "git_dirty": checkout.dirty,
+        "evalflows_version": version("evalflows"),
+        "flow_run_id": flow_run_id(),
+        "state": "running",
+        "budget_usd": spec.budget_usd,
+        "max_calls": spec.max_calls,
+        "started_at": now(),
+    }
+
+
+def _check_unchanged(before: Row, row: Row, changes: Callable[[Row, Row], Iterable[str]]) -> None:
+    for change in changes(before, row):
+        called = work_of(before).called
+        remedy = "start a new one"
+        if row.run_key:
+            remedy = f"wanted a run_key other than {row.run_key!r}, or --fresh for a new {called.partition(' ')[0]}"
+        raise InputError(f"{called}, started {before.started_at:%Y-%m-%d %H:%M} UTC: {change}; {remedy}")
+
+
+def changed(before: Any, row: Any, columns: Iterable[str]) -> Iterator[str]:
+    """Yield in words how a resumed experiment or comparison differs in some columns from its first start."""
+    for name in columns:
+        old, new = getattr(before, name), getattr(row, name)
+        if old == new or (name == "evaluators" and _without_live_references(old) == _without_live_references(new)):
+            continue
+        if name == "target_version":
+            parts = changed_parts(parts_in(row.target_code), parts_in(before.target_code))
+            yield f"the target has changed since: {listed(parts) if parts else 'its settings'}"
+        elif name == "evaluators":  # name only those that differ
+            parts = changed_parts(_code(new), _code(old))
+            old, new = (", ".join(sorted(_labels(a) - _labels(b))) or "fewer" for a, b in ((old, new), (new, old)))
+            yield f"then with evaluators {old}, now with {new}" + (f" ({listed(parts)} changed)" if parts else "")
+        else:
+            yield f"then with {name} {old}, now with {new}"
+
+
+def _without_live_references(evaluators: str) -> list[dict[str, object]]:
+    """Return the evaluators of a row without references to live functions.
+
+    These differ between processes, though the versions are the same.
+    """
+    return [
+        {name: value for name, value in evaluator.items() if not str(value).startswith("live:")}
+        for evaluator in json.loads(evaluators)
+    ]
+
+
+def _labels(evaluators: str) -> set[str]:
+    """Return name, version and sample of each evaluator of a row."""
+    return {
+        f"{evaluator['name']}@{evaluator['version']}" + (f" of {evaluator['sample']}" if "sample" in evaluator else "")
+        for evaluator in json.loads(evaluators)
+    }
+
+
+def _code(evaluators: str) -> dict[str, str]:
+    """Return a hash of each part of the user's code in the evaluators of a row."""
+    return {name: digest for one in json.loads(evaluators) for name, digest in one.get("code", {}).items()}
+
+
+def opened(store: Store, row: Row) -> Row:
     """Open an experiment or a comparison with the spooled rows of a dead process, and return its row.
 
-    One that is finished, and whose plan `is_same`, stays sealed and is returned as it is. Raise InputError if examples
-    of its snapshots were erased.
+    One that is finished stays sealed and is returned as it is, unless a comparison has another spec than before. Raise
+    InputError if examples of its snapshots were erased.
     """
     work = work_of(row)
     recover(store, work.owner, ENDING_S)
     is_sealed = all(store.is_sealed(table, work.owner) for table in (work.table, *work.results))
-    if is_sealed and is_same and not open_work(store, work.owner, UNREACHABLE):
+    if is_sealed and not open_work(store, work.owner, UNREACHABLE):
         finished: Row = store.read(work.table, work.owner)[0]
+        # With another spec, a comparison may have more pairs, or other slices.
+        is_same = isinstance(row, ExperimentRow) or finished.spec == row.spec
         # A version that went by a clock that was set back sealed experiments as running.
-        if finished.state != "running":
+        if is_same and finished.state != "running":
             return finished
     for snapshot in work.snapshots:
         refuse_erased(store, snapshot)
     store.reopen(work.owner, tuple(reversed(work.tables)))
     store.append(work.table, work.owner, "start", [row])
     return row
-
-
-def changed(before: Row, row: Row, columns: Iterable[str]) -> Iterator[str]:
-    """Yield those of some columns in which a resumed experiment or comparison differs from its first start."""
-    for name in columns:
-        old, new = getattr(before, name), getattr(row, name)
-        if old != new and not (name == "evaluators" and without_live_references(old) == without_live_references(new)):
-            yield name
 
 
 def flow_run_id() -> str | None:
@@ -120,34 +226,3 @@ def start_id(spec: ExperimentSpec | ComparisonSpec) -> str:
     """
     kind: Literal["group", "cmp"] = "group" if isinstance(spec, ExperimentSpec) else "cmp"
     return id_of_start(kind) if spec.run_key is None else id_of_run_key(kind, spec.run_key)
-
-
-def start_columns(
-    spec: ExperimentSpec | ComparisonSpec,
-    before: ExperimentRow | ComparisonSetRow | None,
-    newest: datetime | None,
-    checkout: Revision,
-) -> dict[str, Any]:
-    """Return the columns that experiments and comparisons share; a resumed one keeps its start time.
-
-    `newest` is when the newest one of that name was started: a new one starts later, whatever the clock says.
-    `checkout` is the state of the git checkout.
-    """
-    recorded_at = after(before.recorded_at if before else newest)
-    return {
-        "run_key": spec.run_key,
-        "description": spec.description or None,
-        "metadata": to_json(spec.model_dump(mode="json")["metadata"]) if spec.metadata else None,
-        "tags": spec.tags,
-        "spec": spec.model_dump_json(),
-        "git_commit": checkout.commit,
-        "git_branch": checkout.branch,
-        "git_dirty": checkout.dirty,
-        "evalflows_version": version("evalflows"),
-        "flow_run_id": flow_run_id(),
-        "state": "running",
-        "budget_usd": spec.budget_usd,
-        "max_calls": spec.max_calls,
-        "started_at": before.started_at if before else recorded_at,
-        "recorded_at": recorded_at,
-    }

@@ -14,7 +14,7 @@ from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.file_formats import Numbered, read_rows
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.records import ExampleRow
+from evalflows.store.records import ExampleRow, Json, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.store import Store
 from evalflows.targets import Target, chat, http, python, recorded, recorded_column, replayed
@@ -78,9 +78,9 @@ def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) 
             return version_of(chat, settings, served(spec.connection, connections, spec.model))
 
 
-def target_code(spec: TargetSpec) -> dict[str, str] | None:
+def target_code(spec: TargetSpec) -> Json | None:
     """Return a hash of each part of the user's code that a target runs; None for a target without code of the user."""
-    return parts_of(load(spec.function)) if isinstance(spec, PythonTarget) else None
+    return to_json(parts_of(load(spec.function))) if isinstance(spec, PythonTarget) else None
 
 
 def said_version(spec: TargetSpec) -> str | None:

@@ -153,7 +153,7 @@ def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folde
     assert "72 of 72 judged; 72 model calls" in " ".join(second.split())
     turned = folder.badly(2, "compare", "small-upper", "small-lower", *judged)
     assert "(new ones may only be appended); wanted a run_key other than 'joined'" in turned
-    assert "started with seed 0, got 1" in folder.badly(2, "compare", "small", *judged, "--set", "seed=1")
+    assert "then with seed 0, now with 1" in folder.badly(2, "compare", "small", *judged, "--set", "seed=1")
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoin
     assert lines_of(shown, "19 of 24 judgements are missing")
     assert "incomplete: 2 experiments" in shown and endpoint.calls == 5
     changed = folder.badly(2, "resume", "short of calls", "--set", "max_calls=24", "--set", "both_orders=false")
-    assert "started with both_orders True, got False; start a new one" in changed
+    assert "then with both_orders True, now with False; start a new one" in changed
     done = folder.well("resume", "short of calls", "--set", "max_calls=24")
     assert "24 of 24 judged; 24 model calls" in " ".join(done.split())
     assert id_in(done) == id_in(line) and endpoint.calls == 24

@@ -8,7 +8,7 @@ from open_store import OWNER, Make
 
 from evalflows.analysis.gates import approve_baseline
 from evalflows.store.labels import import_labels
-from evalflows.store.queries.lookup import approvals, approved, newest_comparison, newest_start
+from evalflows.store.queries.lookup import approvals, approved, newest_start
 from evalflows.store.records import new_id, now
 from evalflows.store.snapshots import current_snapshot, freeze, to_examples
 from evalflows.store.sql import ask
@@ -74,10 +74,10 @@ def test_results_of_a_retry_replace_earlier_ones(store: Store, make: Make, monke
 
 
 def test_a_new_start_is_the_newest_of_its_name(store: Store, make: Make) -> None:
-    assert newest_start(store, "chat", "faq") is None
-    assert newest_comparison(store, "chat", None) is None
+    assert newest_start(store, "experiments", ["chat"], "faq", None) is None
     at = now()
-    row = make("experiments", experiment_id=OWNER, name="chat", spec='{"name": "faq"}', started_at=at)
+    row = make("experiments", experiment_id=OWNER, name="chat", run_key="k", spec='{"name": "faq"}', started_at=at)
     store.publish("experiments", OWNER, [row])
-    assert newest_start(store, "chat", "other") == newest_start(store, "other", "faq") == at
-    assert newest_start(store, "other", "other") is None
+    for names, spec_name, run_key in ((["new", "chat"], "new", None), (["new"], "faq", None), (["new"], "new", "k")):
+        assert newest_start(store, "experiments", names, spec_name, run_key) == at
+    assert newest_start(store, "experiments", ["new"], "new", None) is None

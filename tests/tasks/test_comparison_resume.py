@@ -43,16 +43,17 @@ def test_a_comparison_is_not_gone_on_with_by_another_spec() -> None:
     experiments = two()
     compared(experiments, longer, run_key="k")
     other = refused(experiments, {**named(shorter), "name": "longer"}, run_key="k")
-    began = r"comparison 'old vs new' \(cmp-\w+\): started with evaluators longer@\w+, got longer@\w+; "
-    assert re.fullmatch(began + "wanted a run_key other than 'k'", other)
+    began = r"comparison 'old vs new' \(cmp-\w+\), started [-\d]+ [\d:]+ UTC: then with evaluators longer@\w+, now "
+    remedy = "wanted a run_key other than 'k', or --fresh for a new comparison"
+    assert re.fullmatch(rf"{began}with longer@\w+ \([\w.]+\.shorter changed\); {remedy}", other)
     for changes, message in (
-        ({"both_orders": True}, "both_orders False, got True"),
-        ({"randomize_order": False}, "randomize_order True, got False"),
-        ({"seed": 1}, "seed 0, got 1"),
-        ({"failed_output": "left_out"}, "failed_output_policy loses, got left_out"),
+        ({"both_orders": True}, "both_orders False, now with True"),
+        ({"randomize_order": False}, "randomize_order True, now with False"),
+        ({"seed": 1}, "seed 0, now with 1"),
+        ({"failed_output": "left_out"}, "failed_output_policy loses, now with left_out"),
     ):
         said_of_it = refused(experiments, longer, run_key="k", **changes)
-        assert said_of_it.endswith(f"started with {message}; wanted a run_key other than 'k'")
+        assert said_of_it.endswith(f"then with {message}; {remedy}")
     assert asked("select count(*), any_value(state) from comparison_sets") == [(1, "completed")]
 
 
@@ -60,13 +61,15 @@ def test_a_comparison_is_not_gone_on_with_by_another_spec() -> None:
 def test_experiments_may_follow_but_not_change_their_places() -> None:
     a, b, c = three()
     compared([a, b], longer, run_key="k")
-    assert f"started with experiments {a}, {b}, got {b}, {a} (new ones may only" in refused((b, a), longer, run_key="k")
+    assert f"then with experiments {a}, {b}, now with {b}, {a} (new ones may only" in refused(
+        (b, a), longer, run_key="k"
+    )
     assert "(new ones may only be appended)" in refused((a, c, b), longer, run_key="k")
     few = experiment("few", dict.fromkeys([f"q{i}" for i in range(5)], "x"), place=3)
-    assert "shared examples, got 5 with the new experiments" in refused((a, b, few), longer, run_key="k")
+    assert "shared examples, with the new experiments 5" in refused((a, b, few), longer, run_key="k")
     compared([a, b, c], longer, run_key="k")
     assert "(new ones may only be appended)" in refused((a, b), longer, run_key="k")
-    with pytest.raises(InputError, match=r"started with pairs: all, got with .* alone"):
+    with pytest.raises(InputError, match=r"then with pairs: all, now with those with .* alone"):
         compared([a, b, c], longer, run_key="k", pairs="baseline")
 
 

@@ -129,5 +129,5 @@ def test_what_cannot_work_is_refused_with_nothing_written() -> None:
         assert str(caught.value) == message
     assert asked("select * from comparison_sets") == []
     compared(wins("a", "b", 3), run_key="k")
-    with pytest.raises(InputError, match=r"started with evaluators votes@.*; wanted a run_key other than 'k'"):
+    with pytest.raises(InputError, match=r"then with evaluators votes@.*; wanted a run_key other than 'k'"):
         compared(wins("a", "b", 4), run_key="k")

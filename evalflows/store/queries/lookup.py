@@ -318,17 +318,14 @@ def newest_complete(store: Store, spec_name: str) -> str | None:
     return rows[0][0] if rows else None
 
 
-def newest_start(store: Store, name: str, spec_name: str) -> datetime | None:
-    """Return when the newest experiment of a name, or of a spec's name, was started; None if there is none."""
-    query = "select max(started_at) from source.experiments where name = ? or spec ->> 'name' = ?"
-    ((newest,),) = store.query(query, [name, spec_name])
-    return newest  # type: ignore[no-any-return]
-
-
-def newest_comparison(store: Store, name: str, run_key: str | None) -> datetime | None:
-    """Return when the newest comparison of a name, or of a run key, was started; None if there is none."""
-    query = "select max(started_at) from source.comparison_sets where name = ? or run_key = ?"
-    ((newest,),) = store.query(query, [name, run_key])
+def newest_start(
+    store: Store, table: str, names: Sequence[str], spec_name: str, run_key: str | None
+) -> datetime | None:
+    """Return when the newest experiment, or comparison, of some names, a spec's name or a run key was started; None if
+    there is none.
+    """
+    where = "list_contains(?, name) or spec ->> 'name' = ? or run_key = ?"
+    ((newest,),) = store.query(f"select max(started_at) from source.{table} where {where}", [names, spec_name, run_key])
     return newest  # type: ignore[no-any-return]
 
 

@@ -146,6 +146,7 @@ class Result:
     ci_high: float | None
     confidence_level: float | None  # of the interval
     method: str | None  # of the interval
+    has_range: bool  # whether one is declared, which the interval does not leave
     scored: int
     missing: int
     not_applicable: int
@@ -228,6 +229,14 @@ class Result:
     @property
     def verdict_text(self) -> str:
         return conclusion_text(self.conclusion, self.reason_code, self.margin)
+
+    @property
+    def leaves_shares(self) -> bool:
+        """Whether the mean is from 0 to 1, as that of shares, and the interval is not, as nothing declares a range."""
+        if self.mean is None or self.ci_low is None or self.ci_high is None or self.has_range:
+            return False
+        is_within = 0 <= self.mean <= 1 and self.metric not in MEASURES
+        return is_within and not (self.ci_low >= 0 and self.ci_high <= 1)
 
     @property
     def has_reason_sentence(self) -> bool:
@@ -405,12 +414,13 @@ def _named_apart(store: Store, results: list[Result]) -> list[Result]:
 
 _RESULTS = """
 select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.standard_error,
-       r.ci_low, r.ci_high, r.confidence_level, r.method, r.scored, r.missing, r.not_applicable, r.sampled_out,
-       r.cost_usd, r.baseline_experiment_id, r.baseline, r.paired_mean,
-       r.paired_baseline_mean, r.difference, r.difference_standard_error, r.difference_low,
+       r.ci_low, r.ci_high, r.confidence_level, r.method,
+       x.spec ->> ('$.metrics."' || replace(r.metric, '"', '\\"') || '".range') is not null as has_range,
+       r.scored, r.missing, r.not_applicable, r.sampled_out, r.cost_usd, r.baseline_experiment_id, r.baseline,
+       r.paired_mean, r.paired_baseline_mean, r.difference, r.difference_standard_error, r.difference_low,
        r.difference_high, r.difference_method, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect,
        r.margin, r.conclusion, r.reason, r.reason_code, r.warning
-from results r left join (
+from results r join experiments x using (experiment_id) left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
     from label_shares where is_one_of(experiment_id, $1) group by all
@@ -567,11 +577,17 @@ def _warnings(results: Sequence[Result]) -> list[str]:
         if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
     ]
     shown = [result for result in results if result.warning and result.is_worth_showing]
+    outside = dict.fromkeys(
+        f"{result.metric}: no range is declared, so its interval leaves 0 to 1; if no value can, declare "
+        f"metrics: {{{result.metric}: {{range: [0, 1]}}}}"
+        for result in results
+        if result.leaves_shares
+    )
     few = [
         f"{', '.join(dict.fromkeys(result.metric for result in shown if result.warning == warning))}: {warning}"
         for warning in dict.fromkeys(result.warning for result in shown)
     ]
-    return [*idle, *few]
+    return [*idle, *outside, *few]
 
 
 def missing_values(results: Sequence[Result]) -> list[str]:

@@ -264,3 +264,15 @@ def test_means_differ_by_the_difference_beside_them(past: Past) -> None:
     page = called("diff", "few", "all", "--format", "md").stdout
     assert "the answers to all 10 examples are the same on both sides" in said and "next:" not in said
     assert "| 0.700 |  | +0.00 [-0.35, +0.35], 7 pairs: 0.57 → 0.57 |" in page, page
+
+
+def test_an_interval_beyond_0_to_1_says_that_no_range_is_declared(past: Past) -> None:
+    past.fields, declared = None, {"share": {"range": [0, 1]}}
+    for metrics in ({}, declared, declared):
+        past.experiment({"share": np.array([0.1, 0.4, 1.0])}, spec=past.spec("few", metrics=metrics))
+    undeclared, all_declared = (
+        " ".join(called("diff", *pair, "--where", "true").output.split())
+        for pair in (("exp-002", "exp-003"), ("exp-003", "exp-004"))
+    )
+    assert "share: no range is declared, so its interval leaves 0 to 1; if no value can, declare" in undeclared
+    assert "no range" not in all_declared

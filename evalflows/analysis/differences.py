@@ -31,7 +31,7 @@ from evalflows.analysis.pairing import (
     with_dependent_composites,
 )
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
-from evalflows.specs.errors import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, sliced_metric
+from evalflows.specs.errors import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, slice_named, sliced_metric
 from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
@@ -166,8 +166,16 @@ class MetricReader:
         return self._once(("slice", snapshot_id, path), lambda: slice_values(self.store, snapshot_id, path))
 
     def places_where(self, snapshot_id: str, condition: str) -> Places:
-        """The positions of the examples for which a SQL condition holds. Raise InputError if it is none."""
-        return self._once(("where", snapshot_id, condition), lambda: places_where(self.store, snapshot_id, condition))
+        """The positions of the examples for which a SQL condition holds, or in a slice by its name in rules and output,
+        `metadata.topic=billing`. Raise InputError if it is neither."""
+
+        def read() -> Places:
+            sliced = slice_named(condition)
+            if sliced is None:
+                return places_where(self.store, snapshot_id, condition)
+            return places_of(self.slice_values(snapshot_id, sliced.path or ""), sliced)
+
+        return self._once(("where", snapshot_id, condition), read)
 
     def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
         key = ("matched", candidate.snapshot_id, baseline.snapshot_id)

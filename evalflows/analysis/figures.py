@@ -27,10 +27,13 @@ def usd(amount: float) -> str:
     return f"{amount:.{max(4, _most('cost', amount)) if 0 < amount < 0.001 else 4}f}"
 
 
+NO_CALLS = "no model calls"
+
+
 def calls_text(calls: int, from_ledger: int, cost: float | None) -> str:
     """Say how many model calls were made and what was paid in USD; a cost of None is unknown."""
     if calls == from_ledger == 0 and not cost:
-        return "no model calls"
+        return NO_CALLS
     paid = "cost unknown" if cost is None else "nothing paid" if not calls and not cost else f"{usd(cost)} USD"
     return f"{calls} model calls, {from_ledger} from the ledger, {paid}"
 

@@ -737,7 +737,9 @@ def _evaluated(
 ) -> RuleResult:
     figures, higher = figures_text(rule, estimate, confidence_level), estimate.higher_is_better
     if estimate.n < min_examples:
-        text = f"{rule.metric}: {estimate.n} {estimate.noun}, wanted at least {min_examples} to decide{figures}"
+        text = outcome_text(rule, "open", confidence_level, higher_is_better=higher)
+        n = figures or f": {estimate.n} {estimate.noun}"
+        text = f"{rule.metric} {text}{n}; wanted at least {min_examples} to decide"
         return _result(rule, "open", text, "below_min_examples")
     threshold = rule.threshold(higher_is_better=higher)
     why = why_open(rule, estimate, confidence_level, threshold) if outcome == "open" else None

@@ -199,7 +199,7 @@ def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> l
         lines_section(biases, "judge check", least=min(1, len(biases)) * is_alone),
         lines_section(errors, "failure", least=min(1, len(errors)) * is_alone),
         lines_section(
-            [_in_words(report.overview)], "state", least=int(is_alone or report.overview.state != "completed")
+            [_in_words(report.overview)], "status line", least=int(is_alone or report.overview.state != "completed")
         ),
     ]
 

@@ -63,7 +63,8 @@ MOST_LINES = 2
 @click.option(
     "--where",
     metavar="CONDITION",
-    help="Compare only the examples for which this SQL condition holds, such as \"metadata->>'topic' = 'billing'\".",
+    help="Compare only the examples of this slice, such as metadata.topic=billing, or for which this SQL condition "
+    "holds, such as \"metadata->>'topic' = 'billing' and position < 50\".",
 )
 @click.option(
     "--slices", is_flag=True, help="Where did it get worse? Search the slices of the examples for departures."
@@ -171,7 +172,7 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
         *(_worst(diff, changes, out.width) for changes in diff.lists if changes.change == "regressed"),
         lines_section(_counted(diff), "change", is_apart=True),
         lines_section(notes, least=min(1, len(notes))),
-        lines_section(states_in_brief([*diff.candidates, diff.baseline]), "state", least=1),
+        lines_section(states_in_brief([*diff.candidates, diff.baseline]), "status line", least=1),
     ]
     print_sections(out, sections, most, rest)
     _print_searches(out, diff)  # whole, since they were asked for

@@ -1,6 +1,7 @@
 """List experiments and comparisons. Nothing here loads Prefect."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import click
@@ -14,7 +15,7 @@ from evalflows.reports.versions import Version, versions_of
 from evalflows.specs.errors import one_line
 from evalflows.store.layout import Layout
 from evalflows.store.queries.lookup import conclusions_on
-from evalflows.store.sql import is_store, no_experiments, no_store
+from evalflows.store.sql import ask, is_store, no_experiments, no_store
 from evalflows.store.store import Store
 
 Gates = Mapping[str, Mapping[str, str]]
@@ -43,7 +44,25 @@ def ls(with_ids: bool, form: str, verbose: bool, **wanted: str | datetime | None
         experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
         compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
         gates = conclusions_on(store, [one.experiment_id for one in experiments]) if experiments else {}
+        if form != "json":
+            experiments = _with_sources(store, experiments)
         _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
+
+
+def _with_sources(store: Store, experiments: Sequence[ExperimentOverview]) -> list[ExperimentOverview]:
+    """Name datasets by their sources if several have one name, as two files of one name in two folders have."""
+    (rows,) = ask(store, (_SOURCES, [[one.snapshot_id for one in experiments]]))
+    sources: dict[str, set[str]] = {}
+    for _, name, source in rows:
+        sources.setdefault(name, set()).add(source)
+    apart = {snapshot: source for snapshot, name, source in rows if source and len(sources[name]) > 1}
+    return [replace(one, dataset_name=apart.get(one.snapshot_id, one.dataset_name)) for one in experiments]
+
+
+_SOURCES = """
+select snapshot_id, name, arg_max(source, recorded_at) from dataset_versions where is_one_of(snapshot_id, $1)
+group by all
+"""
 
 
 def _print_list(

@@ -528,6 +528,7 @@ def report(reference: str, output: str | None, form: Form | None, verbose: bool)
         written = WRITERS[chosen](reported(existing_store(), reference))
         if output is not None and output != STDOUT:
             write_whole(Path(output), written)
+            echo(one_line(f"wrote {output}"))
         elif isinstance(written, bytes):
             echo_bytes(written)
         else:

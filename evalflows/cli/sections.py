@@ -75,8 +75,13 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
     hidden: Counter[str] = Counter()
     for place, count in shown.items():
         hidden[sections[place].what] += (sections[place].count or len(sections[place].items)) - count
-    if counted := [f"{left} {what}{'s' * (left > 1)}" for what, left in hidden.items() if left > 0]:
+    if counted := [_counted(left, what) for what, left in hidden.items() if left > 0]:
         echo(one_line(f"not shown: {', '.join(counted)}: {more}"))
+
+
+def _counted(left: int, what: str) -> str:
+    noun, *rest = what.split(" ", 1) if what.startswith("line ") else [what]
+    return " ".join([f"{left} {noun}{'s' * (left > 1)}", *rest])
 
 
 def _height(out: Console, section: Section, count: int) -> int:

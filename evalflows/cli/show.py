@@ -6,6 +6,7 @@ from textwrap import indent
 
 from rich.console import Group, RenderableType
 
+from evalflows.analysis.figures import NO_CALLS
 from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, table
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
@@ -89,7 +90,8 @@ def results_sections(
     by_cause = sorted(report.failures, key=lambda one: (one.source != "target", -one.count))
     failures = [*map(_failure_line, by_cause)]
     has_nothing = any(one.missing and not one.scored for one in report.results)  # of a metric: then the error says why
-    made = [] if calls_made is None else [Text(calls_made_text(report.experiments, calls_made))]
+    said = None if calls_made is None else calls_made_text(report.experiments, calls_made)
+    made = [Text(said)] if said else []
     is_apart = not notes and not failures
     least = max(len(missing_values(report.results)), min(1, len(notes)))  # no mean without what it lacks
     return [
@@ -99,7 +101,7 @@ def results_sections(
         lines_section(notes, least=least, is_apart=limits is None),
         lines_section(failures, "failure", least=min(len(failures), int(has_nothing))),
         lines_section(_calls_notes(report), "note"),
-        lines_section([*states_in_brief(_bad_first(report)), *made], "state", least=1, is_apart=is_apart),
+        lines_section([*states_in_brief(_bad_first(report)), *made], "status line", least=1, is_apart=is_apart),
     ]
 
 
@@ -243,11 +245,14 @@ def links_here() -> Links:
 
 def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> None:
     """Print the number of calls recorded for experiments in this run."""
-    console().print(calls_made_text(experiments, calls_made))
+    if said := calls_made_text(experiments, calls_made):
+        console().print(said)
 
 
-def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) -> str:
-    """Return the number of calls recorded for experiments in this run, in words."""
+def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) -> str | None:
+    """Return the number of calls recorded for experiments in this run, in words; None if they have none in any run."""
+    if not calls_made and all(one.calls_text == NO_CALLS for one in experiments):
+        return None
     if not any(overview.has_unrecorded for overview in experiments):
         return f"{calls_made} model calls made in this run"
     if calls_made:

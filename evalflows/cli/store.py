@@ -359,5 +359,8 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in shown:
         out.add_row(*(Text(_shown(value), lines=is_plan) for value in row))
     terminal.print(out)
+    if shown and not out.fits(terminal.width):
+        wide = f"{len(columns)} columns are too wide for a table of {terminal.width} characters, so each row is a block"
+        echo_error(f"{wide}; for a table, select fewer, or use --format md or csv")
     if len(rows) > len(shown):
         echo(f"{len(shown)} of {len(rows):,} rows; all of them: --format csv, or json")

@@ -306,7 +306,7 @@ def identities(store: Store, decision: Decision) -> Iterator[str]:
 
 
 def _settings(decision: Decision) -> Iterator[str]:
-    commit = f", commit {decision.git_commit[:12]}" if decision.git_commit else ""
+    commit = f"; your repository at commit {decision.git_commit[:12]}" if decision.git_commit else ""
     yield f"confidence level {decision.confidence_level:g}; evalflows {decision.evalflows_version}{commit}"
     policy = {name: value for name, value in from_json(decision.policy).items() if value not in (None, {}, [])}
     yield from yaml.safe_dump(policy, sort_keys=False, allow_unicode=True).splitlines()

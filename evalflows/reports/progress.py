@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 15.0
 
+SOON_S = 3.0
+"""Seconds for which a stage waits for what is done already, before its first line: a resumed run finds it out then."""
+
 LONG_WAIT_S = 4.0
 """Seconds until failed items are tried again from which on a line says so at once."""
 
@@ -133,15 +136,17 @@ class Lines:
         self._clock, self._lock = clock, threading.Lock()
         self._last = Progress(stage="starting")
         self._printed = counts(self._last)
-        self._first = self._last  # of the stage
-        self._stage_at = self._printed_at = clock()
+        self._first: Progress | None = self._last  # of the stage, from which its pace counts; None until it is printed
+        self._stage_at = self._first_at = self._printed_at = clock()
 
     def __call__(self, state: Progress) -> None:
         with self._lock:
             if state.stage != self._last.stage:
                 self._finish()
-                self._stage_at, self._first = self._clock(), state
-                self._print(state)
+                self._stage_at, self._first = self._clock(), None
+            if self._first is None:
+                if state.done or not state.planned or self._clock() - self._stage_at >= SOON_S:
+                    self._begin(state)
             elif state.failed and not self._last.failed and state.again_in_s >= LONG_WAIT_S:
                 self._print(state)
             self._last = state
@@ -167,6 +172,10 @@ class Lines:
             with self._lock:
                 self._finish()
 
+    def _begin(self, state: Progress) -> None:
+        self._first, self._first_at = state, self._clock()
+        self._print(state)
+
     def _repeat(self) -> None:
         if self._clock() - self._printed_at >= LINE_EVERY_S:
             self._print(self._last)
@@ -178,31 +187,32 @@ class Lines:
 
     def _print(self, state: Progress) -> None:
         self._printed, self._printed_at = counts(state), self._clock()
-        elapsed = self._printed_at - self._stage_at
-        parts = [counts(state), *self._pace(state, elapsed)]
+        parts = [counts(state), *self._pace(state)]
         if state.calls:
             parts.append("cost unknown" if state.cost_usd is None else f"{state.cost_usd:.4f} USD")
         print_note(", ".join(parts))
 
-    def _pace(self, state: Progress, elapsed: float) -> Iterator[str]:
-        """Yield the rate and the time left; the time taken in a stage without items.
+    def _pace(self, state: Progress) -> Iterator[str]:
+        """Yield the rate and the time left; the time taken in a stage that is done, or without items.
 
-        What is left of answers, and of judgements, goes on at its own pace: rules take no time, and calls do.
+        What is left of answers, and of judgements, goes on at its own pace: rules take no time, and calls do. The rate
+        is that of what takes longer, without what was done before the first line.
         """
-        if elapsed < 1.0:
-            return
-        if not state.planned:
-            yield _duration(elapsed)
-            return
-        first = self._first
+        taken, first = self._printed_at - self._stage_at, self._first or state
+        elapsed = self._printed_at - self._first_at
+        if not state.planned and taken >= 1.0:
+            yield _duration(taken)
+        elif state.done >= state.planned > 0 and taken >= 1.0:
+            yield f"done in {_duration(taken)}"
         kinds = (
-            (state.answers - first.answers, state.planned_answers - state.answers),
-            (state.judgements - first.judgements, state.planned_judgements - state.judgements),
+            (state.answers - first.answers, state.planned_answers - state.answers, "answers"),
+            (state.judgements - first.judgements, state.planned_judgements - state.judgements, "judgements"),
         )
-        if done := sum(of_kind for of_kind, _ in kinds):
-            left = max(left * elapsed / of_kind for of_kind, left in kinds if of_kind)
-            yield f"{done / elapsed:.1f} per s"
-            yield f"about {_duration(left)} left" if state.done < state.planned else f"done in {_duration(elapsed)}"
+        going_on = [(left * elapsed / done, done, what) for done, left, what in kinds if done and left]
+        if going_on and elapsed >= 1.0:
+            left_s, done, what = max(going_on)
+            yield f"{done / elapsed:.1f} {what} per s"
+            yield f"about {_duration(left_s)} left"
 
 
 def _duration(seconds: float) -> str:

@@ -311,6 +311,20 @@ def sliced_metric(name: str) -> SlicedMetric:
     return SlicedMetric(name) if match is None else SlicedMetric(*match.groups())
 
 
+def slice_named(text: str) -> SlicedMetric | None:
+    """Return the slice that a text names, `metadata.topic=billing`, with quotes or without; None for any other text,
+    such as a SQL condition."""
+    match = _SLICE.fullmatch(text.strip())
+    return None if match is None else SlicedMetric("", match[1], match[2] or match[3])
+
+
+_SLICE = re.compile(
+    r"(split|cluster|(?:inputs|metadata|reference_outputs)\.[^@=\s>'()]+)\s*=\s*"
+    r"(?:'([^']+)'|(?!.*\s(?:and|or)\s)([^\s'=()<>](?:[^'=()<>]*[^\s'=()<>])?))",
+    re.IGNORECASE,
+)
+
+
 def metric_of(name: str) -> str:
     """Return the metric that a rule names, without its slice."""
     return sliced_metric(name).metric

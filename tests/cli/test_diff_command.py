@@ -141,6 +141,10 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
         "only the examples where metadata->>'topic' = 'billing' are compared: 50"
         in called(*shlex.split(command)).stdout
     )
+    assert (
+        "metadata.topic=billing are compared: 50"
+        in called("diff", "old", "new", "--where", "metadata.topic=billing").stdout
+    )
     (worse, same) = json.loads(called("diff", "old", "new", "same", "--slices", "--format", "json").stdout)["slices"]
     assert (worse["metrics"], same["found"]) == (["right"], [])
     found = diff("old", "new").slices()

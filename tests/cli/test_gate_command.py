@@ -183,7 +183,7 @@ def test_not_enough_evidence_ends_with_3_and_leads_to_a_plan(new_folder: Callabl
     done = folder.gate([GUARD], old=OLD[:10], new=OLD[:10])
     assert done.exit_code == 3
     assert done.stderr.splitlines()[-1] == "evalflows: gate release: app-new against app-old: NOT ENOUGH EVIDENCE"
-    assert "exact_match: 10 pairs, wanted at least 20 to decide" in " ".join(done.stdout.split())
+    assert "10 pairs; wanted at least 20 to decide" in " ".join(done.stdout.split())
     command = done.stdout.splitlines()[-1].removeprefix("next: ")
     assert command.startswith(f"evalflows plan {folder.spec}  # ")
     planned = folder(*shlex.split(command, comments=True)[1:])

@@ -215,7 +215,7 @@ def test_a_floor_may_be_on_a_metric_of_all_answers_at_once(tmp_path: Path) -> No
 def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> None:
     why = {
         "manner": "it has labels, which are not averaged",
-        "mixed": "15 examples, wanted at least 20 to decide: 0.500, 15 examples",
+        "mixed": "0.500, 15 examples; wanted at least 20 to decide",
         "gone": "no evaluator gives it",
     }
     fields = gated(tmp_path, [{"thresholds": dict.fromkeys(why, 0.5)}], new=[True] * 30)

@@ -84,7 +84,7 @@ def test_a_failed_assertion_is_stored_as_a_decision() -> None:
 
 def test_of_eight_items_nothing_is_said() -> None:
     first, sides, *notes = told(assert_no_regression, "few", "app-old", "exact_match")
-    assert first.startswith("NOT ENOUGH EVIDENCE: exact_match: 8 pairs, wanted at least 20 to decide: +0.00 ")
+    assert "8 pairs; wanted at least 20 to decide" in first
     assert sides == "  few (ID) against app-old (ID), at a confidence level of 0.95"
     assert any("only the 8 shared ones" in note for note in notes)
     assert assert_no_regression("few", "app-old", "exact_match", margin=0.5, min_examples=8).conclusion == "PASS"

@@ -49,22 +49,25 @@ def test_a_line_at_each_stage_and_every_fifteen_seconds(clock: Clock, printed: C
     lines = Lines(clock)
     assert printed() == []
     lines(at_work(0))
-    assert printed() == ["answering and judging: 0/100 answers, 0/200 judgements"]
+    assert printed() == [], "a resumed run is about to find out what is done"
+    lines(at_work(10))
+    assert printed() == ["answering and judging: 10/100 answers, 10/200 judgements"]
     for _ in range(14):
         clock.now += 1.0
         lines(at_work(10))
     assert printed() == []
     clock.now += 1.0
     lines(at_work(30, calls=60, cost=0.0123))
-    slow = replace(at_work(30), judgements=0)
-    assert [*lines._pace(slow, 15.0)] == ["2.0 per s", "about 35 s left"], "rules that follow take no time"
-    rate = "4.0 per s, about 85 s left"
+    slow = replace(at_work(25), judgements=10)
+    assert [*lines._pace(slow)] == ["1.0 answers per s", "about 75 s left"], "rules that follow take no time"
+    rate = "1.3 judgements per s, about 2 min 8 s left"
     assert printed() == [f"answering and judging: 30/100 answers, 30/200 judgements, {rate}, 0.0123 USD"]
     clock.now += 5.0
     lines(at_work(100, calls=200))
     lines(Progress(stage="computing differences"))
+    rate = "4.5 judgements per s, about 22 s left"
     assert printed() == [
-        "answering and judging: 100/100 answers, 100/200 judgements, 10.0 per s, about 20 s left, cost unknown",
+        f"answering and judging: 100/100 answers, 100/200 judgements, {rate}, cost unknown",
         "computing differences",
     ]
 
@@ -121,9 +124,7 @@ def test_a_line_says_at_once_that_failed_items_wait_long(clock: Clock, printed: 
     clock.now += 1.0
     waiting = replace(at_work(10), failed=1, again_in_s=19.2)
     lines(waiting)
-    assert [line.partition(", 0.0 per s")[0] for line in printed()] == [
-        "answering and judging: 10/100 answers, 10/200 judgements, 1 failed, again in 20 s"
-    ]
+    assert printed() == ["answering and judging: 10/100 answers, 10/200 judgements, 1 failed, again in 20 s"]
     clock.now += 1.0
     lines(replace(waiting, again_in_s=18.2))
     lines(at_work(11))

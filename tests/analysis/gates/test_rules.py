@@ -113,7 +113,7 @@ def test_of_few_pairs_nothing_is_decided_however_clear_they_are() -> None:
     for mean in (0.5, -0.5):
         said, (text,) = ruled({"non_inferiority": {"m": 0.05}}, difference(mean, n=8))
         assert said == "NOT ENOUGH EVIDENCE"
-        assert "8 pairs, wanted at least 20 to decide" in text
+        assert "8 pairs; wanted at least 20 to decide" in text
     assert ruled({"non_inferiority": {"m": 0.05}, "min_examples": 8}, difference(0.5, n=8))[0] == "PASS"
 
 

@@ -17,7 +17,7 @@ from evalflows.tasks.compare import (
 )
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
-from evalflows.tasks.finish import calls_end_with_the_flow, finish, first_open, lease_of, raise_failures
+from evalflows.tasks.finish import calls_end_with_the_flow, finish, lease_of, raise_failures
 from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import sent, short_of_budget
@@ -55,5 +55,5 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         lacking = finish(run, [comparison])
         compute_win_rates(run, comparison)
         publish_comparison(run, comparison)
-        raise_failures(steps, lacking, first_open("comparison_sets", [comparison.comparison_id]))
+        raise_failures(steps, lacking, [comparison])
         return comparison.comparison_id

@@ -12,7 +12,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.execute import execute_rounds, start_experiments
-from evalflows.tasks.finish import calls_end_with_the_flow, finish, first_open, lease_of, raise_failures
+from evalflows.tasks.finish import calls_end_with_the_flow, finish, lease_of, raise_failures
 from evalflows.tasks.flow_runs import announce, completed, fails_with_gate, raise_if_failed, run_name
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import items_of, sent, short_of_budget
@@ -70,8 +70,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         publish_results(run, experiments)
         if decisions:
             announce(decisions)
-        still_open = first_open("experiments", [row.experiment_id for row in experiments])
-        raise_failures(steps, lacking, still_open, experiments)
+        raise_failures(steps, lacking, experiments)
         if spec.compare is not None and stopped is None:
             from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
             from evalflows.tasks.compare import comparison_of

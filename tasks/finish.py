@@ -62,15 +62,9 @@ def calls_end_with_the_flow(run: RunContext[Any]) -> Iterator[None]:
         run.end_processes()
 
 
-def raise_failures(
-    steps: Sequence[PrefectFuture[Any]],
-    lacking: Sequence[str],
-    resumed: str | None,
-    experiments: Sequence[ExperimentRow] = (),
-) -> None:
-    """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking.
-
-    `resumed` is the id of what a resumption continues, from `first_open`.
+def raise_failures(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str], rows: Sequence[Row]) -> None:
+    """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking in the experiments,
+    or the comparison, with what resumes them.
     """
     for step in steps:
         if getattr(step, "_final_state", None) is None:  # a cluster that has ended cannot be asked again
@@ -78,14 +72,11 @@ def raise_failures(
         if step.state.is_failed() or step.state.is_crashed():
             step.result()
     if lacking:
-        continues = [continued_by(Store(), resumed)] if resumed else []
-        raise IncompleteError("; ".join([*lacking, *continues]), [row.experiment_id for row in experiments])
-
-
-def first_open(table: str, owners: Sequence[str]) -> str | None:
-    """Return the first of these experiments, or comparisons, that is incomplete; None if a resumption changes none."""
-    store = Store()
-    return next((owner for owner in owners if not store.is_sealed(table, owner)), None)
+        store, works = Store(), [work_of(row) for row in rows]
+        still_open = [work.owner for work in works if not store.is_sealed(work.table, work.owner)]
+        continues = [continued_by(store, owner) for owner in still_open[:1]]  # none if a resumption changes nothing
+        experiments = [row.experiment_id for row in rows if isinstance(row, ExperimentRow)]
+        raise IncompleteError("; ".join([*lacking, *continues]), experiments)
 
 
 def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str | None:

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from evalflows.engine.chunks import Chunk, Rounds, in_drawn_order
-from evalflows.engine.experiments import Context, Experiment, Run, experiment_of, experiments_in, size_of_answer
+from evalflows.engine.experiments import Context, Experiment, Run, experiments_in, size_of_answer
 from evalflows.engine.judge import Judging, Outcome
 from evalflows.engine.results import Columns
 from evalflows.engine.views import example_view, failed, is_final, raised, returned, run_id
@@ -61,17 +61,13 @@ async def _open_connections(experiments: Sequence[Experiment]) -> None:
 
 def pending_runs(run: Context, rounds: Rounds) -> list[list[int]]:
     """Return for each chunk the numbers of the examples that have no final answer."""
-    return [_pending(experiment_of(run, chunk.experiment_id), chunk) for chunk in rounds.chunks]
-
-
-def _pending(experiment: Experiment, chunk: Chunk) -> list[int]:
-    """Return the numbers of the chunk's examples that have no final answer."""
-    stored: list[OutputRow] = experiment.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
-    if not stored:
-        return [*range(chunk.start, chunk.stop)]
-    done = {row.run_id for row in stored if is_final(row)}
-    ids = experiment.examples.ids
-    return [number for number in range(chunk.start, chunk.stop) if run_id(chunk, ids[number]) not in done]
+    pending = []
+    for experiment, chunk in zip(experiments_in(run, rounds), rounds.chunks, strict=True):
+        stored: list[OutputRow] = run.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
+        done, ids = {row.run_id for row in stored if is_final(row)}, experiment.examples.ids
+        numbers = range(chunk.start, chunk.stop)
+        pending.append([number for number in numbers if not done or run_id(chunk, ids[number]) not in done])
+    return pending
 
 
 def _answer_in_rounds(answering: "Sequence[_Answering]", examples: Sequence[ExampleRow]) -> None:

@@ -5,7 +5,7 @@ written or paid.
 import asyncio
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
 from typing import Any
@@ -33,7 +33,6 @@ from evalflows.specs.code import check_loaded
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import (
     MEASURES,
-    Completion,
     InputError,
     base_metric,
     describe,
@@ -65,24 +64,14 @@ def check_engine(
     check_task_runner(runner)
     if not runner.imports_code:
         return
-    for who, reference in _functions(targets, evaluators):
+    functions = [(f"target {one.name!r}", one.function) for one in targets if isinstance(one, PythonTarget)]
+    functions += [(f"evaluator {one.name!r}", judge.spec.use) for one in evaluators for judge in one.all]
+    for who, reference in functions:
         if reference.startswith("live:"):
             raise InputError(
                 f"{who}: got a function that only this process has; with task_runner {runner.kind} wanted "
                 "'module:name', which its processes can import"
             )
-
-
-def _functions(
-    targets: Iterable[TargetSpec], evaluators: Iterable[PreparedEvaluator[FallbackSpec]]
-) -> Iterator[tuple[str, str]]:
-    """Yield the references to functions that chunks call, each with who calls it."""
-    for target in targets:
-        if isinstance(target, PythonTarget):
-            yield f"target {target.name!r}", target.function
-    for evaluator in evaluators:
-        for judge in evaluator.all:
-            yield f"evaluator {evaluator.name!r}", judge.spec.use
 
 
 MAX_EXAMPLES = 3
@@ -150,16 +139,16 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         _check_target(target, spec, examples, store)
         if isinstance(target, PythonTarget):
             check_loaded(f"target {target.name!r}", load(target.function))
+    for evaluator in prepared.of_runs:
+        for judge in evaluator.all:
+            _check_judge(judge, spec)
+        _check_controls(evaluator)
     for evaluator in prepared.evaluators:
-        _check_evaluator(evaluator, spec)
         draw(evaluator.spec, examples)
         for judge in evaluator.judges:
             if is_ours(judge.spec):
                 check_settings(judge.bound, examples)
-    for evaluator in prepared.summary_evaluators:
-        _check_evaluator(evaluator, spec)
     _check_needs(prepared.evaluators)
-    _check_metrics(prepared)
     _check_kept_apart(prepared)
     _check_names(prepared)
     check_slices(spec.gates, examples)
@@ -182,7 +171,7 @@ def checked_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
     prepared = prepare(spec)
     for evaluator in prepared.evaluators:
         for judge in evaluator.all:
-            check_judge(judge, prepared.spec)
+            _check_judge(judge, prepared.spec)
     _check_needs(prepared.evaluators)
     if prepared.given_metrics is not None:
         _check_given(prepared.spec, {*prepared.given_metrics})
@@ -222,7 +211,7 @@ def check_pairwise(
     for judge in judges:
         _check_controls(judge)
         for one in judge.all:
-            check_judge(one, spec)
+            _check_judge(one, spec)
             if is_ours(one.spec):
                 check_settings(one.bound, examples)
         for tier in judge.tiers:
@@ -278,7 +267,7 @@ def _check_target(
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
     if target_may_call_unrecorded(target) and not reports_usage(target):
         _check_calls_are_recorded(f"target {target.name!r}", spec)
-    made = make_target(target, _never_met, examples, store)
+    made = make_target(target, _never, examples, store)
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
@@ -301,12 +290,6 @@ def _missing_answer(recording: Target, example: ExampleRow) -> str:
     return ""
 
 
-def _check_evaluator(evaluator: PreparedEvaluator[EvaluatorSpec], spec: ExperimentSpec) -> None:
-    for judge in evaluator.all:
-        check_judge(judge, spec)
-    _check_controls(evaluator)
-
-
 def _check_controls(evaluator: PreparedEvaluator[JudgeSpec] | PreparedEvaluator[EvaluatorSpec]) -> None:
     tested = evaluator.judges[-1].bound
     if evaluator.spec.controls and (not tested.asks_for("complete") or evaluator.scope == "run"):
@@ -315,7 +298,7 @@ def _check_controls(evaluator: PreparedEvaluator[JudgeSpec] | PreparedEvaluator[
         )
 
 
-def check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
+def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
     """Check one evaluator, without tiers and fallback. Raise InputError if it or its connection cannot be used."""
     bound, name, settings = judge.bound, judge.connection, judge.spec
     who = f"evaluator {bound.name!r}"
@@ -328,36 +311,26 @@ def check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
     if name and bound.asks_for("complete"):
         _check_connection(name, settings.model, who, spec)
     if name and bound.asks_for("embed"):
-        _check_embedding(name, settings.model or settings.args.get("model"), who, spec)
+        _check_connection(name, settings.model or settings.args.get("model"), who, spec, embeds=True)
 
 
-def _check_connection(name: str, model: str | None, who: str, spec: Spec) -> None:
+def _check_connection(name: str, model: str | None, who: str, spec: Spec, *, embeds: bool = False) -> None:
     connection = resolve(name, spec.connections)
     if isinstance(connection, LocalConnection):
-        gguf_of(connection)
+        if embeds:
+            local.require_installed()
+        else:
+            gguf_of(connection)
         return
-    _check_key(name, connection, who)
-    if not model and not connection.model:
-        raise InputError(f"{who}: connection {name!r} has no default model, wanted `model`")
-    _check_price(name, connection, model or connection.model or "", who, spec)
-
-
-def _check_embedding(name: str, model: str | None, who: str, spec: Spec) -> None:
-    connection = resolve(name, spec.connections)
-    if isinstance(connection, LocalConnection):
-        local.require_installed()
-        return
-    _check_key(name, connection, who)
-    if not model and not connection.embedding_model:
-        raise InputError(f"{who}: connection {name!r} has no embedding_model, wanted one, or `model`")
-    _check_price(name, connection, model or connection.embedding_model or "", who, spec)
-
-
-def _check_key(name: str, connection: ConnectionSpec, who: str) -> None:
     try:
         key_for(name, connection)
     except InputError as error:
         raise InputError(f"{who}: {error}") from error
+    model = model or (connection.embedding_model if embeds else connection.model)
+    if not model:
+        lacks = "embedding_model, wanted one, or `model`" if embeds else "default model, wanted `model`"
+        raise InputError(f"{who}: connection {name!r} has no {lacks}")
+    _check_price(name, connection, model, who, spec)
 
 
 def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: Spec) -> None:
@@ -394,16 +367,6 @@ def _check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None
                     raise InputError(f"evaluator {evaluator.name!r}: needs: no evaluator gives {metric!r}, {wanted}")
 
 
-def _check_metrics(prepared: PreparedExperiment) -> None:
-    """Raise InputError for settings of a metric that does not exist, most likely a typo."""
-    spec, known = prepared.spec, _known_metrics(prepared)
-    if known is None:
-        return
-    for metric in spec.metrics:
-        if base_metric(metric) not in known:  # a pass@k metric counts as its base metric
-            raise InputError(f"metrics: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
-
-
 def _check_kept_apart(prepared: PreparedExperiment) -> None:
     """Raise InputError for a rule or a weight on a measure that an evaluator's function has the name of."""
     spec = prepared.spec
@@ -418,39 +381,26 @@ def _check_kept_apart(prepared: PreparedExperiment) -> None:
             raise InputError(f"{where}: {got}; wanted one of them, with a `name` for the evaluator")
 
 
-def _known_metrics(prepared: PreparedExperiment) -> list[str] | None:
-    """Return all metrics of the experiment; None if a user's evaluator may give any."""
-    metrics = prepared.given_metrics
-    return (
-        None if metrics is None else [*metrics, *(composite.name for composite in prepared.spec.composites), *MEASURES]
-    )
-
-
 def _check_names(prepared: PreparedExperiment) -> None:
-    """Raise InputError for a gate rule on a metric that does not exist; print a note if only a user's evaluator, which
-    may give any, could give it, and for declared metrics that no evaluator is called like.
+    """Raise InputError for a gate rule on, or settings of, a metric that does not exist, most likely a typo.
+
+    Where a user's evaluator may give any, print a note instead on those that none is called like.
     """
-    spec, known = prepared.spec, _known_metrics(prepared)
-    declared = [metric for evaluator in prepared.of_runs for metric in evaluator.metrics]
-    names = known or [*declared, *(composite.name for composite in spec.composites), *MEASURES]
-    for gate in spec.gates:
-        for metric in map(metric_of, gate.metrics):
-            if base_metric(metric) in names:
-                continue
-            if known is not None:
-                raise InputError(f"gate {gate.name!r}: no evaluator gives {metric!r}, wanted one of {', '.join(known)}")
-            wanted = names_to_choose(metric, dict.fromkeys(names))
-            print_note(
-                f"gate {gate.name!r}: no evaluator is called {metric!r}, wanted {wanted}; its rule stays open "
-                "unless an evaluator returns a score of that name"
-            )
-    for metric in spec.metrics:
-        if base_metric(metric) not in names:
-            wanted = names_to_choose(metric, dict.fromkeys(names))
-            print_note(
-                f"metrics: no evaluator is called {metric!r}, wanted {wanted}; what is declared has no "
-                "effect unless an evaluator returns a score of that name"
-            )
+    spec, given = prepared.spec, prepared.given_metrics
+    names = given or [metric for evaluator in prepared.of_runs for metric in evaluator.metrics]
+    names = [*names, *(composite.name for composite in spec.composites), *MEASURES]
+    of_gates = [(f"gate {gate.name!r}", metric_of(name)) for gate in spec.gates for name in gate.metrics]
+    for where, metric in [*of_gates, *(("metrics", metric) for metric in spec.metrics)]:
+        if base_metric(metric) in names:  # a pass@k metric counts as its base metric
+            continue
+        if given is not None:
+            raise InputError(f"{where}: no evaluator gives {metric!r}, wanted one of {', '.join(names)}")
+        wanted = names_to_choose(metric, dict.fromkeys(names))
+        without = "what is declared has no effect" if where == "metrics" else "its rule stays open"
+        print_note(
+            f"{where}: no evaluator is called {metric!r}, wanted {wanted}; {without} unless an evaluator returns a "
+            "score of that name"
+        )
 
 
 def _check_composite(composite: CompositeSpec, prepared: PreparedExperiment) -> None:
@@ -474,7 +424,3 @@ def _check_composite(composite: CompositeSpec, prepared: PreparedExperiment) -> 
         names = " and ".join(e.metric for e in sampled)
         wanted = "the same sample_seed, sample_by and sample_rates keys, so that one sample contains the other"
         raise InputError(f"composite {name!r}: the samples of {names} are drawn in different ways, wanted {wanted}")
-
-
-async def _never_met(*args: object, **kwargs: object) -> Completion:
-    raise AssertionError("no model is called while a spec is checked")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import identity_of
@@ -28,7 +29,9 @@ def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[
                 raise TypeError("a chat target needs complete")
             return chat(spec, complete)
         case PythonTarget():
-            return python(load(spec.function), shared_fields(examples), spec.timeout_s)
+            fields = (frozenset(json.loads(example.inputs)) for example in examples)
+            in_all = reduce(frozenset.intersection, fields, next(fields, frozenset()))
+            return python(load(spec.function), in_all, spec.timeout_s)
         case HttpTarget():
             from evalflows.llm.post import poster  # late: only these targets need its HTTP client
 
@@ -105,12 +108,3 @@ def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: s
 def _file_digest(path: str) -> str:
     with located(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def shared_fields(examples: Sequence[ExampleRow]) -> frozenset[str]:
-    """Return the fields that the inputs of all examples have in common."""
-    common: frozenset[str] | None = None
-    for example in examples:
-        fields = frozenset(json.loads(example.inputs))
-        common = fields if common is None else common & fields
-    return common or frozenset()

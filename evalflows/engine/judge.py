@@ -304,7 +304,7 @@ def _with_cost(
     """Add the cost of a judgement to its first result only, so that sums are right."""
     if all(outcome.error is None for outcome in outcomes):
         recorder.keep_for_reuse()
-    judge_model, attempts, usage = None, 1, UNRECORDED if evaluator.may_have_called else NO_USAGE
+    judge_model, attempts, usage = None, 1, UNRECORDED if evaluator.may_call else NO_USAGE
     if recorder.has_calls:
         usage = recorder.totals()
     if recorder.answered:

@@ -50,15 +50,11 @@ def may_call_unrecorded(function: Callable[..., Any], *, in_this_process: bool =
     harmless = (sys.stdlib_module_names - CALLS_OUT) | CALL_NOTHING | {"evalflows"}
     if in_this_process and any(map(_records, imports)):
         return False
-    return not UNSEEN.isdisjoint(imports) or not {_top(name) for name in imports} <= harmless
+    return not UNSEEN.isdisjoint(imports) or not {name.partition(".")[0] for name in imports} <= harmless
 
 
 def _records(name: str) -> bool:
     return name != RECORDS_NO_CALL and any(f"{name}.".startswith(f"{ours}.") for ours in RECORDS)
-
-
-def _top(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def target_may_call_unrecorded(spec: TargetSpec) -> bool:

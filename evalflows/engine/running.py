@@ -75,7 +75,7 @@ class RunnableEvaluator:
     complete: Complete | None
     embed: Embed | None
     breaker: Breaker
-    may_call: bool  # whether its code may call models without being recorded
+    may_call: bool  # whether its code, or that of a tier or its fallback, may call models without being recorded
     metrics: Mapping[str, MetricSpec]  # of the whole spec
     budget: Budget
     configs: Mapping[str, ScoreConfigSpec]  # score configs by id
@@ -99,13 +99,6 @@ class RunnableEvaluator:
         """Whether it is a plain function that asks for no model and has no time limit, tiers or fallback."""
         is_alone = self.fallback is None and not self.tiers and self.isolated is None
         return is_alone and not self.bound.is_async and not self.bound.asks_for("complete", "embed")
-
-    @property
-    def may_have_called(self) -> bool:
-        """Whether code that judged for it may have called models without being recorded."""
-        if self.may_call or not (self.tiers or self.fallback):
-            return self.may_call
-        return any(judge.may_call for judge in self.all)
 
     @property
     def asks_for_scores(self) -> bool:
@@ -173,7 +166,7 @@ class EvaluatorFactory:
             # With both requested, `model` is for complete, and embed uses the connection's embedding model.
             embed=self._embed(name, None if completes else spec.model) if name and bound.asks_for("embed") else None,
             breaker=self.breaker(),
-            may_call=evaluator_may_call_unrecorded(evaluator),
+            may_call=any(map(evaluator_may_call_unrecorded, evaluator.all)),
             metrics=of_items.metrics if of_items else {},
             budget=self.budget,
             configs=of_items.score_configs if of_items else {},

@@ -9,7 +9,7 @@ and missing values.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -426,14 +426,15 @@ class Replicates:
         return min(regression, _distance_to_worst(self.evaluation.compared[metric]))
 
     def _compared(self, rule: Rule, regression: float | None) -> ReplicatedRule:
-        paired = self.evaluation.compared[rule.metric]
         if regression is None:
-            tested = self._without_difference[rule.metric]
-        else:
-            tested = replicated_differences(paired, self._regressed(rule.metric, regression))
+            return self._without_difference[rule]
+        paired = self.evaluation.compared[rule.metric]
+        return self._tested(rule, replicated_differences(paired, self._regressed(rule.metric, regression)))
+
+    def _tested(self, rule: Rule, tested: ReplicatedDifferences) -> ReplicatedRule:
         return ReplicatedRule(
             rule=rule,
-            worst_case_interval_at=tested.worst_case_interval_at,
+            worst_case_interval_at=cache(tested.worst_case_interval_at),  # asked for at the same levels again
             p_value=tested.known.p_value if rule.kind == "superiority" else np.full(self.count, np.nan),
             n=tested.known.n,
             higher_is_better=tested.higher_is_better,
@@ -447,9 +448,12 @@ class Replicates:
         return with_regression(self.evaluation.compared[metric], self._swapped(metric), regression, self.seed)
 
     @cached_property
-    def _without_difference(self) -> Mapping[str, ReplicatedDifferences]:
+    def _without_difference(self) -> Mapping[Rule, ReplicatedRule]:
+        """Its rules are tested again beside each regression that is planted in another one."""
         compared = self.evaluation.compared
-        return {metric: replicated_differences(paired, self._swapped(metric)) for metric, paired in compared.items()}
+        tested = {metric: replicated_differences(paired, self._swapped(metric)) for metric, paired in compared.items()}
+        rules = (rule for rule, _ in self.evaluation.estimates if rule.kind in COMPARED and rule.metric in tested)
+        return {rule: self._tested(rule, tested[rule.metric]) for rule in rules}
 
     @cached_property
     def swaps(self) -> Mask:

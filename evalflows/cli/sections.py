@@ -45,7 +45,11 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
 
     Where lines lack, the section with the most items above its least gives one up, until the others fit.
     """
-    shown = {place: len(one.items) for place, one in enumerate(sections) if one.items}
+    shown = {
+        place: len(one.items) if one.least is None else min(len(one.items), max(one.least, most))
+        for place, one in enumerate(sections)
+        if one.items
+    }  # an item has a line at least
     heights: dict[tuple[int, int], int] = {}
 
     def height(place: int) -> int:

@@ -185,6 +185,7 @@ def _last_accepted(is_accepted: Callable[[float], bool], inside: float, outside:
     return outside
 
 
+@lru_cache(maxsize=2**16)  # as above
 def paired_share_interval(gained: float, lost: float, n: float, *, confidence_level: float) -> tuple[float, float]:
     """Return the union of the intervals of Bonett & Price and of Tango, within -1 to 1.
 

@@ -19,7 +19,7 @@ from evalflows.engine.chunks import Chunk, Rounds, in_drawn_order
 from evalflows.engine.experiments import Context, Experiment, Run, experiments_in, size_of_answer
 from evalflows.engine.judge import Judging, Outcome
 from evalflows.engine.results import Columns
-from evalflows.engine.views import example_view, failed, is_final, raised, returned, run_id
+from evalflows.engine.views import Asked, example_view, failed, is_final, raised, returned, run_id
 from evalflows.evaluators.score import ExampleView
 from evalflows.llm import loop
 from evalflows.llm.answers import end_of
@@ -28,7 +28,7 @@ from evalflows.llm.ledger import Recorder, call_key, current, has_called, record
 from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import RETRIED_LATER, CallError
 from evalflows.specs.target import HttpTarget
-from evalflows.store.records import CallRow, ExampleRow, OutputRow, from_json, new_id, now, to_json
+from evalflows.store.records import CallRow, ExampleRow, OutputRow, new_id, now, to_json
 from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
@@ -308,7 +308,7 @@ class _LookUp:
 
     def _answer(self, example: ExampleRow) -> dict[str, Any]:
         try:
-            return returned(self._experiment.target.call(_Asked(example, self.chunk.repetition)))
+            return returned(self._experiment.target.call(Asked(example, self.chunk.repetition)))
         except Exception as error:
             return raised(error)
 
@@ -344,22 +344,3 @@ def _size(found: Found) -> int:
     """Return the bytes of an answer: its example is in memory anyway."""
     _, columns = found
     return size_of_answer(columns.get("outputs"), columns.get("steps"))
-
-
-class _Asked(dict[str, Any]):
-    """The arguments of a recorded target, each made when it asks for it: a look-up needs one or two."""
-
-    def __init__(self, example: ExampleRow, repetition: int) -> None:
-        self._example, self._repetition = example, repetition
-
-    def __missing__(self, name: str) -> Any:
-        return _PARTS[name](self._example, self._repetition)
-
-
-_PARTS: Mapping[str, Callable[[ExampleRow, int], Any]] = {
-    "example_id": lambda example, _: example.example_id,
-    "repetition": lambda _, repetition: repetition,
-    "inputs": lambda example, _: from_json(example.inputs),
-    "metadata": lambda example, _: from_json(example.metadata) or {},
-    "example": lambda example, _: example_view(example),
-}

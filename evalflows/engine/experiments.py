@@ -36,7 +36,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec
 from evalflows.specs.target import ChatTarget, HttpTarget
 from evalflows.store.queries.progress import spent_by_group
-from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, now, to_json
+from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
@@ -218,7 +218,6 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=budget,
         ledger=ledger,
-        made_at=now(),
         is_quick=looks_up and not spec.task_runner.is_elsewhere,
     )
 

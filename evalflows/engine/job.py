@@ -19,7 +19,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.errors import UNREACHABLE
-from evalflows.store.records import JudgementRow, LimitRow
+from evalflows.store.records import JudgementRow, LimitRow, now
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 
@@ -55,7 +55,7 @@ class Job(ABC, Generic[Subject]):
     judging_on: Sequence[Endpoint]  # endpoints of the evaluators
     ledger: Ledger
     budget: Budget
-    made_at: datetime
+    made_at: datetime = field(default_factory=now)
     judged: dict[str, Any] = field(default_factory=dict)
     """By part, what became of chunks that were judged before their turn, as their answers were looked up."""
     given: dict[str, str] = field(default_factory=dict)

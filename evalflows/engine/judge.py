@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
@@ -31,7 +31,7 @@ from evalflows.llm.faults import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, recording
 from evalflows.llm.rate_limits import COUNTED
 from evalflows.specs.errors import LENGTH, MEASURES, RETRIED_LATER, CallError, ErrorKind, StorageError, print_note
-from evalflows.specs.evaluator import CompositeSpec, MetricSpec, TierSpec
+from evalflows.specs.evaluator import CompositeSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import load
 from evalflows.specs.running import ScoreConfigSpec
@@ -86,49 +86,41 @@ def with_earlier_cost(results: list[EvaluationResult], before: EvaluationResult 
 ScoresByRun = Mapping[str, Sequence[JudgementRow]]
 
 
-def composite_results(
-    spec: CompositeSpec, metrics: Mapping[str, MetricSpec], outputs: Iterable[OutputRow], of_run: ScoresByRun
-) -> Iterator[tuple[OutputRow, EvaluationResult, float | None]]:
-    """Yield a composite's result for each run, with the sampling rate of its parts.
-
-    `metrics` are the declared properties of the composite's metrics.
-    """
-    own = load(spec.function) if spec.function else None
-    evaluators = _evaluators_by_metric(of_run)
-    for output in outputs:
-        scores = [score for score in of_run[output.run_id] if score.turn is None]
-        parts = _measures(output) | {
-            metric: _part(metric, scores, evaluators.get(metric, ()))
-            for metric in spec.metrics
-            if metric not in MEASURES or metric in evaluators
-        }
-        composite = combined(spec, parts, metrics, own)
-        result = EvaluationResult(
-            metric=spec.name,
-            value=composite.value,
-            data_type=None if composite.value is None else "NUMERIC",
-            status=composite.status,
-            error=composite.error,
-            comment=composite.comment,
-            metadata=to_json({"parts": composite.parts, "unmet_requirement": composite.unmet_requirement}),
-        )
-        yield output, result, _rate(spec, scores)
-
-
 def composite_rows(
     composite: CompositeSpec,
     spec: ExperimentSpec | TraceEvaluationSpec,
-    outputs: Iterable[OutputRow],
+    outputs: Sequence[OutputRow],
     of_run: ScoresByRun,
     columns: Callable[..., Columns],
 ) -> list[JudgementRow]:
     """Return the rows of a composite's results; `columns` makes their columns as `run_scores` does."""
     metrics = {metric: spec.direction(metric) for metric in composite.metrics}
-    made = [*composite_results(composite, metrics, outputs, of_run)]
-    if not made:
+    own, evaluators = load(composite.function) if composite.function else None, _evaluators_by_metric(of_run)
+    results, rates = [], []
+    for output in outputs:
+        scores = [score for score in of_run[output.run_id] if score.turn is None]
+        parts = _measures(output) | {
+            metric: _part(metric, scores, evaluators.get(metric, ()))
+            for metric in composite.metrics
+            if metric not in MEASURES or metric in evaluators
+        }
+        made = combined(composite, parts, metrics, own)
+        results.append(
+            EvaluationResult(
+                metric=composite.name,
+                value=made.value,
+                data_type=None if made.value is None else "NUMERIC",
+                status=made.status,
+                error=made.error,
+                comment=made.comment,
+                metadata=to_json({"parts": made.parts, "unmet_requirement": made.unmet_requirement}),
+            )
+        )
+        rates.append(_rate(composite, scores))
+    if not results:
         return []
-    of, results, rates = zip(*made, strict=True)
-    return records_of("judgements", columns(of, results, evaluator=composite.name, sampling_rates=rates), len(made))
+    made_columns = columns(outputs, results, evaluator=composite.name, sampling_rates=rates)
+    return records_of("judgements", made_columns, len(results))
 
 
 def _evaluators_by_metric(of_run: ScoresByRun) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from evalflows.evaluators.score import Place, RunView
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgement_id, paid, pair_id
 from evalflows.store.queries.values import shared_examples
-from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow, now, to_json
+from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import size_of
 from evalflows.store.spilled import SpilledRows
@@ -207,7 +207,6 @@ def _made(run: Context, comparison_id: str) -> Comparison:
         judging_on=endpoints_of(evaluators),
         ledger=ledger,
         budget=budget,
-        made_at=now(),
     )
 
 

@@ -21,7 +21,7 @@ from evalflows.engine.prepare import PreparedExperiment, PreparedTraces, prepare
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
-from evalflows.engine.views import example_view
+from evalflows.engine.views import Asked, example_view
 from evalflows.engine.workers import check_picklable
 from evalflows.evaluators.binding import Bound, offer_pair, offer_run
 from evalflows.evaluators.score import RunView
@@ -275,16 +275,8 @@ def _check_target(
 
 def _missing_answer(recording: Target, example: ExampleRow) -> str:
     """Return why a recording has no answer for an example; empty if it has one."""
-    view = example_view(example)
-    available = {
-        "example": view,
-        "example_id": view.id,
-        "inputs": view.inputs,
-        "metadata": view.metadata,
-        "repetition": 0,
-    }
     try:
-        recording.call(available)
+        recording.call(Asked(example, 0))
     except NoRecordedAnswerError as error:
         return str(error)
     return ""

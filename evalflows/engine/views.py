@@ -2,7 +2,7 @@
 columns of a run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from evalflows.engine.chunks import Chunk
@@ -106,6 +106,25 @@ def example_view(row: ExampleRow) -> ExampleView:
         cluster=row.cluster,
         attachments=from_json(row.attachments) or {},
     )
+
+
+class Asked(dict[str, Any]):
+    """The arguments of a recorded target, each made when it asks for it: a look-up needs one or two."""
+
+    def __init__(self, example: ExampleRow, repetition: int) -> None:
+        self._example, self._repetition = example, repetition
+
+    def __missing__(self, name: str) -> Any:
+        return _PARTS[name](self._example, self._repetition)
+
+
+_PARTS: Mapping[str, Callable[[ExampleRow, int], Any]] = {
+    "example_id": lambda example, _: example.example_id,
+    "repetition": lambda _, repetition: repetition,
+    "inputs": lambda example, _: from_json(example.inputs),
+    "metadata": lambda example, _: from_json(example.metadata) or {},
+    "example": lambda example, _: example_view(example),
+}
 
 
 def run_view(row: OutputRow, inputs: dict[str, Any]) -> RunView:

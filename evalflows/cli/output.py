@@ -80,7 +80,7 @@ class PipeConsole(Console):
         return text if self.is_terminal else _LAST_SPACES.sub("", text)
 
 
-_LAST_SPACES = re.compile(r" +$", re.MULTILINE)
+_LAST_SPACES = re.compile(r" +(?=\n)")  # not where the line goes on
 
 
 def console(stderr: bool = False) -> Console:

@@ -44,7 +44,7 @@ def test_a_planted_regression_of_ten_points_fails_the_flow_run(tmp_path: Path) -
     assert (one.conclusion, one.candidate, one.baseline) == ("FAIL", "app-new", "app-old")
     assert one.summary == ("exact_match is worse by more than 0.05: -0.100 [-0.133, -0.069], 400 pairs")
     columns = "conclusion, difference, round(minimum_detectable_effect, 3)"
-    assert rows(f"select {columns} from verdicts where decision_id is not null") == [("worse", -0.1, 0.043)]
+    assert rows(f"select {columns} from verdicts where decision_id is not null") == [("worse", -0.1, 0.042)]
 
 
 @pytest.mark.slow

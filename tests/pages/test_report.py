@@ -142,7 +142,7 @@ def test_the_command_writes_every_format(filled: Store, tmp_path: Path) -> None:
     ((comparison,),) = filled.query("select comparison_id from source.comparison_sets")
     file = tmp_path / "report.html"
     file.write_text("earlier")
-    assert asked(decision, "-o", str(file)) == ""
+    assert asked(decision, "-o", str(file)) == f"wrote {file}\n"
     check_alone(file.read_text(encoding="utf-8"))
     assert asked(decision, "-o", "-").startswith("<!doctype html>")
     assert asked(decision, "--format", "md").startswith("## ")

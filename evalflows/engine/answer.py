@@ -212,8 +212,7 @@ class _Answering:
 
     def _request(self, example: ExampleRow, estimated_usd: float | None) -> CallRow:
         """Return the row of a request to an application, to be kept if it is not answered."""
-        experiment, identity = self.experiment, run_id(self.chunk, example.example_id)
-        target = next(target for target in experiment.spec.targets if target.name == experiment.row.target)
+        target, identity = self.experiment.target_spec, run_id(self.chunk, example.example_id)
         assert isinstance(target, HttpTarget)
         return CallRow(
             call_id=new_id("call"),

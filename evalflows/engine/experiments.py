@@ -21,7 +21,6 @@ from evalflows.engine.running import (
     EvaluatorFactory,
     RunnableEvaluator,
     endpoints_of,
-    endpoints_of_calls,
     judging_workers,
     width_of,
 )
@@ -34,7 +33,7 @@ from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.errors import Complete, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec
-from evalflows.specs.target import ChatTarget, HttpTarget
+from evalflows.specs.target import ChatTarget, HttpTarget, TargetSpec
 from evalflows.store.queries.progress import spent_by_group
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import experiment_spec
@@ -91,6 +90,7 @@ class Experiment(JudgesRuns[Run]):
     row: ExperimentRow
     spec: ExperimentSpec
     examples: Examples  # in running order
+    target_spec: TargetSpec
     target: Target
     target_complete: Complete | None
     target_breaker: Breaker
@@ -114,17 +114,14 @@ class Experiment(JudgesRuns[Run]):
         count, run = min(self.answering.width, self.row.n_examples), self.row.run_group
         for endpoint in self.answering_on:
             await endpoint.client.open_connections(count, run)
-        target = next(target for target in self.spec.targets if target.name == self.row.target)
-        if isinstance(target, HttpTarget):
+        if isinstance(self.target_spec, HttpTarget):
             from evalflows.llm.post import open_connections  # late: only these targets need its HTTP client
 
-            await open_connections(target, count, run)
+            await open_connections(self.target_spec, count, run)
 
     def check_code(self, *, in_cluster: bool = True) -> None:
-        spec, row = self.spec, self.row
-        target = next(target for target in spec.targets if target.name == row.target)
-        here = target_version(target, spec.connections)
-        check_code(row.experiment_id, f"target {target.name!r}", row.target_version, here, in_cluster=in_cluster)
+        row, here = self.row, target_version(self.target_spec, self.spec.connections)
+        check_code(row.experiment_id, f"target {row.target!r}", row.target_version, here, in_cluster=in_cluster)
         described = to_json(self.run.prepared.described)
         check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
 
@@ -204,6 +201,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         run=run,
         row=row,
         examples=examples,
+        target_spec=target,
         target=make_target(target, complete, examples, store),
         target_complete=complete,
         target_breaker=factory.breaker(),
@@ -214,7 +212,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         summary_evaluators=summaries,
         answering=_answering(run.shared, spec),
         judging=judging_workers(spec, connections_of(prepared.evaluators)),
-        answering_on=endpoints_of_calls([complete]),
+        answering_on=[complete.endpoint] if complete else [],
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=budget,
         ledger=ledger,

@@ -115,14 +115,9 @@ class RunnableEvaluator:
 
 
 def endpoints_of(evaluators: Iterable[RunnableEvaluator]) -> list[Endpoint]:
-    """Return the endpoints of evaluators, with those of their tiers and fallbacks."""
-    return endpoints_of_calls([call for e in evaluators for judge in e.all for call in (judge.complete, judge.embed)])
-
-
-def endpoints_of_calls(calls: Iterable[object]) -> list[Endpoint]:
-    """Return the endpoints of model calls, each once; models in this process have none."""
-    endpoints = {call.endpoint.name: call.endpoint for call in calls if isinstance(call, Completer | Embedder)}
-    return list(endpoints.values())
+    """Return the endpoints of evaluators, their tiers and fallbacks, each once; models in this process have none."""
+    calls = [call for e in evaluators for judge in e.all for call in (judge.complete, judge.embed)]
+    return [*{call.endpoint.name: call.endpoint for call in calls if isinstance(call, Completer | Embedder)}.values()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -545,8 +545,8 @@ class Judging(Generic[Subject]):
         job, began = self._job, time.perf_counter()
         results = job.settled(rule, subject)
         if not results:
-            available = self._arguments(requested, subject, key := job.id_of(subject))
-            owner = job.owner_of(subject)
+            key, owner = job.id_of(subject), job.owner_of(subject)
+            available = job.arguments(requested, subject, self._of_subject.get(key, ()))
             results = judge_by_rule(rule, available, spool=self._spool, experiment_id=owner, subject_id=key)
             results = job.checked(rule, subject, results)
         self._keep(rule, rule, subject, results, time.perf_counter() - began)
@@ -578,17 +578,15 @@ class Judging(Generic[Subject]):
         """Return the numbers of the subjects that the evaluator has to judge."""
         numbers = [*range(len(subjects))]
         if self._of_subject:
-            numbers = [number for number in numbers if not self._is_judged(subjects[number], evaluator)]
+            name, rows = evaluator.bound.name, self._of_subject
+            before = (rows.get(self._job.id_of(subject), ()) for subject in subjects)
+            numbers = [number for number, of_one in enumerate(before) if all(row.evaluator != name for row in of_one)]
         drawn, others = self._job.sampled(evaluator, subjects, numbers)
         for number in others:
             result = EvaluationResult(metric=evaluator.bound.name, status="sampled_out", attempts=0)
             self._keep(evaluator, evaluator, subjects[number], [result], 0.0)
         self._count(len(subjects) - len(drawn))
         return drawn
-
-    def _is_judged(self, subject: Subject, evaluator: RunnableEvaluator) -> bool:
-        rows = self._of_subject.get(self._job.id_of(subject), ())
-        return any(row.evaluator == evaluator.bound.name for row in rows)
 
     async def _judge(
         self,
@@ -608,7 +606,8 @@ class Judging(Generic[Subject]):
             if self._is_spent and tier.complete is not None:
                 results = [failed_result(tier.bound.name, "over_budget", self._over_budget[0], attempts=0)]
             else:
-                available, owner = self._arguments(requested, subject, key), job.owner_of(subject)
+                available = job.arguments(requested, subject, self._of_subject.get(key, ()))
+                owner = job.owner_of(subject)
                 results = await judge_with(tier, available, spool=self._spool, experiment_id=owner, subject_id=key)
                 results = job.checked(tier, subject, results)
             results = with_earlier_cost(results, spent.get(key))
@@ -619,9 +618,6 @@ class Judging(Generic[Subject]):
             results = results if tier is evaluator else decided_by(tier, results)
         self._keep(evaluator, tier, subject, results, time.perf_counter() - began)
         self._count(1)
-
-    def _arguments(self, requested: frozenset[str], subject: Subject, key: str) -> dict[str, Any]:
-        return self._job.arguments(requested, subject, self._of_subject.get(key, ()))
 
     def _keep(
         self,

@@ -20,7 +20,7 @@ from evalflows.engine.spec_evaluators import (
     evaluator_version,
     prepare_evaluator,
 )
-from evalflows.engine.spec_texts import with_texts
+from evalflows.engine.spec_texts import fields_with_texts
 from evalflows.engine.votes import read_votes
 from evalflows.evaluators.binding import Scope
 from evalflows.llm.connections import shared
@@ -129,7 +129,7 @@ def prepare(spec: Of) -> Prepared[Of]:
     Raise InputError for a prompt file that cannot be read, an evaluator that cannot be used, a broken file of shared
     connections, and an invalid declaration of metrics.
     """
-    spec = with_texts(spec)
+    spec = cast("Of", spec.model_copy(update=fields_with_texts(spec)))
     bound, pairwise, targets = bind(spec), list[PreparedEvaluator[JudgeSpec]](), list[TargetSpec]()
     if isinstance(spec, ExperimentSpec):
         pairwise = [prepare_evaluator(judge, "pair") for judge in (spec.compare.evaluators if spec.compare else ())]

@@ -3,7 +3,7 @@ failure modes with the rules on those that are closed.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from evalflows.engine.spec_evaluators import is_ours
 from evalflows.specs.comparison import ComparisonSpec
@@ -15,23 +15,18 @@ from evalflows.specs.files import located, make_spec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.traces import TraceEvaluationSpec, WatchSpec
 
-Of = TypeVar("Of", bound=ExperimentSpec | ComparisonSpec | TraceEvaluationSpec)
 Judge = TypeVar("Judge", bound=FallbackSpec)
 
 PROMPT_SUFFIXES = (".md", ".txt")
 """Suffixes by which a prompt is taken as a file name."""
 
 
-def with_texts(spec: Of) -> Of:
-    """Replace the files of prompts and taxonomies by their contents, and `closed_modes` in gates and watch rules by a
-    rule for each mode that is closed now.
+def fields_with_texts(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> dict[str, Any]:
+    """Return the fields of a spec with its prompts and taxonomies as texts, and with a rule for each mode that is now
+    closed instead of `closed_modes` in gates and watch rules.
 
     Raise InputError for a file that cannot be read, and for a gate that has no rule then.
     """
-    return cast("Of", spec.model_copy(update=_written(spec)))
-
-
-def _written(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> dict[str, Any]:
     written: dict[str, Any] = {}
     if isinstance(spec, TraceEvaluationSpec):
         written["watch"] = [*_with_closed_modes_watched(spec.watch, spec.evaluators)]

@@ -1,6 +1,6 @@
 """Start or resume experiments, and call every target on every example, in rounds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -105,7 +105,7 @@ def start_experiments(run: Context, resume: str | None = None) -> list[Experimen
     """
     spec, store = run.prepared.spec, run.store
     check_limits(spec.connections)
-    rows = started(run, resume, _rows, _changes)
+    rows = started(run, resume, _rows, partial(changed, columns=FIXED_COLUMNS))
     _say_what_no_budget_limits(run.prepared)
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
@@ -140,11 +140,6 @@ def _rows(run: Context, group: str, columns: Mapping[str, Any]) -> list[Experime
         )
         for target in spec.targets
     ]
-
-
-def _changes(before: ExperimentRow, row: ExperimentRow) -> Iterator[str]:
-    said = row.application_version is not None  # else each answer says it, if at all
-    yield from changed(before, row, [name for name in FIXED_COLUMNS if said or name != "application_version"])
 
 
 def _say_what_no_budget_limits(prepared: PreparedExperiment) -> None:

@@ -116,7 +116,8 @@ def composite_rows(
                 metadata=to_json({"parts": made.parts, "unmet_requirement": made.unmet_requirement}),
             )
         )
-        rates.append(_rate(composite, scores))
+        known = (one.sampling_rate for one in scores if one.metric in composite.metrics)
+        rates.append(min((rate for rate in known if rate is not None), default=None))  # smaller samples are in larger
     if not results:
         return []
     made_columns = columns(outputs, results, evaluator=composite.name, sampling_rates=rates)
@@ -145,14 +146,6 @@ def _part(metric: str, scores: Sequence[JudgementRow], evaluators: Sequence[str]
         return Part(value=rows[0].value, status=rows[0].status, error=rows[0].error)
     has_judged = any(score.evaluator in evaluators for score in scores)
     return Part(value=None, status="not_applicable" if has_judged else "failed", error="no evaluator returned it")
-
-
-def _rate(spec: CompositeSpec, scores: Iterable[JudgementRow]) -> float | None:
-    """Return the lowest sampling rate of the parts: smaller samples are part of larger ones."""
-    rates = [
-        score.sampling_rate for score in scores if score.metric in spec.metrics and score.sampling_rate is not None
-    ]
-    return min(rates, default=None)
 
 
 def _measures(output: OutputRow) -> dict[str, Part]:

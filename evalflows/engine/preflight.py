@@ -80,10 +80,6 @@ MAX_EXAMPLES = 3
 _OF_A_RUN = ("inputs.", "outputs.", "reference_outputs.", "metadata.")
 
 
-class _ModelCalledError(Exception):
-    """The evaluator got as far as calling a model."""
-
-
 def check_settings(bound: Bound, examples: Sequence[ExampleRow]) -> None:
     """Raise InputError if an evaluator rejects one of its settings.
 
@@ -112,7 +108,7 @@ async def _call(bound: Bound, example: ExampleRow) -> None:
 
 
 async def _never(*args: Any, **kwargs: Any) -> Any:
-    raise _ModelCalledError
+    raise RuntimeError("no model is called while a spec is checked")
 
 
 def _setting_error(bound: Bound, error: Exception) -> str | None:

@@ -392,8 +392,12 @@ def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> Ren
             continue
         parts.append(Text(one.conclusion, DECISION_STYLES[one.conclusion]).append(f"  {one.title}", "bold"))
         out = indented_lines(7)
+        kinds: dict[tuple[str, str], list[str]] = {}  # of the rules with the same outcome and text
         for rule in sorted(one.rules, key=lambda rule: [*OUTCOMES].index(rule["outcome"]), reverse=True):
-            out.add_row(Text(rule["outcome"], style=OUTCOMES[rule["outcome"]]), Text(rule["text"]))
+            kinds.setdefault((rule["outcome"], rule["text"]), []).append(rule["rule"].replace("_", " "))
+        for (outcome, text), of_text in kinds.items():
+            of_rules = f" ({', '.join(of_text)})" if len(of_text) > 1 else ""
+            out.add_row(Text(outcome, style=OUTCOMES[outcome]), Text(f"{text}{of_rules}"))
         for number, line in enumerate(one.where):
             out.add_row("" if number else "where", Text(line))
         parts.append(Padding(out, (0, 0, 0, 2)))

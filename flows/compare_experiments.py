@@ -1,11 +1,12 @@
 """Compare the answers of existing experiments in pairs, with judges whose biases are measured."""
 
+from itertools import chain
 from typing import Any
 
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, planned_pairs
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_waves, planned_pairs
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import (
@@ -14,13 +15,14 @@ from evalflows.tasks.compare import (
     record_votes,
     resolve_comparison,
     start_comparison,
+    why_comparison_stops,
 )
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.finish import calls_end_with_the_flow, finish, lease_of, raise_failures
 from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import sent, short_of_budget
+from evalflows.tasks.limits import items_of, sent, short_of_budget
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
@@ -43,16 +45,22 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         if spec.votes is not None:
             record_votes(run, comparison)
         judging = chunk_task(judge, spec)
-        chunks = list(pair_chunks(comparison))
+        waves, stopped = list(pair_waves(comparison)), None
         with calls_end_with_the_flow(run):
             steps: list[PrefectFuture[Any]] = [run_controls.submit(run, [comparison])]
             with chunks_on(spec.task_runner, after=steps):
-                steps += [judging.submit(run, chunk) for chunk in sent(run, [comparison], chunks)]
-                wait_with_progress(run, steps, planned_pairs(comparison))
-                for chunk in short_of_budget(run, [comparison], chunks):
-                    judging(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
+                for number, wave in enumerate(waves):
+                    for chunk in sent(run, [comparison], wave, items_of(chain(*waves[number:]))):
+                        steps.append(judging.submit(run, chunk))
+                    wait_with_progress(run, steps, planned_pairs(comparison))
+                    for chunk in short_of_budget(run, [comparison], wave):
+                        judging(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
+                    if spec.batch is not None and resume is None:
+                        stopped = why_comparison_stops(run, comparison)
+                    if stopped:
+                        break
         lease.check()
-        lacking = finish(run, [comparison])
+        lacking = finish(run, [comparison], stopped)
         compute_win_rates(run, comparison)
         publish_comparison(run, comparison)
         raise_failures(steps, lacking, [comparison])

@@ -7,12 +7,13 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.analysis.interim_win_rates import Look, look_at
 from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.judge_exclusions import of_comparison
-from evalflows.analysis.preferences import preferences_in, slices
-from evalflows.analysis.win_rates import estimate_win_rates
+from evalflows.analysis.preferences import Preferences, preferences_in, slices
+from evalflows.analysis.win_rates import WinRateEstimates, estimate_win_rates
 from evalflows.engine.chunks import pair_chunk_size, pairs_of
-from evalflows.engine.pairs import Context, experiments_of
+from evalflows.engine.pairs import Context, compared_examples, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
 from evalflows.engine.prepare import PreparedComparison, prepare
 from evalflows.engine.run_context import RunContext
@@ -25,9 +26,9 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.database import keep_catalog
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.progress import item_metrics, spent_by_group
+from evalflows.store.queries.progress import item_metrics, judged_examples, spent_by_group
 from evalflows.store.queries.values import shared_examples
-from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, to_json
+from evalflows.store.records import EXCLUDED, ComparisonSetRow, ExampleRow, ExperimentRow, to_json
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.engines import enter_stage
@@ -207,10 +208,11 @@ def _rows(run: Context, identity: str, columns: Mapping[str, Any]) -> list[Compa
 def _of_experiments(store: Store, spec: ComparisonSpec) -> dict[str, Any]:
     experiments = experiments_of(store, spec.experiments)
     shared, repetitions = shared_examples(store, experiments), min(row.repetitions for row in experiments)
+    size = spec.chunk_size or pair_chunk_size(len(shared.examples), repetitions, len(pairs_of(spec)))
     return {
         "snapshot_ids": list(dict.fromkeys(row.snapshot_id for row in experiments)),
         "repetitions": repetitions,
-        "chunk_size": spec.chunk_size or pair_chunk_size(len(shared.examples), repetitions, len(pairs_of(spec))),
+        "chunk_size": spec.batch or size,
         "n_shared": len(shared.examples),
         "n_left_out": shared.left_out,
     }
@@ -226,6 +228,8 @@ def _of_votes(spec: VotesSpec) -> dict[str, Any]:
 def _changes(before: ComparisonSetRow, row: ComparisonSetRow) -> Iterator[str]:
     """Yield in words how a resumed comparison differs in more than added experiments."""
     yield from changed(before, row, FIXED_COLUMNS)
+    if (was := comparison_spec(before).batch) != (now := comparison_spec(row).batch):
+        yield f"then with batch {was}, now with {now}"
     if (old := _pairs(before)) != (new := _pairs(row)):
         yield f"then with pairs: {old}, now with {new}"
     if row.experiments[: len(before.experiments)] != before.experiments:
@@ -248,23 +252,51 @@ def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
     The results are recomputed from the stored rows on every call.
     """
     enter_stage(run, "computing win rates")
-    store, spec = run.store, comparison_spec(row)
-    names, examples = _systems(store, row, spec)
-    parts = list(slices(examples, spec.slice_by))
-    metrics = preferences_in(store, row, examples)
-    excluded = of_comparison(store, row, {one.metric: one.evaluator for one in metrics})
-    results = estimate_win_rates(row.comparison_id, metrics, spec, parts, names, excluded)
-    agreement = [as_check(row.comparison_id, *pair) for pair in agreements(metrics, spec.confidence_level)]
+    store = run.store
+    results, metrics, _ = _estimated(store, row)
+    level = comparison_spec(row).confidence_level
+    agreement = [as_check(row.comparison_id, *pair) for pair in agreements(metrics, level)]
     store.publish("checks", row.comparison_id, [*agreement, *results.checks])
     store.publish("verdicts", row.comparison_id, results.verdicts)
     store.publish("ratings", row.comparison_id, results.ratings)
     return row.comparison_id
 
 
-def _systems(store: Store, row: ComparisonSetRow, spec: ComparisonSpec) -> tuple[list[str], Sequence[ExampleRow]]:
-    """The names of the compared systems, and the examples that they share."""
+@task(cache_policy=NO_CACHE, persist_result=False)
+def why_comparison_stops(run: Context, row: ComparisonSetRow) -> str | None:
+    """Return why a comparison in batches can stop early, once every win rate is decided; otherwise None."""
+    results, _, look = _estimated(run.store, row)
+    overall = [one for one in results.verdicts if not one.slice and not one.length_controlled]
+    decided = [one.conclusion in ("better", "worse") for one in overall if one.reason_code not in EXCLUDED]
+    if look is None or look.is_last or not decided or not all(decided):
+        return None
+    return f"stopped after {look.n_seen} of {row.n_shared} examples: every win rate was decided"
+
+
+def _estimated(store: Store, row: ComparisonSetRow) -> tuple[WinRateEstimates, Sequence[Preferences], Look | None]:
+    """Return the results of a comparison so far and its metrics; of one in batches on what can be looked at."""
+    spec = comparison_spec(row)
+    names, examples, look = _systems(store, row, spec)
+    parts = list(slices(examples, spec.slice_by))
+    if look is None:
+        metrics = preferences_in(store, row, examples)
+    else:
+        seen = frozenset(look.places)
+        metrics = [one.of_examples(seen) for one in preferences_in(store, row, examples[: look.n_seen])]
+    excluded = of_comparison(store, row, {one.metric: one.evaluator for one in metrics})
+    return estimate_win_rates(row.comparison_id, metrics, spec, parts, names, excluded, look), metrics, look
+
+
+def _systems(
+    store: Store, row: ComparisonSetRow, spec: ComparisonSpec
+) -> tuple[list[str], Sequence[ExampleRow], Look | None]:
+    """The names of the compared systems, the examples that they share, and what can be looked at if in batches."""
     if row.n_votes is not None:
         votes = store.read("judgements", row.comparison_id) if spec.slice_by else []  # only slices need the prompts
-        return spec.experiments, voted_examples(votes)
+        return spec.experiments, voted_examples(votes), None
     experiments = experiments_of(store, spec.experiments)
-    return [experiment.name for experiment in experiments], shared_examples(store, experiments).examples
+    names, examples = [experiment.name for experiment in experiments], compared_examples(store, spec, experiments)
+    if spec.batch is None:
+        return names, examples, None
+    n_pairs = len(pairs_of(spec)) * row.repetitions * len(spec.evaluators)
+    return names, examples, look_at(row, examples, judged_examples(store, row.comparison_id, n_pairs))

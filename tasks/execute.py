@@ -9,7 +9,7 @@ from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.final_looks import take_look
 from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
-from evalflows.engine.chunks import Rounds, chunk_size, n_chunks
+from evalflows.engine.chunks import ORDER_SEED, Rounds, chunk_size, n_chunks
 from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
 from evalflows.engine.prepare import PreparedExperiment, experiment_id
@@ -88,9 +88,6 @@ def _look_up_and_judge(run: Context, experiments: Experiments, rounds: Rounds, p
 
 FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
 """What a resumed experiment must have in common with its first start."""
-
-ORDER_SEED = 0
-"""Seed of the order of the examples if a gate has interim analyses: each batch must be a random sample."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

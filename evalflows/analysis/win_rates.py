@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from evalflows.analysis.interim_win_rates import NOT_AT_LOOKS, Look, conclusion_of
 from evalflows.analysis.judge_biases import ORDER_UNKNOWN, JudgeBias, as_check, biases_of, exclusion, shown_in_one_order
 from evalflows.analysis.pairing import difference_columns
 from evalflows.analysis.preferences import (
@@ -177,15 +178,21 @@ def estimate_win_rates(
     slices: Slices,
     names: Sequence[str],
     excluded: Mapping[str, Reason] | None = None,
+    look: Look | None = None,
 ) -> WinRateEstimates:
     """Estimate the win rates and ratings by each metric, overall and by slice, and check its judge for biases.
 
     `slices` are pairs of a name and example ids; `names` are the names of the experiments or systems; `excluded` are
     metrics that decide nothing, and why. The p-values of all judges and candidates are adjusted together, and so are
-    those of all their slices.
+    those of all their slices. At a `look` of a comparison in batches, the intervals of win rates decide, and nothing
+    else has one.
     """
+    if look is not None:
+        n_tests = sum(len(_matchups(spec, preferences)) for preferences in metrics)
+        if spec.adjustment != "none":
+            look = replace(look, n_tests=n_tests, n_slice_tests=n_tests * len(slices))
     estimated = [
-        _of_metric(comparison_id, preferences, spec, slices, names, (excluded or {}).get(preferences.metric))
+        _of_metric(comparison_id, preferences, spec, slices, names, (excluded or {}).get(preferences.metric), look)
         for preferences in metrics
     ]
     pending = [verdict for _, verdicts, _ in estimated for verdict in verdicts]
@@ -203,36 +210,51 @@ def _of_metric(
     slices: Slices,
     names: Sequence[str],
     why_excluded: Reason | None,
+    look: Look | None,
 ) -> tuple[list[CheckRow], list["_Pending"], list[RatingRow]]:
     biases = biases_of(preferences, spec.confidence_level)
     excluded = why_excluded or exclusion(biases)
     by_slice = [(name, preferences.of_examples(examples)) for name, examples in slices]
     matchups = _matchups(spec, preferences)
     at_equal_length = rates_at_equal_length(preferences, matchups, spec.confidence_level)
+    if look is not None:
+        nothing: dict[str, Any] = dict.fromkeys(("low", "high", "standard_error")) | {"reason": NOT_AT_LOOKS.text}
+        at_equal_length = {matchup: replace(rate, **nothing) for matchup, rate in at_equal_length.items()}
     pending = [
         verdict
         for candidate, baseline in matchups
         for verdict in _Matchup(
-            comparison_id, preferences.metric, candidate, baseline, spec.confidence_level, excluded
+            comparison_id, preferences.metric, candidate, baseline, spec.confidence_level, excluded, look, dict(slices)
         ).verdicts(preferences, at_equal_length.get((candidate, baseline)), by_slice)
     ]
     ratings = [
         rating
         for name, of_slice in [(None, preferences), *by_slice]
-        for rating in _ratings(comparison_id, of_slice, spec, name, excluded)
+        for rating in _ratings(comparison_id, of_slice, spec, name, excluded, look)
     ]
     biases += [intransitive_cycles(preferences, spec, names)] if len(names) > 2 else []
     return [as_check(comparison_id, preferences.metric, bias) for bias in biases], pending, ratings
 
 
 def _ratings(
-    comparison_id: str, preferences: Preferences, spec: ComparisonSpec, name: str | None, excluded: Reason | None
+    comparison_id: str,
+    preferences: Preferences,
+    spec: ComparisonSpec,
+    name: str | None,
+    excluded: Reason | None,
+    look: Look | None,
 ) -> Iterator[RatingRow]:
     for rating in ratings_of(comparison_id, preferences, spec, name):
+        if look is not None:
+            nothing: dict[str, Any] = dict.fromkeys(_INTERVALS)
+            rating, excluded = replace(rating, **nothing), excluded or NOT_AT_LOOKS
         if excluded and rating.reason is None:
             yield replace(rating, reason=excluded.text, reason_code=excluded.code)
         else:
             yield rating
+
+
+_INTERVALS = ("ci_low", "ci_high", "rank_low", "rank_high", "win_rate_low", "win_rate_high")
 
 
 def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterator[VerdictRow]:
@@ -301,6 +323,8 @@ class _Matchup:
     baseline: str
     confidence_level: float
     exclusion: Reason | None
+    look: Look | None = None
+    slices: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def verdicts(
         self,
@@ -321,6 +345,8 @@ class _Matchup:
                 yield self._win_rate(preferences, between, name)
 
     def _win_rate(self, preferences: Preferences, outcomes: pd.DataFrame, name: str | None) -> _Pending:
+        if self.look is not None:
+            return _Pending(self._at_look(self.look, preferences, outcomes, name), None)
         units = Units.of(outcomes, of_votes=preferences.of_votes)
         test = units.test(self.confidence_level, self.exclusion)
         counts = counts_of(outcomes)
@@ -328,6 +354,19 @@ class _Matchup:
             counts |= discrete_rate(units.difference(units.discrete, self.confidence_level))
         row = self._row(counts, test.estimate, Verdict(conclusion="not_enough_evidence"), name)
         return _Pending(replace(row, **_test_columns(test, outcomes)), test)
+
+    def _at_look(self, look: Look, preferences: Preferences, outcomes: pd.DataFrame, name: str | None) -> VerdictRow:
+        n_tests = look.n_tests if name is None else look.n_slice_tests
+        of = look if name is None else look.of_examples(self.slices[name])
+        test = of.test(outcomes, self.confidence_level, self.exclusion)
+        adjusted = of.test(outcomes, 1 - (1 - self.confidence_level) / n_tests, self.exclusion)
+        counts = counts_of(outcomes)
+        if preferences.graded:
+            units = Units.of(outcomes, of_votes=False)
+            discrete = units.difference(units.discrete, self.confidence_level)
+            counts |= discrete_rate(replace(discrete, low=None, high=None, standard_error=None))
+        row = self._row(counts, test.estimate, conclusion_of(test, adjusted, n_tests), name)
+        return replace(row, **_test_columns(test, outcomes))
 
     def _length_controlled(self, outcomes: pd.DataFrame, estimate: LengthControlled) -> VerdictRow:
         counted = int(outcomes.status.isin(["scored", "missing"]).sum())

@@ -150,16 +150,21 @@ def _rounds_of(experiments: Iterable[ExperimentRow]) -> list[Rounds]:
     return [Rounds(tuple(chunks)) for chunks in together.values()]
 
 
+ORDER_SEED = 0
+"""Seed of the order of the examples if there are interim analyses: each batch must be a random sample."""
+
+
 def in_running_order(row: ExperimentRow, examples: Examples) -> Examples:
-    """Return the examples in running order: that of the snapshot, or whole clusters in random order by the experiment's
-    seed, so that each batch is a random sample.
-    """
-    if row.seed is None:
-        return examples
+    """Return the examples in running order: that of the snapshot, or a random one by the experiment's seed."""
+    return examples if row.seed is None else in_random_order(examples, row.seed)
+
+
+def in_random_order(examples: Examples, seed: int) -> Examples:
+    """Return the examples as whole clusters in random order, so that each batch is a random sample."""
     by_cluster: dict[str, list[int]] = {}
     for number, (identity, cluster) in enumerate(zip(examples.ids, examples.clusters, strict=True)):
         by_cluster.setdefault(cluster or f"alone {identity}", []).append(number)
-    order = np.random.default_rng(row.seed).permutation(len(by_cluster))
+    order = np.random.default_rng(seed).permutation(len(by_cluster))
     clusters = list(by_cluster.values())
     return examples.select(number for index in order for number in clusters[index])
 
@@ -375,6 +380,16 @@ def pair_chunks(row: ComparisonSetRow) -> Iterator[PairChunk]:
             for start in range(0, row.n_shared, row.chunk_size):
                 stop = min(start + row.chunk_size, row.n_shared)
                 yield PairChunk(row.comparison_id, first, second, repetition, start, stop)
+
+
+def pair_waves(row: ComparisonSetRow) -> Iterator[list[PairChunk]]:
+    """Yield the chunks of a running comparison: all at once, or in batches with the same examples of all pairs."""
+    chunks = list(pair_chunks(row))
+    if comparison_spec(row).batch is None:
+        yield chunks
+        return
+    for start in sorted({chunk.start for chunk in chunks}):
+        yield [chunk for chunk in chunks if chunk.start == start]
 
 
 def planned_pairs(row: ComparisonSetRow) -> Planned:

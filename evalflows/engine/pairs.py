@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from evalflows.engine.chunks import OTHER, PairChunk, PairTrial, Side, in_order, pair_chunks, trials_of, winning_side
+from evalflows.engine.chunks import (
+    ORDER_SEED,
+    OTHER,
+    PairChunk,
+    PairTrial,
+    Side,
+    in_order,
+    in_random_order,
+    pair_chunks,
+    trials_of,
+    winning_side,
+)
 from evalflows.engine.experiments import check_code, size_of_answer
 from evalflows.engine.job import Job, Loaded, is_final
 from evalflows.engine.prepare import PreparedComparison
@@ -21,7 +32,7 @@ from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgem
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import comparison_spec
-from evalflows.store.snapshots import size_of
+from evalflows.store.snapshots import Examples, size_of
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
 
@@ -184,6 +195,12 @@ def experiments_of(store: Store, identities: Sequence[str]) -> list[ExperimentRo
     return [store.read("experiments", identity)[0] for identity in identities]
 
 
+def compared_examples(store: Store, spec: ComparisonSpec, experiments: Sequence[ExperimentRow]) -> Examples:
+    """Return the examples that experiments share, in the order of judging: a random one if there are batches."""
+    examples = shared_examples(store, experiments).examples
+    return examples if spec.batch is None else in_random_order(examples, ORDER_SEED)
+
+
 def _made(run: Context, comparison_id: str) -> Comparison:
     store = run.store
     row: ComparisonSetRow = store.read("comparison_sets", comparison_id)[0]
@@ -199,7 +216,7 @@ def _made(run: Context, comparison_id: str) -> Comparison:
         row=row,
         spec=spec,
         experiments={experiment.experiment_id: experiment for experiment in experiments},
-        examples=shared_examples(store, experiments).examples,
+        examples=compared_examples(store, spec, experiments),
         outputs=_outputs(store, row.experiments),
         evaluators=evaluators,
         item_metrics=frozenset(item_metrics(store, row.experiments)),

@@ -140,6 +140,12 @@ class CompareSpec(BaseModel):
         RatingsSpec(guard="needed", order_term=None),
         description="How ratings are estimated, for three or more experiments",
     )
+    batch: int | None = Field(
+        None,
+        ge=10,
+        description="Judge the pairs of so many examples at a time, in random order, and stop once every win rate is "
+        "decided; their intervals hold at each of these looks",
+    )
     max_concurrency: int = Field(5, ge=1, description="Maximum number of pairs judged concurrently, per process")
 
     @model_validator(mode="after")
@@ -202,6 +208,8 @@ class ComparisonSpec(CompareSpec, _Compared):
                 raise ValueError(f"{missing[0]}: got none, wanted {wanted}")
         elif self.evaluators:
             raise ValueError(f"votes: got evaluators beside them, wanted {wanted}")
+        elif self.batch is not None:
+            raise ValueError("batch: got it beside votes, which are recorded already, wanted neither")
         return self
 
     @property

@@ -331,6 +331,17 @@ def open_work(store: Store, owner: str, transient: Collection[str]) -> int:
     return int(store.query(query, [owner, sorted(transient)])[0][0])
 
 
+def judged_examples(store: Store, comparison_id: str, n_pairs: int) -> frozenset[str]:
+    """Return the examples of a comparison of which `n_pairs` pairs have been judged, counted once per evaluator.
+
+    Pairs with an answer that was not made count as judged.
+    """
+    query = """select example_id from source.judgements
+               where experiment_id = ? and (status <> 'not_attempted' or error_kind = 'no_output')
+               group by 1 having count(distinct (evaluator, left_run_id, right_run_id)) >= ?"""
+    return frozenset(example for (example,) in store.query(query, [comparison_id, n_pairs]))
+
+
 def may_be_complete(store: Store, owner: str, answers: int, judgements: int) -> bool:
     """Return whether the open parts of an experiment or a comparison have as many rows as if all was done."""
     wanted = {"outputs": answers, "judgements": judgements}

@@ -4,19 +4,17 @@ from datetime import datetime
 from typing import Any
 
 from prefect.task_runners import ThreadPoolTaskRunner
-from prefect.utilities.annotations import quote
 
-from evalflows.engine.traces import CHUNKS_AT_ONCE
+from evalflows.engine.chunks import CHUNKS_AT_ONCE
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.tasks.engines import restrict_deployed_run, wait_with_progress
+from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
 from evalflows.tasks.evaluate_traces import (
     Backfill,
     finish_batch,
     lease_of_evaluation,
     next_chunks,
     note_progress,
-    planned_traces,
     raise_problem,
     start_batch,
     watch_windows,
@@ -24,7 +22,7 @@ from evalflows.tasks.evaluate_traces import (
 from evalflows.tasks.finish import calls_end_with_the_flow
 from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import retries_of
+from evalflows.tasks.limits import sent, short_of_budget
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
@@ -52,14 +50,16 @@ def evaluate_traces(
     backfill = Backfill(since=backfill_from, until=backfill_to, newest_first=newest_first, resume=resume)
     with lease_of_evaluation(spec) as lease:
         batch = start_batch(spec, backfill if backfill != Backfill() else None)
-        judging = judge.with_options(**retries_of(spec))
-        with calls_end_with_the_flow(batch.run):
+        run, judging = batch.run, chunk_task(judge, spec)
+        with calls_end_with_the_flow(run):
             while chunks := next_chunks(batch):
-                steps = [judging.submit(batch.run, quote(chunk), return_state=False) for chunk in chunks]
-                wait_with_progress(batch.run, steps, planned_traces(batch, chunks))
-                note_progress(batch, steps)
+                with chunks_on(spec.task_runner):
+                    steps = [judging.submit(run, chunk) for chunk in sent(run, [batch.row], chunks)]
+                    wait_with_progress(run, steps, batch.planned)
+                    again: list[Any] = [judging(run, chunk) for chunk in short_of_budget(run, [batch.row], chunks)]
+                    note_progress(batch, steps, again)
         lease.check()
         problem = finish_batch(batch)
-        watch_windows(batch.run)
+        watch_windows(run)
         raise_problem(batch, problem)
         return batch.row.batch_id

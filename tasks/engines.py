@@ -27,7 +27,7 @@ from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk, PairChunk, Planned, Rounds, budget_of_part
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, AnySpec, Part, Planned, Rounds, budget_of_part
 from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.jobs import job_of
 from evalflows.engine.run_context import RunContext
@@ -37,12 +37,9 @@ from evalflows.llm.connections import addresses_of_keys
 from evalflows.reports.progress import Progress
 from evalflows.server_watch import reported_if_possible
 from evalflows.specs import hints, permitted
-from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError
-from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import located
 from evalflows.specs.running import LocalConnection, TaskRunnerSpec
-from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.progress import costs_of_part
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
@@ -51,7 +48,7 @@ from evalflows.store.store import Store
 from evalflows.tasks.limits import retries_of
 
 
-def restrict_deployed_run(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> None:
+def restrict_deployed_run(spec: AnySpec) -> None:
     """If this flow run is one of a deployment, let specs name only the modules and files of the worker's folder.
 
     Keys are then sent only to the addresses for which the worker's owner has defined or allowed them. This holds for
@@ -105,7 +102,7 @@ class _Named:
         return self.function(*arguments, **named)
 
 
-def chunk_task(task: Task[Given, Work], spec: ExperimentSpec | ComparisonSpec) -> Task[Given, Work]:
+def chunk_task(task: Task[Given, Work], spec: AnySpec) -> Task[Given, Work]:
     """Return the task for the chunks of a run, with its retries, and so that the run's engine can send it."""
     task = task.with_options(**retries_of(spec))
     if not spec.task_runner.is_elsewhere:
@@ -208,7 +205,8 @@ def _raise_if_killed(step: PrefectFuture[Any]) -> None:
         error = getattr(step, "wrapped_future").exception()  # noqa: B009 (not declared by Prefect)
         raise IncompleteError(
             f"a chunk was given up after the processes that worked on it had ended: {type(error).__name__}; "
-            f"finished calls are kept, and {hints.resume('EXPERIMENT').code} continues"
+            f"finished calls are kept, and {hints.resume('EXPERIMENT').code}, or the next start of a trace evaluation, "
+            "continues"
         )
 
 
@@ -272,7 +270,7 @@ def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
     judges = len(experiment_spec(running[0]).evaluators) if running else 0
     runs = sum(row.n_examples * row.repetitions for row in running)
     owners = frozenset(row.experiment_id for row in running)
-    return Planned(owners=owners, answers=runs, judgements=runs * judges)
+    return Planned(owners=owners, answers=runs, judgements=runs * judges, of_item=judges)
 
 
 def wait_with_progress(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
@@ -308,15 +306,12 @@ def _count_ended(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], plan
     tally = run.tally
     for work in ended_work(steps):
         for chunk in getattr(work, "chunks", ()):
-            items = chunk.stop - chunk.start
             if chunk.dispatch is not None:
-                run.calls.count_elsewhere((type(work), chunk), chunk.owner, chunk.dispatch.costs)
+                run.calls.count_elsewhere((type(work), chunk.owner, chunk.part), chunk.owner, chunk.dispatch.costs)
             if isinstance(work, Rounds):
-                tally.begin(chunk, "answers", items)
-            elif planned.answers:
-                tally.begin(chunk, "judgements", items * planned.judgements // planned.answers)
+                tally.begin(chunk, "answers", chunk.n_items)
             else:
-                tally.begin(chunk, "judgements", planned.judgements // len(steps))
+                tally.begin(chunk, "judgements", chunk.n_items * planned.of_item)
 
 
 def _progress(run: RunContext[Any], planned: Planned) -> Progress:
@@ -340,9 +335,6 @@ def _progress(run: RunContext[Any], planned: Planned) -> Progress:
 RECOVERY_S = 10.0
 """Seconds that a chunk waits for its spool, in case the process that had it before is still ending."""
 
-Part = Chunk | PairChunk
-
-
 TakenUp = TypeVar("TakenUp", bound=Any)
 
 
@@ -357,17 +349,13 @@ def in_any_process(work: OnChunks[TakenUp]) -> OnChunks[TakenUp]:
 
     @wraps(work)
     def in_this_process(run: RunContext[Any], given: TakenUp) -> TakenUp:
-        sent = [chunk for chunk in given.chunks if chunk.dispatch is not None]
-        if not sent:
+        if all(chunk.dispatch is None for chunk in given.chunks):
             return work(run, given)
-        store = run.store
-        with _taken_up(run, sent):
-            before = {chunk: costs_of_part(store, chunk.owner, chunk.part) for chunk in sent}
-            work(run, given)
-            back: dict[Part, Any] = {chunk: _with_costs(store, chunk, before[chunk]) for chunk in sent}
-        if isinstance(given, Rounds):
-            return replace(given, chunks=tuple(back[chunk] for chunk in given.chunks))
-        return cast("TakenUp", back[given])
+        with _taken_up(run, given.chunks):
+            before = [costs_of_part(run.store, chunk.owner, chunk.part) for chunk in given.chunks]
+            done = work(run, given)
+            back: list[Any] = [_with_costs(run.store, *one) for one in zip(done.chunks, before, strict=True)]
+        return replace(done, chunks=tuple(back)) if isinstance(done, Rounds) else cast("TakenUp", back[0])
 
     return in_this_process
 
@@ -408,9 +396,8 @@ def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
 
 def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
     """Raise InputError if the store is not that of the run."""
-    table = "experiments" if isinstance(chunk, Chunk) else "comparison_sets"
-    rows = store.read(table, chunk.owner)
-    if not rows or rows[0].recorded_at < attempt:
+    started = chunk.attempt_in(store)
+    if started is None or started < attempt:
         raise InputError(
             f"store {store.layout.root} on {socket.gethostname()}: has no start of {chunk.owner} at "
             f"{attempt:%Y-%m-%d %H:%M:%S} UTC, wanted EVALFLOWS_STORE of that process to name the store of the run"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from evalflows.engine.traces import (
     trace_chunks,
     trace_evaluation_of,
 )
+from evalflows.engine.workers import QuickProcesses, is_quick, pays
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
 from evalflows.specs.traces import TraceEvaluationSpec
@@ -56,6 +58,10 @@ AGAIN_FOR = timedelta(days=7)
 """How long after it was recorded an item is judged again if its judge could not be reached."""
 
 
+CHUNK_SIZE, QUICK_CHUNK_SIZE = 200, 1_000
+"""Items of a chunk: a task run takes as long as rules for some hundred items."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
     """Items by when they began, whether they are new or not."""
@@ -75,6 +81,7 @@ class Batch:
     condition: str | None
     window: Window
     again: list[ItemKey]  # items of earlier batches whose judges could not be reached
+    planned: Planned = field(default_factory=partial(Planned, owners=frozenset(), stage="judging traces"))  # so far
     counts: Counts = field(default_factory=Counts)
     n_chunks: int = 0
     is_done: bool = False  # all items of the window were judged
@@ -175,21 +182,35 @@ def _again(batch: Batch) -> list[ItemKey]:
                and state <> 'completed'"""
     if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
         return []
-    versions = trace_evaluation_of(batch.run, row).judged_by.versions
+    versions = trace_evaluation_of(batch.run, row.batch_id).judged_by.versions
     ids = unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
     return keys_of_items(store, batch.spec.scope, ids, since)
 
 
 def next_chunks(batch: Batch) -> list[TraceChunk]:
-    """Return the next chunks to judge; none if the batch has ended."""
+    """Return the next chunks to judge, whose days are open for more scores; none if the batch has ended."""
     keys = batch.again or _next_keys(batch)
     batch.again = []
     if batch.left is not None:
         keys = keys[: batch.left]
-    evaluation = trace_evaluation_of(batch.run, batch.row)
-    scored = scored_items(evaluation.store, keys, evaluation.judged_by) if keys else frozenset()
-    chunks = trace_chunks(batch.row, keys, scored, batch.spec.fetch_batch_size, batch.n_chunks)
+    if not keys:
+        return []
+    run, spec = batch.run, batch.spec
+    is_ours = not isinstance(spec.mapper, str) and not any(composite.function for composite in spec.composites)
+    if run.processes is None and pays(run.prepared, len(keys), is_ours=is_ours):
+        run.processes = QuickProcesses(spec.task_runner.processes)
+    scored = scored_items(run.store, keys, trace_evaluation_of(run, batch.row.batch_id).judged_by)
+    size = spec.fetch_batch_size or (QUICK_CHUNK_SIZE if is_quick(run.prepared) else CHUNK_SIZE)
+    chunks = trace_chunks(batch.row, keys, scored, size, batch.n_chunks)
+    for owner in {chunk.owner for chunk in chunks}:
+        run.store.reopen(owner, tuple(reversed(TRACE_SCORE_TABLES)))
     batch.n_chunks += len(chunks)
+    batch.planned = replace(
+        batch.planned,
+        owners=batch.planned.owners.union(chunk.owner for chunk in chunks),
+        judgements=batch.planned.judgements + len(keys) * len(spec.evaluators),
+        of_item=len(spec.evaluators),
+    )
     return chunks
 
 
@@ -207,17 +228,13 @@ def _next_keys(batch: Batch) -> list[ItemKey]:
     return keys
 
 
-def planned_traces(batch: Batch, chunks: Sequence[TraceChunk]) -> Planned:
-    """Return the work planned for some chunks."""
-    items = sum(len(chunk.keys) for chunk in chunks)
-    owners = frozenset(chunk.owner for chunk in chunks)
-    return Planned(owners=owners, judgements=items * len(batch.spec.evaluators), stage="judging traces")
+def note_progress(batch: Batch, steps: Sequence[PrefectFuture[TraceChunk]], again: Sequence[TraceChunk]) -> None:
+    """Count what became of chunks, some of them judged `again`, and move the watermark behind them.
 
-
-def note_progress(batch: Batch, steps: Sequence[PrefectFuture[Counts]]) -> None:
-    """Count what became of judged chunks, and move the watermark behind them. Raise what a chunk raised."""
-    for step in steps:
-        batch.counts += step.result()
+    Raise what a chunk raised.
+    """
+    judged = {chunk.part: chunk for chunk in (*(step.result() for step in steps), *again)}
+    batch.counts = sum((chunk.counts for chunk in judged.values()), batch.counts)
     _write(batch.run.store, _counted(batch, "running"))
 
 

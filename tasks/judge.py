@@ -28,20 +28,20 @@ from evalflows.tasks.limits import (
 def judge(run: RunContext[Any], chunk: Any) -> Any:
     """Judge the subjects of a chunk that have no judgement yet. Evaluators that ask for scores run last.
 
-    Return the chunk, or what became of its items of production. Raise TransientFailuresError if transient failures
-    remain and Prefect will retry.
+    Return the chunk, one of production with what became of its items. Raise TransientFailuresError if transient
+    failures remain and Prefect will retry.
     """
     job, processes, last = job_of(run, chunk), run.processes, is_last_attempt()
     outcome: Outcome | None = job.judged.pop(chunk.part, None)
     if outcome is None:
         outcome = _judge_here(job, chunk) if processes is None else processes.work(judge_in_process, run, chunk)
     if processes is not None:  # they have counted elsewhere
-        run.tally.begin(chunk, "judgements", outcome.n_subjects * len(job.evaluators))
+        run.tally.begin(chunk, "judgements", chunk.n_items * len(job.evaluators))
     if outcome.transient and not last:
         retry_later(
             run.tally, {chunk: outcome.transient}, "judgements", f"judgements of {outcome.n_subjects} {job.called}"
         )
-    return chunk if outcome.made is None else outcome.made
+    return outcome.chunk
 
 
 def _judge_here(job: Job[Any], chunk: Any) -> Outcome:

@@ -1,4 +1,4 @@
-"""Limits of a run: slots of a Prefect limit across processes, parts of the budget for chunks elsewhere, and which
+"""AnySpec of a run: slots of a Prefect limit across processes, parts of the budget for chunks elsewhere, and which
 failures Prefect retries.
 """
 
@@ -18,49 +18,44 @@ from prefect.concurrency.sync import concurrency
 from prefect.context import TaskRunContext
 from prefect.exceptions import ObjectNotFound
 
-from evalflows.engine.chunks import Left, PairChunk, Part, Rounds, Stage, Tally, dispatched, left_of
+from evalflows.engine.chunks import AnySpec, Left, Part, Rounds, Stage, Started, Tally, dispatched, left_of, spent_by
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.llm import loop
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.rate_limits import Breaker, Limiter, give_back, reserve
-from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError, kinds_in_words
-from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec, EndpointConnection
-from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.progress import paid, spent_by_group, was_over_budget
-from evalflows.store.records import ComparisonSetRow, ExperimentRow
-from evalflows.tasks.start import work_of
+from evalflows.store.queries.progress import was_over_budget
 
-Rows = Sequence[ExperimentRow] | Sequence[ComparisonSetRow]
-"""The experiments of a run, or its comparison."""
-OfRun = TypeVar("OfRun", Rounds, PairChunk)
+OfRun = TypeVar("OfRun", bound=Rounds | Part)
 
 
-def sent(run: RunContext[Any], rows: Rows, work: Sequence[OfRun], ahead: int | None = None) -> Sequence[OfRun]:
+def sent(
+    run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun], ahead: int | None = None
+) -> Sequence[OfRun]:
     """Return the chunks of a run as they are sent to the processes of an engine; unchanged if it is threads.
 
-    `ahead` is the number of items in these and later chunks, if there are later ones: they have their share of the
-    budget.
+    `rows` are those of its experiments, its comparison or its batch. `ahead` is the number of items in these and later
+    chunks, if there are later ones: they have their share of the budget.
     """
-    if not run.prepared.spec.task_runner.is_elsewhere:
+    if not run.prepared.spec.task_runner.is_elsewhere or not work:
         return work
-    attempts = {work_of(row).owner: row.recorded_at for row in rows}
-    chunks = [chunk for one in work for chunk in one.chunks]
-    made = iter(dispatched(run.store, chunks, attempts, _left(run, rows), ahead or items_of(work)))
+    attempt = min(row.recorded_at for row in rows if row.state == "running")
+    chunks: list[Part] = [chunk for one in work for chunk in one.chunks]
+    made: Iterator[Any] = iter(dispatched(run.store, chunks, attempt, _left(run, rows), ahead or items_of(work)))
     return [
         replace(one, chunks=tuple(islice(made, len(one.chunks)))) if isinstance(one, Rounds) else next(made)
         for one in work
     ]
 
 
-def items_of(work: Iterable[Rounds] | Iterable[PairChunk]) -> int:
-    """Return the number of runs, or of examples of pairs, in some chunks."""
-    return sum(chunk.stop - chunk.start for one in work for chunk in one.chunks)
+def items_of(work: Iterable[Rounds | Part]) -> int:
+    """Return the number of items in some chunks: runs, examples of pairs, or items of production."""
+    return sum(chunk.n_items for one in work for chunk in one.chunks)
 
 
-def short_of_budget(run: RunContext[Any], rows: Rows, work: Sequence[OfRun]) -> Sequence[OfRun]:
+def short_of_budget(run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun]) -> Sequence[OfRun]:
     """Return the chunks, given as they are, whose part of the budget was too small although some is left.
 
     What this process knew of the budget and of paid calls is dropped, since other processes have spent meanwhile.
@@ -74,11 +69,8 @@ def short_of_budget(run: RunContext[Any], rows: Rows, work: Sequence[OfRun]) -> 
     return [one for one in work if any(was_over_budget(run.store, chunk.owner, chunk.part) for chunk in one.chunks)]
 
 
-def _left(run: RunContext[Any], rows: Rows) -> Left:
-    row = rows[0]
-    if isinstance(row, ComparisonSetRow):
-        return left_of(run.prepared.spec, paid(run.store, row.comparison_id))
-    return left_of(run.prepared.spec, spent_by_group(run.store, row.run_group))
+def _left(run: RunContext[Any], rows: Sequence[Started]) -> Left:
+    return left_of(run.prepared.spec, spent_by(run.store, rows[0]))
 
 
 SHARES = 4
@@ -170,7 +162,7 @@ class TransientFailuresError(Exception):
     """Some calls of a chunk failed, and a retry may succeed."""
 
 
-def retries_of(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec) -> dict[str, Any]:
+def retries_of(spec: AnySpec) -> dict[str, Any]:
     """Return the task options for chunks: the number of retries, and the delay before each."""
     delays = [spec.chunk_retry_delay_s * 2.0**retry for retry in range(spec.chunk_retries)]
     return {"retries": spec.chunk_retries, "retry_delay_seconds": delays}

@@ -59,7 +59,7 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare(with_fixed_windows(spec.model_copy(update={"targets": targets})))
     processes = None
-    if pays(prepared, len(loaded.selected)):
+    if pays(prepared, len(loaded.selected) * spec.repetitions * len(spec.targets)):
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
     try:
         check_spec(prepared, loaded.selected, store)

@@ -100,7 +100,7 @@ class _Answering:
             ("calls", "calls_cached"), None if experiment.target_may_call else 0
         )
         self._tally = experiment.run.tally
-        self._tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
+        self._tally.begin(chunk, "answers", chunk.n_items - len(pending))
 
     @property
     def breaker(self) -> Breaker:
@@ -287,14 +287,14 @@ class _LookUp:
         self._pending = {ids[number - chunk.start]: number in in_rounds for number in pending}
         self._spool = open_until_done.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
         self._tally = experiment.run.tally
-        self._count = self._tally.begin(chunk, "answers", chunk.stop - chunk.start - len(pending))
+        self._count = self._tally.begin(chunk, "answers", chunk.n_items - len(pending))
         self._judging = Judging(experiment, chunk, self._spool, experiment.load(chunk).before) if judge else None
         self._unrecorded = None if experiment.target_may_call else 0
 
     @property
     def outcome(self) -> Outcome:
         transient = self._judging.transient if self._judging else Counter[str]()
-        return Outcome(transient, self.chunk.stop - self.chunk.start, None)
+        return Outcome(transient, self.chunk.n_items, self.chunk)
 
     def handle(self, examples: Sequence[ExampleRow], began: datetime) -> None:
         """Look up and judge the pending ones of the examples, as many at a time as fit in memory with their answers."""

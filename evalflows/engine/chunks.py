@@ -1,5 +1,5 @@
-"""Chunks of experiments and comparisons: what one Prefect task run handles, which examples an evaluator samples,
-what a chunk brings along to another process, and progress.
+"""Chunks: what one Prefect task run handles, which examples an evaluator samples, what a chunk brings along to another
+process, and progress. Those of trace evaluations are in `traces.py`.
 
 The budget is divided by the number of items, so that all processes together cannot overspend it, and none has to ask
 another before a call. What some chunks leave over goes to those whose part was too small, when all have ended.
@@ -8,13 +8,14 @@ another before a call. What some chunks leave over goes to those whose part was 
 import hashlib
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import combinations, product
 from random import Random
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Self, TypeVar
 
 import numpy as np
 
@@ -23,12 +24,14 @@ from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, as_key
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.example_slices import value_at
-from evalflows.store.queries.progress import Paid, spent_on_part
+from evalflows.store.queries.progress import Paid, paid, spent_by_group, spent_on_part, spent_since
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, Winner, derived_id
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
+from evalflows.store.trace_records import WatermarkRow
 
 T = TypeVar("T")
 
@@ -52,7 +55,7 @@ examples, each process should have several chunks, and a process has the results
 class Dispatch:
     """What a chunk brings along to another process, and back."""
 
-    attempt: datetime  # `recorded_at` of its experiment or comparison: another for each start and resumption
+    attempt: datetime  # when its run was started or resumed
     usd: float | None = None  # what the chunk may have spent in all, in USD and in calls
     calls: int | None = None
     counts_unknown: bool = True  # as the budget does
@@ -60,18 +63,43 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Part(ABC):
+    """A chunk of any kind."""
+
+    dispatch: Dispatch | None = field(default=None, kw_only=True)  # of a chunk that is sent to another process
+
+    @property
+    def chunks(self) -> tuple[Self]:
+        return (self,)
+
+    @property
+    @abstractmethod
+    def owner(self) -> str:
+        """The id that its rows in the store belong to."""
+
+    @property
+    @abstractmethod
+    def part(self) -> str:
+        """The name of its parts in the store."""
+
+    @property
+    @abstractmethod
+    def n_items(self) -> int:
+        """The number of its examples, or items of production."""
+
+    @abstractmethod
+    def attempt_in(self, store: Store) -> datetime | None:
+        """Return when its run was last started or resumed, by a store; None if that has no such run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(Part):
     """Runs of one experiment: the examples from `start` up to `stop` (exclusive), in one repetition."""
 
     experiment_id: str
     repetition: int
     start: int
     stop: int
-    dispatch: Dispatch | None = None  # of a chunk that is sent to another process
-
-    @property
-    def chunks(self) -> "tuple[Chunk]":
-        return (self,)
 
     @property
     def owner(self) -> str:
@@ -79,8 +107,15 @@ class Chunk:
 
     @property
     def part(self) -> str:
-        """The name of the chunk's parts in the store."""
         return f"r{self.repetition}-{self.start}-{self.stop}"
+
+    @property
+    def n_items(self) -> int:
+        return self.stop - self.start
+
+    def attempt_in(self, store: Store) -> datetime | None:
+        rows: list[ExperimentRow] = store.read("experiments", self.experiment_id)
+        return rows[0].recorded_at if rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,23 +255,14 @@ def _value(spec: EvaluatorSpec, example: ExampleRow) -> str | None:
 Stage = Literal["answers", "judgements"]
 
 
-class Part(Protocol):
-    """A chunk: the experiment or comparison that owns it, and the name of its parts in the store."""
-
-    @property
-    def owner(self) -> str: ...
-
-    @property
-    def part(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The work planned, and the experiments or comparisons that own it; no owners if there is none."""
+    """The work planned, and who owns it; no owners if there is none."""
 
     owners: frozenset[str]
     answers: int = 0
     judgements: int = 0
+    of_item: int = 0  # judgements of each item of a chunk
     stage: str = "answering and judging"
 
 
@@ -307,7 +333,7 @@ Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True)
-class PairChunk:
+class PairChunk(Part):
     """Examples of two experiments in one repetition, from `start` up to `stop` (exclusive).
 
     `first` comes before `second` in the comparison's list.
@@ -319,11 +345,6 @@ class PairChunk:
     repetition: int
     start: int
     stop: int
-    dispatch: Dispatch | None = None  # of a chunk that is sent to another process
-
-    @property
-    def chunks(self) -> "tuple[PairChunk]":
-        return (self,)
 
     @property
     def owner(self) -> str:
@@ -331,9 +352,16 @@ class PairChunk:
 
     @property
     def part(self) -> str:
-        """The name of the chunk's parts in the store."""
         pair = derived_id(*sorted((self.first, self.second)))[:12]
         return f"{pair}-r{self.repetition}-{self.start}-{self.stop}"
+
+    @property
+    def n_items(self) -> int:
+        return self.stop - self.start
+
+    def attempt_in(self, store: Store) -> datetime | None:
+        rows: list[ComparisonSetRow] = store.read("comparison_sets", self.comparison_id)
+        return rows[0].recorded_at if rows else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,9 +422,11 @@ def pair_waves(row: ComparisonSetRow) -> Iterator[list[PairChunk]]:
 
 def planned_pairs(row: ComparisonSetRow) -> Planned:
     """Return the number of judgements planned."""
-    judges = len(comparison_spec(row).evaluators)
+    spec = comparison_spec(row)
+    judges = len(spec.evaluators)
     owners = frozenset({row.comparison_id} if row.state == "running" else ())
-    return Planned(owners=owners, judgements=n_trials(row) * judges, stage="comparing pairs")
+    of_item = orders(spec) * judges
+    return Planned(owners=owners, judgements=n_trials(row) * judges, of_item=of_item, stage="comparing pairs")
 
 
 def n_trials(row: ComparisonSetRow) -> int:
@@ -444,7 +474,10 @@ def winning_side(place: str | None, shown_first: Side) -> Winner | None:
     return by_place.get(place)
 
 
-Sent = TypeVar("Sent", Chunk, PairChunk)
+Sent = TypeVar("Sent", bound=Part)
+AnySpec = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
+Started = ExperimentRow | ComparisonSetRow | WatermarkRow
+"""The row of an experiment, a comparison, or a batch of a trace evaluation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -471,7 +504,16 @@ class Left:
         return Left(usd=usd, calls=calls, counts_unknown=self.counts_unknown)
 
 
-def left_of(spec: ExperimentSpec | ComparisonSpec, spent: Paid) -> Left:
+def spent_by(store: Store, row: Started) -> Paid:
+    """Return what a run has paid for model calls: a run group, a comparison, or a batch."""
+    if isinstance(row, ExperimentRow):
+        return spent_by_group(store, row.run_group)
+    if isinstance(row, ComparisonSetRow):
+        return paid(store, row.comparison_id)
+    return spent_since(store, f"{row.evaluation_id}-", row.started_at)
+
+
+def left_of(spec: AnySpec, spent: Paid) -> Left:
     """Return what is left of the limits of a spec."""
     usd, calls, counts_unknown = spec.budget_usd, spec.max_calls, spec.budget_counts_unknown
     if usd is not None:
@@ -479,25 +521,23 @@ def left_of(spec: ExperimentSpec | ComparisonSpec, spent: Paid) -> Left:
     return Left(usd=usd, calls=None if calls is None else max(0, calls - spent.calls), counts_unknown=counts_unknown)
 
 
-def dispatched(
-    store: Store, chunks: Sequence[Sent], attempts: dict[str, datetime], left: Left, items: int
-) -> list[Sent]:
+def dispatched(store: Store, chunks: Sequence[Sent], attempt: datetime, left: Left, items: int) -> list[Sent]:
     """Return the chunks with what they bring along.
 
     Args:
         store: Where what they have already spent is recorded.
         chunks: Chunks of one run.
-        attempts: `recorded_at` of each experiment or comparison.
+        attempt: When it was started or resumed.
         left: What is left of the budget for these and later chunks.
         items: Number of items that it is for, at least those of the chunks.
     """
     sent, before = [], 0
     for chunk in chunks:
-        until = before + chunk.stop - chunk.start
+        until = before + chunk.n_items
         part = left.part(before, until, items)
         already = spent_on_part(store, chunk.owner, chunk.part) if left.is_limited else NOTHING_PAID
         dispatch = Dispatch(
-            attempt=attempts[chunk.owner],
+            attempt=attempt,
             usd=None if part.usd is None else already.usd + part.usd,
             calls=None if part.calls is None else already.calls + part.calls,
             counts_unknown=left.counts_unknown,
@@ -507,7 +547,7 @@ def dispatched(
     return sent
 
 
-def budget_of_part(store: Store, chunk: Chunk | PairChunk) -> Budget:
+def budget_of_part(store: Store, chunk: Part) -> Budget:
     """Return the budget of a chunk that was sent to this process, with what it has spent in any process."""
     dispatch = chunk.dispatch
     if dispatch is None:

@@ -34,7 +34,6 @@ from evalflows.specs.errors import Complete, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.running import ConnectionSpec
 from evalflows.specs.target import ChatTarget, HttpTarget, TargetSpec
-from evalflows.store.queries.progress import spent_by_group
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
@@ -127,7 +126,7 @@ class Experiment(JudgesRuns[Run]):
 
     def load(self, chunk: Chunk) -> Loaded[Run]:
         before: list[JudgementRow] = self.store.read("judgements", chunk.experiment_id, [chunk.part])
-        return Loaded(self._runs(chunk), chunk.stop - chunk.start, before)
+        return Loaded(self._runs(chunk), chunk.n_items, before)
 
     def _runs(self, chunk: Chunk) -> Iterator[Run]:
         """Yield the runs of a chunk that were made, with their examples, as they are read."""
@@ -190,7 +189,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
     spec, looks_up = prepared.spec, is_quick(prepared)
     are_made = not looks_up or bool(prepared.summary_evaluators)
     ledger = run.ledger(experiment_id, use_cache=spec.use_cache, are_made=are_made)
-    budget = run.budget(spec, lambda: spent_by_group(store, row.run_group))
+    budget = run.budget(spec, row)
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)

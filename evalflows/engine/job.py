@@ -6,7 +6,7 @@ stored, and shared by the chunks that this process works on.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -35,6 +35,7 @@ class Loaded(NamedTuple, Generic[Subject]):
     n_subjects: int
     before: Sequence[JudgementRow]
     others: Sequence[JudgementRow] = ()  # stored rows that are not judgements of its evaluators
+    tried: Collection[str] = ()  # ids of those among both that an earlier attempt at the chunk made
     n_done: int = 0  # judgements of subjects that are not among these, since they have all
 
 
@@ -133,11 +134,11 @@ class Job(ABC, Generic[Subject]):
     def combined(
         self, chunk: Any, loaded: Loaded[Subject], rows_of: Callable[[str], list[JudgementRow]], spool: Spool
     ) -> Any:
-        """Combine the judgements of a chunk that has been judged, and return what became of its subjects, if wanted.
+        """Combine the judgements of a chunk that has been judged, and return it, with what became of its subjects.
 
         `rows_of` returns all judgements of a subject, if the job keeps rows.
         """
-        return None
+        return chunk
 
     def close(self) -> None:
         """End the processes of its isolated evaluators."""

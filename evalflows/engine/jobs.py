@@ -1,18 +1,15 @@
 """The job of a chunk: an experiment, a comparison or a trace evaluation. Each kind is loaded when one is met."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalflows.engine.chunks import Chunk, PairChunk
+from evalflows.engine.chunks import Chunk, PairChunk, Part
 from evalflows.engine.experiments import experiment_of
 from evalflows.engine.job import Job
 from evalflows.engine.judge import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
 
-if TYPE_CHECKING:
-    from evalflows.engine.traces import TraceChunk
 
-
-def job_of(run: RunContext[Any], chunk: "Chunk | PairChunk | TraceChunk") -> Job[Any]:
+def job_of(run: RunContext[Any], chunk: Part) -> Job[Any]:
     """Return the job that a chunk belongs to, made on first use in this process."""
     if isinstance(chunk, Chunk):
         return experiment_of(run, chunk.experiment_id)
@@ -20,12 +17,13 @@ def job_of(run: RunContext[Any], chunk: "Chunk | PairChunk | TraceChunk") -> Job
         from evalflows.engine.pairs import comparison_of  # late: few runs compare
 
         return comparison_of(run, chunk.comparison_id)
-    from evalflows.engine.traces import trace_evaluation_of  # late: it loads OpenAI's SDK
+    from evalflows.engine.traces import TraceChunk, trace_evaluation_of  # late: it loads OpenAI's SDK
 
-    return trace_evaluation_of(run, chunk.batch)
+    assert isinstance(chunk, TraceChunk)
+    return trace_evaluation_of(run, chunk.batch_id)
 
 
-def judge_in_process(run: RunContext[Any], chunk: Chunk) -> Outcome:
+def judge_in_process(run: RunContext[Any], chunk: Part) -> Outcome:
     """Judge a chunk in one of the processes for quick chunks."""
     job = job_of(run, chunk)
     return judge_chunk(job, chunk, job.load(chunk))

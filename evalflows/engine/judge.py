@@ -670,7 +670,7 @@ class Outcome(NamedTuple):
 
     transient: Counter[str]  # judgements that a retry may bring, by kind of error
     n_subjects: int
-    made: Any  # what the job made of the chunk's judgements, if anything
+    chunk: Any  # with what became of its subjects
 
 
 def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outcome:
@@ -679,5 +679,5 @@ def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outco
         judging = Judging(job, chunk, spool, loaded.before, loaded.n_done)
         for subjects in in_blocks(loaded.subjects, job.size_of):
             loop.run(judging.judge(subjects))
-        made = job.combined(chunk, loaded, judging.rows_of, spool)
-    return Outcome(judging.transient, loaded.n_subjects, made)
+        chunk = job.combined(chunk, loaded, judging.rows_of, spool)
+    return Outcome(judging.transient, loaded.n_subjects, chunk)

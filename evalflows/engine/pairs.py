@@ -28,7 +28,7 @@ from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import offer_pair
 from evalflows.evaluators.score import Place, RunView
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgement_id, paid, pair_id
+from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgement_id, pair_id
 from evalflows.store.queries.values import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import comparison_spec
@@ -208,7 +208,7 @@ def _made(run: Context, comparison_id: str) -> Comparison:
     spec = prepared.spec
     experiments = experiments_of(store, row.experiments)
     ledger = run.ledger(comparison_id, use_cache=spec.use_cache)
-    budget = run.budget(spec, lambda: paid(store, comparison_id))
+    budget = run.budget(spec, row)
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     return Comparison(

@@ -22,7 +22,7 @@ from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
 from evalflows.engine.views import Asked, example_view
-from evalflows.engine.workers import check_picklable
+from evalflows.engine.workers import check_picklable, check_quick
 from evalflows.evaluators.binding import Bound, offer_pair, offer_run
 from evalflows.evaluators.score import RunView
 from evalflows.llm import local
@@ -59,14 +59,18 @@ def check_engine(
     runner: TaskRunnerSpec,
     targets: Iterable[TargetSpec],
     evaluators: Iterable[PreparedEvaluator[FallbackSpec]],
+    others: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Raise InputError for an engine that is not installed, and for a function that only this process has."""
+    """Raise InputError for an engine that is not installed, and for a function that only this process has.
+
+    `others` are references to further functions that chunks call, each after who calls it.
+    """
     check_task_runner(runner)
     if not runner.imports_code:
         return
     functions = [(f"target {one.name!r}", one.function) for one in targets if isinstance(one, PythonTarget)]
     functions += [(f"evaluator {one.name!r}", judge.spec.use) for one in evaluators for judge in one.all]
-    for who, reference in functions:
+    for who, reference in (*functions, *others):
         if reference.startswith("live:"):
             raise InputError(
                 f"{who}: got a function that only this process has; with task_runner {runner.kind} wanted "
@@ -165,6 +169,11 @@ def checked_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
     from evalflows.engine.items import load_mapper  # late: it loads OpenAI's SDK
 
     prepared = prepare(spec)
+    composed = [(f"composite {one.name!r}", one.function) for one in spec.composites if one.function]
+    mapped = [("mapper", spec.mapper)] if isinstance(spec.mapper, str) else []
+    check_engine(spec.task_runner, (), prepared.evaluators, [*mapped, *composed])
+    if spec.task_runner.kind == "processes":
+        check_quick(prepared)
     for evaluator in prepared.evaluators:
         for judge in evaluator.all:
             _check_judge(judge, prepared.spec)

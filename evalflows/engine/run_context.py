@@ -13,12 +13,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from evalflows.engine.chunks import NOTHING_PAID, Tally
+from evalflows.engine.chunks import NOTHING_PAID, Started, Tally, spent_by
 from evalflows.engine.prepare import Prepared, bind
 from evalflows.engine.workers import QUICK_CHUNKS_AT_ONCE, QuickProcesses, Workers
 from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.ledger import Calls, Ledger
-from evalflows.store.queries.progress import Paid
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
 
@@ -147,8 +146,8 @@ class RunContext(Generic[Of]):
         self.shared.ledger = self.shared.ledger or Ledger(self.store, owner, are_made=are_made)
         return self.shared.ledger
 
-    def budget(self, spec: Limited, spent: Callable[[], Paid]) -> Budget:
-        """Return the budget of the run; one with limits begins with what was `spent` before.
+    def budget(self, spec: Limited, row: Started) -> Budget:
+        """Return the budget of the run that a row has started; one with limits begins with what was spent before.
 
         In a process of a cluster, it is divided: each chunk has its part.
         """
@@ -156,7 +155,7 @@ class RunContext(Generic[Of]):
             return DividedBudget()
         if self.shared.budget is None:
             usd, calls, counts_unknown = spec.budget_usd, spec.max_calls, spec.budget_counts_unknown
-            before = NOTHING_PAID if usd is None and calls is None else spent()
+            before = NOTHING_PAID if usd is None and calls is None else spent_by(self.store, row)
             self.shared.budget = Budget.after(before, usd=usd, calls=calls, counts_unknown=counts_unknown)
         return self.shared.budget
 

@@ -1,14 +1,15 @@
 """Trace evaluations as jobs: production items as subjects of judging, prepared and judged in chunks."""
 
-import threading
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from evalflows.engine.chunks import NOTHING_PAID
-from evalflows.engine.experiments import JudgesRuns
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, Part
+from evalflows.engine.experiments import JudgesRuns, check_code
 from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper, run_of, sampling_rate
 from evalflows.engine.job import Drawn, Loaded, is_final
 from evalflows.engine.judge import ScoresByRun, composite_rows
@@ -21,44 +22,15 @@ from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.traces import ItemKey, JudgedBy, scores_of_items
-from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, now
-from evalflows.store.schemas import TRACE_SCORE_TABLES
+from evalflows.store.queries.progress import judged_in_part
+from evalflows.store.queries.traces import ItemKey, JudgedBy, batch_row, scores_of_items
+from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, now, to_json
 from evalflows.store.spool import Spool
+from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 
 KEYS_AT_ONCE = 50_000
 """Most keys of items in memory at a time."""
-
-
-CHUNKS_AT_ONCE = 3
-"""Chunks in work at a time: while one is judged, the next ones are read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceChunk:
-    """Items of one day that are judged together."""
-
-    batch: WatermarkRow
-    day: str
-    number: int
-    keys: Sequence[ItemKey]
-    scored: frozenset[str] = frozenset()  # the ids of those that had a score of the same version before
-
-    dispatch: None = None  # it is judged where it was started
-
-    @property
-    def chunks(self) -> "tuple[TraceChunk]":
-        return (self,)
-
-    @property
-    def owner(self) -> str:
-        """The owner of the scores of an evaluation's items that began on one day."""
-        return f"{self.batch.evaluation_id}-{self.day}"
-
-    @property
-    def part(self) -> str:
-        return f"{self.batch.batch_id}-{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +59,43 @@ class Counts:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceChunk(Part):
+    """Items of one day that are judged together."""
+
+    evaluation_id: str
+    batch_id: str
+    day: str
+    number: int
+    size: int
+    packed: bytes  # the keys of its items, pickled: Prefect would look for futures in each
+    scored: frozenset[str] = frozenset()  # the ids of those that had a score of the same version before
+    counts: Counts = Counts()  # once it has been judged
+
+    @property
+    def owner(self) -> str:
+        """The owner of the scores of an evaluation's items that began on one day."""
+        return f"{self.evaluation_id}-{self.day}"
+
+    @property
+    def part(self) -> str:
+        return f"{self.batch_id}-{self.number}"
+
+    @property
+    def n_items(self) -> int:
+        return self.size
+
+    @property
+    def keys(self) -> list[ItemKey]:
+        keys: list[ItemKey] = pickle.loads(self.packed)
+        return keys
+
+    def attempt_in(self, store: Store) -> datetime | None:
+        ((found,),) = store.query("select max(recorded_at) from source.watermarks where batch_id = ?", [self.batch_id])
+        moment: datetime | None = found
+        return moment
+
+
 def trace_chunks(
     batch: WatermarkRow, keys: Sequence[ItemKey], scored: frozenset[str], size: int, first: int
 ) -> list[TraceChunk]:
@@ -96,7 +105,15 @@ def trace_chunks(
         of_day[key.day].append(key)
     parts = [(day, of_day[day][i : i + size]) for day in sorted(of_day) for i in range(0, len(of_day[day]), size)]
     return [
-        TraceChunk(batch=batch, day=day, number=number, keys=part, scored=scored & {key.id for key in part})
+        TraceChunk(
+            evaluation_id=batch.evaluation_id,
+            batch_id=batch.batch_id,
+            day=day,
+            number=number,
+            size=len(part),
+            packed=pickle.dumps(part),
+            scored=scored & {key.id for key in part},
+        )
         for number, (day, part) in enumerate(parts, start=first)
     ]
 
@@ -121,10 +138,6 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
     composite_versions: Mapping[str, str]
     mapper: Mapper
     mapper_version: str | None
-    tried: set[str] = field(default_factory=set)
-    """Parts that were judged before in this process, so that their items may have judgements."""
-    reopening: threading.Lock = field(default_factory=threading.Lock)
-    """Chunks of a day reopen its scores at once."""
 
     @property
     def judged_by(self) -> JudgedBy:
@@ -142,22 +155,22 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         return CHUNKS_AT_ONCE
 
     def check_code(self, *, in_cluster: bool = True) -> None:
-        """Do nothing: its chunks are judged where it was started."""
+        row, described = self.batch, to_json(self.run.prepared.described)
+        check_code(row.batch_id, "evaluators or mapper", row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: TraceChunk) -> Loaded[ItemRun]:
-        keys = chunk.keys if chunk.part in self.tried else [key for key in chunk.keys if key.id in chunk.scored]
-        self.tried.add(chunk.part)
-        found = scores_of_items(self.store, keys, self.judged_by) if keys else []
+        keys, tried = chunk.keys, judged_in_part(self.store, chunk.owner, chunk.part)
+        known = chunk.scored.union(tried.values())
+        asked = [key for key in keys if key.id in known]
+        found = scores_of_items(self.store, asked, self.judged_by) if asked else []
         before, others = list[JudgementRow](), list[JudgementRow]()
         for row in found:
             (others if row.evaluator in self.composite_versions else before).append(row)
-        pending = self._pending(chunk.keys, found)
-        items = items_of(self.store, chunk.batch.scope, pending)
+        pending = self._pending(keys, found)
+        items = items_of(self.store, self.spec.scope, pending)
         runs: list[ItemRun] = loop.run(self._runs(items, chunk.owner))
-        with self.reopening:  # so that more scores of a day can be added
-            self.store.reopen(chunk.owner, tuple(reversed(TRACE_SCORE_TABLES)))
-        n_done = (len(chunk.keys) - len(pending)) * len(self.evaluators)
-        return Loaded(runs, len(runs), before, others, n_done)
+        n_done = (len(keys) - len(pending)) * len(self.evaluators)
+        return Loaded(runs, len(runs), before, others, tried, n_done)
 
     def _pending(self, keys: Sequence[ItemKey], found: Iterable[JudgementRow]) -> list[ItemKey]:
         """Return the items that an evaluator has not judged yet, or that lack a composite."""
@@ -207,14 +220,19 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
 
     def combined(
         self, chunk: TraceChunk, loaded: Loaded[ItemRun], rows_of: Callable[[str], list[JudgementRow]], spool: Spool
-    ) -> Counts:
+    ) -> TraceChunk:
         """Add the composite scores of items, and count what became of them."""
         before, outputs = [*loaded.before, *loaded.others], [run[1] for run in loaded.subjects]
         of_run = {output.run_id: rows_of(output.run_id) for output in outputs}
         composites = self._composites(outputs, of_run, before)
         for score in composites:
             spool.add("judgements", score, flush=False)
-        return _counts(chunk, of_run, composites, before)
+        known = {row.judgement_id for row in before if is_final(row)}
+        made = {row.judgement_id: row for row in before if row.judgement_id in loaded.tried}
+        made |= {row.judgement_id: row for found in of_run.values() for row in found if row.judgement_id not in known}
+        scores = [row for row in made.values() if row.evaluator not in self.composite_versions]
+        composites += [row for row in made.values() if row.evaluator in self.composite_versions]
+        return replace(chunk, packed=b"", counts=_counts(chunk, of_run, before, scores, composites))
 
     def _composites(
         self, outputs: Sequence[OutputRow], of_run: ScoresByRun, before: Iterable[JudgementRow]
@@ -230,24 +248,27 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
 
 
 def _counts(
-    chunk: TraceChunk, of_run: ScoresByRun, composites: Sequence[JudgementRow], before: Sequence[JudgementRow]
+    chunk: TraceChunk,
+    of_run: ScoresByRun,
+    before: Sequence[JudgementRow],
+    scores: Sequence[JudgementRow],
+    composites: Sequence[JudgementRow],
 ) -> Counts:
-    known = {row.judgement_id for row in before if is_final(row)}
-    rows = [row for found in of_run.values() for row in found if row.judgement_id not in known]
+    """Count what became of a chunk's items, by the rows of its judgements, those made before, and those it made."""
     of_items = defaultdict(list, {item: list(found) for item, found in of_run.items()})
     for row in before:
         if row.subject_id not in of_run:
             of_items[row.subject_id].append(row)
     failed = sum(all(row.status in MISSING for row in found) for found in of_items.values() if found)
     return Counts(
-        fetched=len(chunk.keys),
-        processed=len(chunk.keys) - failed,
+        fetched=chunk.size,
+        processed=chunk.size - failed,
         failed=failed,
-        scores=sum(row.status == "scored" for row in rows),
+        scores=sum(row.status == "scored" for row in scores),
         composites=sum(row.status == "scored" for row in composites),
-        unreached=Counter(str(row.error_kind) for row in rows if row.error_kind in UNREACHABLE | {"stopped"}),
-        over_budget=sum(row.error_kind == "over_budget" for row in rows),
-        usage=sum((_usage(row) for row in rows), NO_USAGE),
+        unreached=Counter(str(row.error_kind) for row in scores if row.error_kind in UNREACHABLE | {"stopped"}),
+        over_budget=sum(row.error_kind == "over_budget" for row in scores),
+        usage=sum((_usage(row) for row in scores), NO_USAGE),
     )
 
 
@@ -265,15 +286,16 @@ def _usage(row: JudgementRow) -> Usage:
 Context = RunContext[PreparedTraces]
 
 
-def trace_evaluation_of(run: Context, batch: WatermarkRow) -> TraceEvaluation:
+def trace_evaluation_of(run: Context, batch_id: str) -> TraceEvaluation:
     """Return the running evaluation of a batch, made on first use."""
-    return run.job(batch.batch_id, partial(_made, run, batch))
+    return run.job(batch_id, partial(_made, run, batch_id))
 
 
-def _made(run: Context, batch: WatermarkRow) -> TraceEvaluation:
-    prepared = run.prepared
+def _made(run: Context, batch_id: str) -> TraceEvaluation:
+    batch = batch_row(run.store, batch_id)
+    prepared = run.bound(lambda: TraceEvaluationSpec.model_validate_json(batch.spec))
     spec = prepared.spec
-    budget = run.budget(spec, lambda: NOTHING_PAID)
+    budget = run.budget(spec, batch)
     ledger = run.ledger(batch.evaluation_id, use_cache=spec.use_cache)
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     versions = {one["name"]: one["version"] for one in prepared.described if one.get("scope") != "mapper"}

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from contextvars import copy_context
@@ -32,11 +32,13 @@ import cloudpickle
 
 from evalflows.engine.child import receive, send, start_child
 from evalflows.engine.chunks import CHUNKS_AT_ONCE
-from evalflows.engine.prepare import PreparedExperiment
+from evalflows.engine.prepare import Prepared
 from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.score import Judgement, Preference
 from evalflows.llm.faults import fault_of
 from evalflows.specs.errors import CallError, ErrorKind, InputError, describe
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.target import TargetSpec
 from evalflows.targets import ended_within
 
 Result = TypeVar("Result")
@@ -52,29 +54,38 @@ ENDED_WITHIN_S = 5.0
 """Seconds after which processes that were told to end are killed; only user code can ignore it for so long."""
 
 
-def is_quick(prepared: PreparedExperiment) -> bool:
-    """Whether all answers are recorded, and all evaluators are rules without a time limit."""
+def is_quick(prepared: Prepared[Any]) -> bool:
+    """Whether no answers are made but by looking them up, and all evaluators are rules without a time limit."""
     judges = [judge for evaluator in prepared.evaluators for judge in evaluator.all]
-    return all(target.kind == "recorded" for target in prepared.spec.targets) and not any(
+    return all(target.kind == "recorded" for target in targets_of(prepared.spec)) and not any(
         judge.connection or judge.bound.is_async or judge.spec.timeout_s for judge in judges
     )
 
 
-def pays(prepared: PreparedExperiment, n_examples: int) -> bool:
-    """Whether an experiment's chunks are worked on in processes: if its spec says so, or if it is faster and safe.
+def targets_of(spec: Any) -> Sequence[TargetSpec]:
+    """Return the targets of an experiment; what judges what is there has none."""
+    return spec.targets if isinstance(spec, ExperimentSpec) else ()
 
-    Raise InputError if the spec says so of an experiment that calls models.
+
+def pays(prepared: Prepared[Any], n_subjects: int, *, is_ours: bool = True) -> bool:
+    """Whether the chunks of a run are worked on in processes: if its spec says so, or if it is faster and safe.
+
+    It is safe if all that they call `is_ours`, as its evaluators must be. Raise InputError if the spec says so of a run
+    that calls models.
     """
-    spec = prepared.spec
-    if spec.task_runner.kind == "processes":
-        if not is_quick(prepared):
-            wanted = "wanted recorded answers and rules without models or time limits; or kind threads, dask or ray"
-            raise InputError(f"task_runner: got processes for an experiment with other targets or evaluators, {wanted}")
+    kind, evaluators = prepared.spec.task_runner.kind, prepared.evaluators
+    if kind == "processes":
+        check_quick(prepared)
         return True
-    judgements = n_examples * spec.repetitions * len(spec.targets) * len(prepared.evaluators)
-    is_ours = all(evaluator.is_ours for evaluator in prepared.evaluators)
-    is_faster = is_quick(prepared) and judgements >= MANY_JUDGEMENTS and cores() > 1
-    return is_faster and is_ours and spec.task_runner.kind == "threads"
+    is_faster = is_quick(prepared) and n_subjects * len(evaluators) >= MANY_JUDGEMENTS and cores() > 1
+    return is_faster and is_ours and all(one.is_ours for one in evaluators) and kind == "threads"
+
+
+def check_quick(prepared: Prepared[Any]) -> None:
+    """Raise InputError for a run in processes of this machine that calls models."""
+    if not is_quick(prepared):
+        wanted = "wanted recorded answers or items of production, and rules without models or time limits"
+        raise InputError(f"task_runner: got processes, {wanted}; or kind threads, dask or ray")
 
 
 def cores() -> int:

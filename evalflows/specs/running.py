@@ -208,8 +208,8 @@ class TaskRunnerSpec(BaseModel):
 
     kind: Engine = Field(
         "threads",
-        description="threads of the run's own process, processes beside it for recorded answers that rules judge, or "
-        "processes of dask or ray",
+        description="threads of the run's own process, processes beside it for rules over recorded answers or "
+        "production, or processes of dask or ray",
     )
     processes: int | None = Field(
         None, ge=1, le=1024, description="Number of processes of a cluster on this machine; default: one per core"

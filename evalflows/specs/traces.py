@@ -22,6 +22,8 @@ from evalflows.specs.running import (
     MaxCalls,
     Metadata,
     ScoreConfigSpec,
+    TaskRunner,
+    TaskRunnerSpec,
     UseCache,
 )
 
@@ -283,7 +285,12 @@ class TraceEvaluationSpec(BaseModel):
         description="Seconds without a new span after which an item is judged; default: 60, and 1800 for sessions",
     )
     max_items: int | None = Field(None, ge=1, description="Maximum number of items per start; the rest comes next")
-    fetch_batch_size: int = Field(200, ge=1, le=100_000, description="Items in memory at once; the next are read ahead")
+    fetch_batch_size: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="Items in memory at once; the next are read ahead; default: 200, and 1,000 if only rules judge",
+    )
     max_concurrency: int | None = Field(
         None, ge=1, description="Maximum number of items judged concurrently, per process"
     )
@@ -296,6 +303,7 @@ class TraceEvaluationSpec(BaseModel):
     breaker_window: BreakerWindow = 20
     breaker_pause_s: BreakerPause = 10.0
     use_cache: UseCache = True
+    task_runner: TaskRunner = TaskRunnerSpec()
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TraceEvaluationSpec":

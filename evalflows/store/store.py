@@ -119,10 +119,10 @@ class Store:
                     data = recorded_after(data, last_recorded(connection, readable_paths(self._fs, earlier)))
             self._write(table, f"{self.layout.open_folder(table, owner)}/{part}.{secrets.token_hex(6)}.parquet", [data])
 
-    def open_parts(self, table: str, owner: str) -> dict[str, int]:
-        """Return the files of an open owner, each with its size in bytes."""
+    def open_parts(self, table: str, owner: str, parts: Sequence[str] | None = None) -> dict[str, int]:
+        """Return the files of an open owner, or of `parts` of it, each with its size in bytes."""
         sizes: dict[str, int] = {}
-        for path in self._open_files(table, owner):
+        for path in self._open_files(table, owner, parts):
             with suppress(FileNotFoundError):  # merged or sealed meanwhile
                 sizes[path] = self._fs.size(path)
         return sizes

@@ -47,7 +47,7 @@ def test_a_limit_that_is_overspent_leaves_nothing_and_neither_do_calls_of_unknow
 def test_a_chunk_brings_along_its_part_and_what_it_has_spent(store: Store, make: Make) -> None:
     paid = [make("calls", call_id=f"c{n}", experiment_id="e1", cost_usd=0.5) for n in range(3)]
     store.append("calls", "e1", SECOND.part, paid)
-    sent = dispatched(store, [FIRST, SECOND], {"e1": now()}, Left(usd=8.0, calls=8, counts_unknown=False), items=80)
+    sent = dispatched(store, [FIRST, SECOND], now(), Left(usd=8.0, calls=8, counts_unknown=False), items=80)
     assert [(one.dispatch.usd, one.dispatch.calls) for one in sent if one.dispatch] == [(3.0, 3), (1.0 + 1.5, 1 + 3)]
     assert [one.part for one in sent] == [FIRST.part, SECOND.part]
 
@@ -55,7 +55,7 @@ def test_a_chunk_brings_along_its_part_and_what_it_has_spent(store: Store, make:
 def test_what_a_killed_process_has_spent_counts(store: Store, make: Make) -> None:
     """The process that takes up its chunk has only the rest."""
     store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
-    chunk = Chunk("e1", 0, 0, 30, Dispatch(attempt=now(), usd=1.0, calls=2))
+    chunk = Chunk("e1", 0, 0, 30, dispatch=Dispatch(attempt=now(), usd=1.0, calls=2))
     budget = budget_of_part(store, chunk)
     budget.reserve_now(is_priced=True)
     with pytest.raises(CallError, match="2 of 2 calls"):

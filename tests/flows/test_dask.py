@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 from command import with_support
 from endpoint import Endpoint, serving
+from made_traces import traces, write
 from matched import asked
 from pairwise_runs import answered, by_length
 
-from evalflows import compare, run
+from evalflows import compare, evaluate_traces, run
 from evalflows.reports.progress import Progress
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_api", "importable_judges")]
 
@@ -159,6 +162,35 @@ def test_a_comparison_has_the_rows_of_threads() -> None:
         assert endpoint.calls == 2 * ITEMS
     assert len(asked(query, "spread")) == ITEMS
     assert asked(query, "spread") == asked(query, "threads")
+
+
+@pytest.mark.soak
+def test_items_of_production_are_judged_once_though_a_process_is_killed(store: Store) -> None:
+    write(store, traces(ITEMS))
+    with serving(Endpoint(latency_s=0.1)) as endpoint:
+        connection = {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", "max_in_flight": IN_FLIGHT}
+        fields = {
+            "name": "watch",
+            "evaluators": [{"use": "judges:says_correct", "connection": "mock"}],
+            "connections": {"mock": connection},
+            "settle_s": 0,
+            "fetch_batch_size": CHUNK,
+            "task_runner": ON_DASK,
+            "max_calls": ITEMS + IN_FLIGHT,
+        }
+        spec = TraceEvaluationSpec.model_validate(fields)
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(copy_context().run, evaluate_traces, spec)
+            while endpoint.calls < ITEMS // 2:
+                assert not running.done()
+                time.sleep(0.005)
+            os.kill(min(cluster_processes()), signal.SIGKILL)
+            running.result(120)
+        assert endpoint.calls - endpoint.repeated() == ITEMS
+        assert endpoint.repeated() <= IN_FLIGHT
+    assert asked("select state, items_processed, scores_created from watermarks") == [("completed", ITEMS, ITEMS)]
+    assert asked("select status, count(*) from trace_scores group by 1") == [("scored", ITEMS)]
+    assert asked("select count(*) > 0 from limits") == [(True,)], "the history of its limiters is kept"
 
 
 @pytest.mark.soak

@@ -200,6 +200,8 @@ def test_a_spec_that_cannot_work_is_refused(store: Store) -> None:
         ({"filter": "colour = 'red'"}, "filter: .*colour"),
         ({"mapper": "no.module:mapper"}, "no.module"),
         ({"mapper": {"output": "a b"}}, "path 'a b'"),
+        ({"task_runner": "processes", "evaluators": ["faithfulness"]}, "task_runner: got processes, wanted recorded"),
+        ({"task_runner": "processes", "mapper": refer(lambda item: {})}, "mapper: got a function that only this"),
         ({"composites": [{"name": "c", "weights": {"nothing": 1.0}}], "evaluators": ["exact_match"]}, "nothing"),
     ):
         with pytest.raises((InputError, IncompleteError), match=message):

@@ -1,6 +1,7 @@
 """Trace evaluations with judges that are paid: their budget, their failures, a kill, and retries at the next start."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from interrupted_runs import start, when_called
 from made_traces import traces, write
 
 from evalflows import evaluate_traces
-from evalflows.specs.errors import IncompleteError
+from evalflows.engine.run_context import RunContext
+from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store, connect
+from evalflows.tasks.evaluate_traces import next_chunks, start_batch
+from evalflows.tasks.judge import judge
+from evalflows.tasks.limits import sent, short_of_budget
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 
@@ -50,6 +55,28 @@ def test_a_budget_stops_a_batch_and_the_next_start_judges_the_rest(store: Store)
         evaluate_traces(spec(endpoint, max_calls=25))
     assert (endpoint.calls, endpoint.repeated()) == (N, 0)
     assert statuses() == [("scored", None, N)]
+
+
+def test_a_chunk_that_another_process_takes_up_judges_what_lacks_within_its_part_of_the_budget(store: Store) -> None:
+    write(store, traces(4))
+    with serving(Endpoint(answer=Service())) as endpoint:
+        given = spec(endpoint, task_runner={"kind": "dask", "processes": 2}, fetch_batch_size=2, max_calls=2)
+        batch = start_batch.fn(given)
+        run, chunks = batch.run, next_chunks(batch)
+        first, _ = sent(run, [batch.row], chunks)
+        for costs in (1, 0):  # in another process, and once more in a third
+            elsewhere = RunContext[Any](token=f"process {costs}")
+            elsewhere.is_in_cluster = True
+            done = judge.fn(elsewhere, first)
+            counts = done.counts
+            assert (counts.fetched, counts.scores, counts.over_budget, counts.usage.calls) == (2, 1, 1, 1)
+            assert (endpoint.calls, len(done.dispatch.costs)) == (1, costs)
+        assert short_of_budget(run, [batch.row], chunks) == [chunks[0]], "the other chunk's part is left"
+        counts = judge.fn(run, chunks[0]).counts
+        assert (endpoint.calls, counts.scores, counts.over_budget, counts.usage.calls) == (2, 2, 0, 2)
+    assert statuses() == [("scored", None, 2)]
+    with pytest.raises(InputError, match=r"has no start of eval-.* wanted EVALFLOWS_STORE of that process to name"):
+        judge.fn(elsewhere, replace(first, batch_id="batch-other"))
 
 
 @pytest.mark.slow

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from isolated import is_running
+from made_traces import traces, write
 from rule_rows import comparable, run_without_flow, stored
 
+from evalflows import evaluate_traces
 from evalflows.engine import workers
 from evalflows.engine.chunks import waves_of
 from evalflows.engine.jobs import judge_in_process
@@ -21,6 +23,10 @@ from evalflows.engine.workers import QuickProcesses
 from evalflows.llm import loop
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.queries.traces import batch_row
+from evalflows.store.store import Store
+from evalflows.store.trace_records import evaluation_id
 from evalflows.tasks.execute import execute_rounds, start_experiments
 from evalflows.tasks.snapshot import check_and_freeze
 
@@ -59,6 +65,31 @@ def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(here["judgements"]) == 160
     for table in ("outputs", "judgements"):
         assert comparable(there[table]) == comparable(here[table])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_prefect")
+def test_items_of_production_are_judged_as_here(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(store, traces(7))
+    monkeypatch.setattr(workers, "cores", lambda: 2)
+    worked, work = list[object](), QuickProcesses.work
+    monkeypatch.setattr(QuickProcesses, "work", lambda *given: worked.append(given) or work(*given))
+    for name, many in (("here", 100), ("there", 14)):
+        monkeypatch.setattr(workers, "MANY_JUDGEMENTS", many)
+        fields = {"name": name, "mapper": {"output": "input"}, "settle_s": 0, "fetch_batch_size": 3}
+        rules = [{"use": "length_between", "args": {"most": 9}}, "json_valid"]
+        composite = {"name": "both", "weights": {"length_between": 1, "json_valid": 1}}
+        spec = TraceEvaluationSpec.model_validate(fields | {"evaluators": rules, "composites": [composite]})
+        batch = batch_row(store, evaluate_traces(spec))
+        assert (batch.items_processed, batch.scores_created, batch.composite_scores_created) == (7, 14, 7)
+    assert len(worked) == 3
+    here, there = (
+        store.query(
+            "select subject_id, metric, value from scores where starts_with(experiment_id, ?) order by all", [e]
+        )
+        for e in map(evaluation_id, ("here", "there"))
+    )
+    assert here == there and len(here) == 21
 
 
 def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_processes_make_the_same_rows() -> None:
 
 
 def test_processes_are_for_rules_and_recorded_answers_only() -> None:
-    wanted = "task_runner: got processes for an experiment with other targets or evaluators, wanted recorded answers"
+    wanted = "task_runner: got processes, wanted recorded answers or items of production, and rules without models"
     with pytest.raises(InputError, match=wanted):
         judge(task_runner=TWO)
     with pytest.raises(InputError, match="evaluator 'mine': got a function that only this process has"):

@@ -5,6 +5,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 import duckdb
@@ -79,6 +80,12 @@ def paid(store: Store, comparison_id: str) -> Paid:
     """Return what a comparison has paid."""
     query = f"select {_PAID} from source.calls where experiment_id = ?"
     return Paid(*store.query(query, [comparison_id])[0])
+
+
+def spent_since(store: Store, beginning: str, since: datetime) -> Paid:
+    """Return what owners whose ids begin so have paid since then."""
+    query = f"select {_PAID} from source.calls where starts_with(experiment_id, ?) and recorded_at >= ?"
+    return Paid(*store.query(query, [beginning, since])[0])
 
 
 FAILED_OUTPUT = "failed_output"
@@ -440,6 +447,12 @@ def spent_on_part(store: Store, owner: str, part: str) -> Paid:
     return Paid(len(spent), sum(known) + sum(estimated), sum(estimated), unknown)
 
 
+def judged_in_part(store: Store, owner: str, part: str) -> dict[str, str]:
+    """Return the subject of each judgement of one part of an open owner, by the judgement's id."""
+    rows = _rows(store, "judgements", owner, part, ["judgement_id", "subject_id"])
+    return {row["judgement_id"]: row["subject_id"] for row in rows}
+
+
 def was_over_budget(store: Store, owner: str, part: str) -> bool:
     """Whether the budget was too small for an answer, a judgement or a comparison of a part."""
     return any(
@@ -456,8 +469,8 @@ def _is_http(store: Store, owner: str) -> bool:
 
 def _rows(store: Store, table: str, owner: str, part: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield columns of the rows of a part, which may repeat a key."""
-    for path in store.open_parts(table, owner):
-        if path.rpartition("/")[2].partition(".")[0] == part != REOPENED:
+    for path in store.open_parts(table, owner, [part]):
+        if path.rpartition("/")[2].partition(".")[0] != REOPENED:
             with suppress(StorageError):  # sealed or merged meanwhile
                 for data in row_groups(store.filesystem, path, table, columns):
                     yield from data.to_pylist()

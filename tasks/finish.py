@@ -22,6 +22,7 @@ from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.rare_collection import collect_rarely
 from evalflows.specs.traces import RetentionSpec
+from evalflows.stats.proportions import load_ahead
 from evalflows.store.database import shared
 from evalflows.store.leases import Lease, leased, refuse_if_in_use
 from evalflows.store.queries.continuing import continued_by
@@ -55,6 +56,7 @@ def finish(run: RunContext[Any], rows: Sequence[Row], stopped: str | None = None
 def calls_end_with_the_flow(run: RunContext[Any]) -> Iterator[None]:
     """If the flow is stopped in this block, cancel the calls in flight and start no more; finished calls are kept."""
     collect_rarely()
+    load_ahead()
     try:
         with loop.ends_with(), interrupts_noted():
             yield

@@ -234,11 +234,12 @@ New = Mapping[int, str]
 
 def draft(examples: Iterable[ExampleRow], renamed: Callable[[Sequence[str]], New] | None = None) -> Examples:
     """Return examples in a temporary file. `renamed` tells from all ids which of them shall have others."""
-    lines, ids, clusters, times = SpilledLines(), _Texts(), _Texts(), array("q")
+    lines, ids, clusters, splits, times = SpilledLines(), _Texts(), _Texts(), _Texts(), array("q")
     for example in examples:
         lines.append(content_line(example))
         ids.append(example.example_id)
         clusters.append(example.cluster)
+        splits.append(example.split)
         times.append((example.recorded_at - _EPOCH) // _MICROSECOND)
     names: Column[str] = ids.column()
     if renamed is not None and (new := renamed(names)):
@@ -250,7 +251,14 @@ def draft(examples: Iterable[ExampleRow], renamed: Callable[[Sequence[str]], New
             recorded_at = _EPOCH + times[place] * _MICROSECOND
             yield ExampleRow(snapshot_id="", position=place, recorded_at=recorded_at, **orjson.loads(line))
 
-    return Examples(rows, names, clusters.column(), lines=lines)
+    split_column: Column[str] = splits.column()
+
+    def column(name: str) -> Iterator[Any]:
+        if name == "split":
+            return iter(split_column)
+        return (getattr(example, name) for example in rows(range(len(names))))
+
+    return Examples(rows, names, clusters.column(), lines=lines, column=column)
 
 
 def repeated_places(texts: Iterable[str]) -> list[int]:

@@ -92,4 +92,4 @@ def test_a_plan_counts_the_examples_of_a_slice(tmp_path: Path) -> None:
     sizes = {metric.metric: metric.n_examples for metric in found.metrics}
     assert sizes == {"exact_match": N, "exact_match@split=easy": 90, "exact_match@split=hard": 30}
     said = " ".join(sentences_of(found))
-    assert "on exact_match@split=hard (release)" in said and "the slice has 30" in said
+    assert "on exact_match@split=hard (release)" in said and "the slice's 30 examples detect" in said

@@ -155,6 +155,10 @@ def test_a_trace_evaluation_names_no_code_and_reads_no_file_from_elsewhere(store
     for changes, message in (
         ({"mapper": "os:getcwd"}, "'os:getcwd'"),
         ({"evaluators": ["subprocess:getoutput"]}, "'subprocess:getoutput'"),
+        (
+            {"task_runner": {"kind": "dask", "address": "tcp://h:1"}},
+            "task_runner: address: got 'tcp://h:1', in a deploy",
+        ),
         ({"filter": "trace_id in (select content from read_text('/etc/hostname'))"}, "filter: "),
     ):
         given = {"name": "watch", "evaluators": ["json_valid"], "settle_s": 0} | changes

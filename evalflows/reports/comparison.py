@@ -10,7 +10,7 @@ from evalflows.analysis.figures import calls_text, p_text, percent
 from evalflows.reports.results import conclusion_text, names_apart
 from evalflows.specs.errors import NotFoundError
 from evalflows.store.queries.progress import spooled_if_running
-from evalflows.store.records import ComparisonSetRow
+from evalflows.store.records import ComparisonSetRow, from_json
 from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
 from evalflows.store.store import Store
 
@@ -211,6 +211,7 @@ class ComparisonReport:
     ranking: Sequence[RankedExperiment]
     biases: Sequence[JudgeBias]
     errors: Sequence[tuple[str, str, int]]  # evaluator, error, how often
+    batch: int | None = None  # examples judged at a time, if it may stop early
 
     @property
     def known_biases(self) -> list[JudgeBias]:
@@ -309,7 +310,7 @@ class ComparisonReport:
         if over.decided_without_judge:
             policy = "the failed run loses" if over.failed_output_policy == "loses" else "such pairs are left out"
             warnings.append(f"{over.decided_without_judge} judgements needed no judge, as a run had failed: {policy}")
-        if over.missing and over.state == "completed":  # else its line says why
+        if over.missing and (self.batch is None or over.state == "completed"):  # else its line says why
             warnings.append(f"{over.missing} of {over.planned} judgements are missing")
         return warnings
 
@@ -319,8 +320,8 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
 
     Raise StorageError if a file of the comparison or of its experiments is damaged.
     """
-    for row in store.read("comparison_sets", comparison_id):
-        store.verify(row.experiments, {"experiments", "outputs"})
+    (row,) = store.read("comparison_sets", comparison_id)
+    store.verify(row.experiments, {"experiments", "outputs"})
     (overview,) = comparison_overviews(store, "comparison_id = $1", [comparison_id])
     rates, ranking, biases, errors = ask(
         store,
@@ -343,6 +344,7 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
         ranking=[replace(row, experiment=names.get(row.experiment_id, row.experiment)) for row in ranked],
         biases=records_of(JudgeBias, biases),
         errors=[(evaluator, error, int(count)) for evaluator, error, count in errors],
+        batch=from_json(row.spec).get("batch"),
     )
 
 

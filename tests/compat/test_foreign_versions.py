@@ -28,8 +28,7 @@ import autoevals, openevals
 from langsmith.evaluation import StringEvaluator
 from pydantic_evals.evaluators import Contains, LLMJudge
 from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.engine.prepare import evaluator_version, prepare_evaluator
-from evalflows.engine.prepare import reference_to
+from evalflows.engine.spec_evaluators import evaluator_version, prepare_evaluator, reference_to
 
 def grade(asked, answer, reference): return {"score": 1}
 
@@ -48,7 +47,7 @@ print(json.dumps([evaluator_version(prepare_evaluator(spec), {}) for spec in spe
 UNASKED = """
 import json, sys
 from evalflows.specs.evaluator import EvaluatorSpec
-from evalflows.engine.prepare import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
+from evalflows.engine.spec_evaluators import bind_evaluator
 bind_evaluator(EvaluatorSpec(use="exact_match"))
 bind_evaluator(EvaluatorSpec(use="judges:upper", args={"question": "q"}))
 print(json.dumps([name for name in %r if name in sys.modules]))

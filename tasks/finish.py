@@ -4,9 +4,11 @@ One process at a time works on them; rules of retention are applied.
 """
 
 import getpass
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from prefect import task
@@ -22,7 +24,6 @@ from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.rare_collection import collect_rarely
 from evalflows.specs.traces import RetentionSpec
-from evalflows.stats.proportions import load_ahead
 from evalflows.store.database import shared
 from evalflows.store.leases import Lease, leased, refuse_if_in_use
 from evalflows.store.queries.continuing import continued_by
@@ -56,7 +57,8 @@ def finish(run: RunContext[Any], rows: Sequence[Row], stopped: str | None = None
 def calls_end_with_the_flow(run: RunContext[Any]) -> Iterator[None]:
     """If the flow is stopped in this block, cancel the calls in flight and start no more; finished calls are kept."""
     collect_rarely()
-    load_ahead()
+    # What intervals need takes a tenth of a second to load, and none while a run waits for answers.
+    threading.Thread(target=import_module, args=("scipy.special",), name="evalflows-load-ahead").start()
     try:
         with loop.ends_with(), interrupts_noted():
             yield

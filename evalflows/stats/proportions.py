@@ -1,7 +1,6 @@
 """Intervals and tests for proportions, one-sided p-values against a threshold, and the distributions that they need."""
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -71,11 +70,6 @@ def checked_bounds(bounds: tuple[float, float] | None, **values: FloatArray) -> 
     for name, array in values.items():
         refuse_where(name, array, (array < lowest) | (array > highest), f"{lowest} to {highest}, its bounds")
     return lowest, highest
-
-
-def load_ahead() -> None:
-    """Load on a thread what intervals need: while a run waits for answers, that takes none of its time."""
-    threading.Thread(target=_special, name="evalflows-load-ahead").start()
 
 
 def _special() -> Any:

@@ -229,7 +229,7 @@ def _changes(before: ComparisonSetRow, row: ComparisonSetRow) -> Iterator[str]:
     """Yield in words how a resumed comparison differs in more than added experiments."""
     yield from changed(before, row, FIXED_COLUMNS)
     if (was := comparison_spec(before).batch) != (now := comparison_spec(row).batch):
-        yield f"then with batch {was}, now with {now}"
+        yield f"then {_batches(was)}, now {_batches(now)}"
     if (old := _pairs(before)) != (new := _pairs(row)):
         yield f"then with pairs: {old}, now with {new}"
     if row.experiments[: len(before.experiments)] != before.experiments:
@@ -237,6 +237,10 @@ def _changes(before: ComparisonSetRow, row: ComparisonSetRow) -> Iterator[str]:
         yield f"then with experiments {old}, now with {new} (new ones may only be appended)"
     if row.n_shared != before.n_shared:
         yield f"then with {before.n_shared} shared examples, with the new experiments {row.n_shared}"
+
+
+def _batches(size: int | None) -> str:
+    return "not in batches" if size is None else f"in batches of {size}"
 
 
 def _pairs(row: ComparisonSetRow) -> str:

@@ -165,7 +165,7 @@ def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> l
     """The verdicts, the ranking, the win rates over all examples and those of slices that differ, then what is known of
     the judges. Below other results, only the verdicts stay however many lines there are."""
     verdicts, others = report.verdicts, report.remarks
-    overall = [rate for rate in report.win_rates if rate.is_overall and not report.has_many_pairs]
+    overall = [] if report.has_many_pairs else report.overall
     slices = [rate for rate in report.win_rates if not rate.is_overall]
     slices.sort(key=lambda rate: rate.conclusion not in ("better", "worse"))
     differing = sum(rate.conclusion in ("better", "worse") for rate in slices)

@@ -167,8 +167,15 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
         discard_output()
         sys.exit(PIPE)
     except Exception as error:
+        if is_interrupted_query(error):
+            _end("stopped", "stopped", INTERRUPTED, verbose)
         message = f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)"
         _end("internal", message, FAULT, verbose)
+
+
+def is_interrupted_query(error: BaseException) -> bool:
+    """Whether DuckDB raised an error since Ctrl-C was pressed while it worked: it says so in no other way."""
+    return type(error) is RuntimeError and error.args == ("Query interrupted",)
 
 
 def _end(kind: str, message: str, code: int, verbose: bool) -> None:

@@ -39,16 +39,20 @@ from evalflows.cli.show import links_here, print_next
 from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, first_problem, json_text, one_line
-from evalflows.specs.traces import ALL, DIMENSIONS, TraceColumns
+from evalflows.specs.traces import ALL, DIMENSIONS, TraceColumns, TraceEvaluationSpec
 from evalflows.store.queries.traces import (
     ListedTrace,
     Verdict,
+    Window,
     batch_row,
+    condition,
+    item_keys,
     listed_traces,
     observations_of_trace,
     verdicts_of_trace,
 )
 from evalflows.store.queries.windows import Incident, events_of, find_incident, incidents
+from evalflows.store.records import now
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 from evalflows.store.trace_records import WatermarkRow
@@ -216,7 +220,22 @@ def evaluate_traces(
         store = Store()
         row = batch_row(store, batch)
         show_batch(row)
+        _say_what_waits(store, loaded, row)
         show_changes(row, incidents(store, row.name))
+
+
+MOST_WAITING = 100_000
+
+
+def _say_what_waits(store: Store, spec: TraceEvaluationSpec, row: WatermarkRow) -> None:
+    """Say how many items are too new to be judged, if that is all that there is."""
+    if row.items_fetched or row.kind != "schedule":
+        return
+    window = Window(moment="recorded_at", since=row.until, until=now())
+    waiting = len(item_keys(store, spec.scope, condition(spec.filter, spec.scope), window, MOST_WAITING))
+    if waiting:
+        until = f"{spec.settles_after_s:g} s have passed since they were last added to (settle_s)"
+        console().print(Text(f"{waiting} items wait until {until}"))
 
 
 def show_batch(row: WatermarkRow) -> None:

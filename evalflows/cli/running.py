@@ -10,14 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
-from evalflows.cli.late_commands import INTERRUPTED
+from evalflows.cli.late_commands import INTERRUPTED, is_interrupted_query
 from evalflows.cli.output import console, echo_error, escaped_logs
 from evalflows.engine.interrupts import Noting
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.queries.continuing import begun_since, continued_by
+from evalflows.store.queries.continuing import batch_since, begun_since, continued_by, undecided_since
 from evalflows.store.store import Store
 
 
@@ -38,7 +38,9 @@ def prepared(verbose: bool) -> Iterator[Watch]:
             shown_progress(console(stderr=True)) as watch,
         ):
             yield watch
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not is_interrupted_query(error):
+            raise
         raise KeyboardInterrupt(_continued(began)) from None
     except StorageError as error:
         raise StorageError(f"{error}; {_continued(began)}") from error
@@ -68,6 +70,10 @@ def _continued(since: datetime) -> str:
     with suppress(InputError, StorageError):
         if (begun := begun_since(Store(), since)) is not None:
             return continued_by(Store(), begun)
+        if (undecided := undecided_since(Store(), since)) is not None:
+            return f"the gates have not decided: {hints.resume(undecided).code} lets them"
+        if (name := batch_since(Store(), since)) is not None:
+            return f"what was judged is kept: the same command judges the rest of {name!r}"
     return "nothing is left to resume"
 
 

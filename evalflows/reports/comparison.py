@@ -234,12 +234,12 @@ class ComparisonReport:
             return self._counted_verdicts()
         return [
             f"{rate.candidate} against {rate.baseline}, {rate.metric}: {rate.verdict_text}, win rate {rate.rate_text}"
-            for rate in self._overall()
+            for rate in self.overall
         ]
 
     def _counted_verdicts(self) -> list[str]:
         by_metric: dict[str, Counter[str]] = {}
-        for rate in self._overall():
+        for rate in self.overall:
             by_metric.setdefault(rate.metric, Counter())[rate.verdict_text] += 1
         return [
             f"{metric}, {verdicts.total()} pairs of systems by their direct votes: "
@@ -254,7 +254,7 @@ class ComparisonReport:
         return [
             f"{rate.candidate} against {rate.baseline}, {rate.metric}: the win rate is the mean of graded verdicts; "
             f"counted as wins, ties and losses it is {rate.discrete_text}"
-            for rate in self._overall()
+            for rate in self.overall
             if rate.discrete_win_rate is not None
         ]
 
@@ -264,11 +264,11 @@ class ComparisonReport:
         if self.has_many_pairs:
             return []
         undecided: dict[tuple[str, str], list[str]] = {}
-        for rate in self._overall():
+        for rate in self.overall:
             if rate.reason and rate.reason_code != "no_significant_difference":
                 pairs = undecided.setdefault((rate.metric, rate.reason), [])
                 pairs.append(f"{rate.candidate} and {rate.baseline}")
-        total = Counter(rate.metric for rate in self._overall())
+        total = Counter(rate.metric for rate in self.overall)
         return [
             f"not enough evidence in {metric}{_between(pairs, total[metric])}: {reason}"
             for (metric, reason), pairs in undecided.items()
@@ -288,8 +288,11 @@ class ComparisonReport:
             for (metric, reason), names in guarded.items()
         ]
 
-    def _overall(self) -> list[WinRate]:
-        return [rate for rate in self.win_rates if rate.is_overall]
+    @property
+    def overall(self) -> list[WinRate]:
+        """The win rates over all examples, those that are decided first: the others may be cut."""
+        found = [rate for rate in self.win_rates if rate.is_overall]
+        return sorted(found, key=lambda rate: rate.conclusion not in ("better", "worse"))
 
     @property
     def has_ranking(self) -> bool:
@@ -299,7 +302,7 @@ class ComparisonReport:
     @property
     def has_many_pairs(self) -> bool:
         """Whether there are too many pairs of systems for a sentence each."""
-        return len(self._overall()) > MAX_PAIRS
+        return len(self.overall) > MAX_PAIRS
 
     def _warnings(self) -> list[str]:
         warnings, over = [], self.overview

@@ -82,7 +82,7 @@ class TableCopies:
                 if read:
                     self._execute(f"insert into copies.source.{table} {rows}")
             self._connection.execute("commit")
-        except duckdb.Error:
+        except BaseException:  # also Ctrl-C, after which other queries follow
             self._connection.execute("rollback")
             raise
         if table in self._large:

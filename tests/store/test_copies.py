@@ -116,3 +116,14 @@ def test_questions_about_some_owners_read_their_sealed_files_alone(
     path.write_bytes(path.read_bytes().replace(b"exp-3-a", b"exp-3-b"))
     with pytest.raises(StorageError, match="damaged"):
         answers("exp-3", of="exp-3")
+
+
+def test_copies_go_on_after_an_interrupt(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise RuntimeError("Query interrupted")  # as DuckDB does on Ctrl-C
+
+    store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name="one")])
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(copies.TableCopies, "_make", interrupted)
+        ask(store, (NAMES, []))
+    assert ask(store, (NAMES, [])) == [[("exp-1", "one")]]

@@ -47,6 +47,26 @@ def begun_since(store: Store, moment: datetime) -> str | None:
     return next((str(identity) for (identity,) in store.query(query, [moment])), None)
 
 
+def undecided_since(store: Store, moment: datetime) -> str | None:
+    """Return an experiment that was begun or resumed since then, and ended, but whose gates have not decided."""
+    query = """select experiment_id from source.experiments e
+               where recorded_at >= $1 and state = 'completed' and json_array_length(spec -> '$.gates') > 0
+               and not list_contains(tags, 'trial') and not exists (
+                   select 1 from source.decisions d join source.experiments c
+                   on c.experiment_id = d.candidate_experiment_id where c.run_group = e.run_group)
+               order by recorded_at desc, experiment_id limit 1"""
+    return next((str(identity) for (identity,) in store.query(query, [moment])), None)
+
+
+def batch_since(store: Store, moment: datetime) -> str | None:
+    """Return the name of the trace evaluation whose batch was begun since then, and has not ended."""
+    query = """select name from (
+                   select name, batch_id, state, started_at from source.watermarks
+                   qualify row_number() over (partition by batch_id order by recorded_at desc) = 1)
+               where started_at >= $1 and state = 'running' order by started_at desc limit 1"""
+    return next((str(name) for (name,) in store.query(query, [moment])), None)
+
+
 def _functions(spec: Any) -> Iterator[Any]:
     """Yield the references to functions anywhere in a spec."""
     if isinstance(spec, Mapping):

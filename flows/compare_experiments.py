@@ -6,7 +6,7 @@ from typing import Any
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_waves, planned_pairs
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, planned_pairs, waves_of
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.tasks.compare import (
@@ -45,7 +45,7 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         if spec.votes is not None:
             record_votes(run, comparison)
         judging = chunk_task(judge, spec)
-        waves, stopped = list(pair_waves(comparison)), None
+        waves, stopped = list(waves_of(list(pair_chunks(comparison)), spec.batch)), None
         with calls_end_with_the_flow(run):
             steps: list[PrefectFuture[Any]] = [run_controls.submit(run, [comparison])]
             with chunks_on(spec.task_runner, after=steps):

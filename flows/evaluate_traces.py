@@ -12,14 +12,13 @@ from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run
 from evalflows.tasks.evaluate_traces import (
     Backfill,
     finish_batch,
-    lease_of_evaluation,
     next_chunks,
     note_progress,
     raise_problem,
     start_batch,
     watch_windows,
 )
-from evalflows.tasks.finish import calls_end_with_the_flow
+from evalflows.tasks.finish import calls_end_with_the_flow, lease_of
 from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
 from evalflows.tasks.limits import sent, short_of_budget
@@ -48,7 +47,7 @@ def evaluate_traces(
     """
     restrict_deployed_run(spec)
     backfill = Backfill(since=backfill_from, until=backfill_to, newest_first=newest_first, resume=resume)
-    with lease_of_evaluation(spec) as lease:
+    with lease_of(spec) as lease:
         batch = start_batch(spec, backfill if backfill != Backfill() else None)
         run, judging = batch.run, chunk_task(judge, spec)
         with calls_end_with_the_flow(run):

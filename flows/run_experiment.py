@@ -6,7 +6,7 @@ from typing import Any
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, waves_of
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, rounds_of, waves_of
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.controls import run_controls
@@ -46,7 +46,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         evaluate = chunk_task(judge, spec)
         with calls_end_with_the_flow(run):
             steps: list[PrefectFuture[Any]] = [run_controls.submit(run, experiments)]
-            waves, stopped = list(waves_of(spec, experiments)), None
+            waves, stopped = list(waves_of(rounds_of(experiments), spec.batch)), None
             with chunks_on(spec.task_runner, after=steps):
                 for number, wave in enumerate(waves):
                     for rounds in sent(run, experiments, wave, items_of(chain(*waves[number:]))):

@@ -1,7 +1,7 @@
 """Pairwise comparison: resolve and start it, record votes, compute win rates, finish and publish."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
@@ -11,7 +11,7 @@ from evalflows.analysis.interim_win_rates import Look, look_at
 from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.judge_exclusions import of_comparison
 from evalflows.analysis.preferences import Preferences, preferences_in, slices
-from evalflows.analysis.win_rates import WinRateEstimates, estimate_win_rates
+from evalflows.analysis.win_rates import Slices, WinRateEstimates, estimate_win_rates
 from evalflows.engine.chunks import pair_chunk_size, pairs_of
 from evalflows.engine.pairs import Context, compared_examples, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
@@ -257,9 +257,9 @@ def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
     """
     enter_stage(run, "computing win rates")
     store = run.store
-    results, metrics, _ = _estimated(store, row)
-    level = comparison_spec(row).confidence_level
-    agreement = [as_check(row.comparison_id, *pair) for pair in agreements(metrics, level)]
+    spec, systems = comparison_spec(row), _systems(store, row)
+    results, metrics = _estimated(store, row, systems, list(slices(systems.examples, spec.slice_by)))
+    agreement = [as_check(row.comparison_id, *pair) for pair in agreements(metrics, spec.confidence_level)]
     store.publish("checks", row.comparison_id, [*agreement, *results.checks])
     store.publish("verdicts", row.comparison_id, results.verdicts)
     store.publish("ratings", row.comparison_id, results.ratings)
@@ -269,38 +269,47 @@ def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
 @task(cache_policy=NO_CACHE, persist_result=False)
 def why_comparison_stops(run: Context, row: ComparisonSetRow) -> str | None:
     """Return why a comparison in batches can stop early, once every win rate is decided; otherwise None."""
-    results, _, look = _estimated(run.store, row)
-    overall = [one for one in results.verdicts if not one.slice and not one.length_controlled]
+    systems = _systems(run.store, row)
+    if (look := systems.look) is None or look.is_last:
+        return None
+    overall = [one for one in _estimated(run.store, row, systems, ())[0].verdicts if not one.length_controlled]
     decided = [one.conclusion in ("better", "worse") for one in overall if one.reason_code not in EXCLUDED]
-    if look is None or look.is_last or not decided or not all(decided):
+    if not decided or not all(decided):
         return None
     return f"stopped after {look.n_seen} of {row.n_shared} examples: every win rate was decided"
 
 
-def _estimated(store: Store, row: ComparisonSetRow) -> tuple[WinRateEstimates, Sequence[Preferences], Look | None]:
+class _Systems(NamedTuple):
+    """What a comparison compares."""
+
+    names: Sequence[str]
+    examples: Sequence[ExampleRow]  # shared by all, in the order of judging
+    look: Look | None = None  # what can be looked at so far, if it is judged in batches
+
+
+def _estimated(
+    store: Store, row: ComparisonSetRow, systems: _Systems, by_slice: Slices
+) -> tuple[WinRateEstimates, Sequence[Preferences]]:
     """Return the results of a comparison so far and its metrics; of one in batches on what can be looked at."""
-    spec = comparison_spec(row)
-    names, examples, look = _systems(store, row, spec)
-    parts = list(slices(examples, spec.slice_by))
+    examples, look = systems.examples, systems.look
     if look is None:
         metrics = preferences_in(store, row, examples)
     else:
         seen = frozenset(look.places)
         metrics = [one.of_examples(seen) for one in preferences_in(store, row, examples[: look.n_seen])]
     excluded = of_comparison(store, row, {one.metric: one.evaluator for one in metrics})
-    return estimate_win_rates(row.comparison_id, metrics, spec, parts, names, excluded, look), metrics, look
+    spec = comparison_spec(row)
+    return estimate_win_rates(row.comparison_id, metrics, spec, by_slice, systems.names, excluded, look), metrics
 
 
-def _systems(
-    store: Store, row: ComparisonSetRow, spec: ComparisonSpec
-) -> tuple[list[str], Sequence[ExampleRow], Look | None]:
-    """The names of the compared systems, the examples that they share, and what can be looked at if in batches."""
+def _systems(store: Store, row: ComparisonSetRow) -> _Systems:
+    spec = comparison_spec(row)
     if row.n_votes is not None:
         votes = store.read("judgements", row.comparison_id) if spec.slice_by else []  # only slices need the prompts
-        return spec.experiments, voted_examples(votes), None
+        return _Systems(spec.experiments, voted_examples(votes))
     experiments = experiments_of(store, spec.experiments)
     names, examples = [experiment.name for experiment in experiments], compared_examples(store, spec, experiments)
     if spec.batch is None:
-        return names, examples, None
+        return _Systems(names, examples)
     n_pairs = len(pairs_of(spec)) * row.repetitions * len(spec.evaluators)
-    return names, examples, look_at(row, examples, judged_examples(store, row.comparison_id, n_pairs))
+    return _Systems(names, examples, look_at(row, examples, judged_examples(store, row.comparison_id, n_pairs)))

@@ -2,8 +2,7 @@
 windows that have closed.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,11 +27,9 @@ from evalflows.engine.traces import (
     trace_evaluation_of,
 )
 from evalflows.engine.workers import QuickProcesses, is_quick, pays
-from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.database import keep_catalog
-from evalflows.store.leases import Lease, leased
 from evalflows.store.observations import last_recorded, open_owners, seal_past_days
 from evalflows.store.queries.traces import (
     ItemKey,
@@ -94,14 +91,6 @@ class Batch:
     def left(self) -> int | None:
         """How many more items this start may take; None for all."""
         return None if self.spec.max_items is None else max(0, self.spec.max_items - self.counts.fetched)
-
-
-@contextmanager
-def lease_of_evaluation(spec: TraceEvaluationSpec) -> Iterator[Lease]:
-    """Hold the lease of an evaluation's name during a block. Another start of it waits, then judges what is new."""
-    work = f"trace evaluation {spec.name!r}"
-    with loop.ends_with() as end, leased(Store(), evaluation_id(spec.name), work, wait=True, on_loss=end) as lease:
-        yield lease
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -16,6 +16,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
+from evalflows.engine.chunks import AnySpec
 from evalflows.engine.interrupts import interrupts_noted
 from evalflows.engine.run_context import RunContext
 from evalflows.llm import loop
@@ -157,11 +158,12 @@ def _problem(store: Store, work: Work, row: ExperimentRow | ComparisonSetRow) ->
 
 
 @contextmanager
-def lease_of(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> Iterator[Lease]:
+def lease_of(spec: AnySpec, resume: str | None = None) -> Iterator[Lease]:
     """Hold the lease of what a spec starts during a block, so that nobody else pays for the same answers.
 
     If another process has it, `resume` raises InputError: somebody resumes what is running. A start waits, since it has
-    the same run key or is the same flow run: when the other one has ended, it only does what is left.
+    the same run key, is the same flow run, or of the same trace evaluation: when the other one has ended, it only does
+    what is left.
     """
     held = resume or start_id(spec)
     with loop.ends_with() as end, leased(Store(), held, _called(spec), wait=resume is None, on_loss=end) as lease:
@@ -174,8 +176,10 @@ def refuse_if_running(spec: ExperimentSpec | ComparisonSpec, resume: str | None)
         refuse_if_in_use(Store(), resume, _called(spec))
 
 
-def _called(spec: ExperimentSpec | ComparisonSpec) -> str:
-    return f"comparison {spec.title!r}" if isinstance(spec, ComparisonSpec) else f"experiment {spec.name!r}"
+def _called(spec: AnySpec) -> str:
+    if isinstance(spec, ComparisonSpec):
+        return f"comparison {spec.title!r}"
+    return f"{'experiment' if isinstance(spec, ExperimentSpec) else 'trace evaluation'} {spec.name!r}"
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

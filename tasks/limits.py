@@ -1,4 +1,4 @@
-"""AnySpec of a run: slots of a Prefect limit across processes, parts of the budget for chunks elsewhere, and which
+"""Limits of a run: slots of a Prefect limit across processes, parts of the budget for chunks elsewhere, and which
 failures Prefect retries.
 """
 

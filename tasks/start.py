@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from prefect.context import FlowRunContext
 
 from evalflows.analysis.pairing import changed_parts, parts_in
-from evalflows.engine.chunks import n_trials
+from evalflows.engine.chunks import AnySpec, n_trials
 from evalflows.engine.prepare import id_of_run_key
 from evalflows.engine.revision import revision
 from evalflows.engine.run_context import RunContext
@@ -17,6 +17,7 @@ from evalflows.specs.code_versions import listed
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.erasing import refuse_erased
 from evalflows.store.queries.lookup import newest_start
 from evalflows.store.queries.progress import open_work
@@ -25,6 +26,7 @@ from evalflows.store.row_specs import comparison_spec, experiment_spec
 from evalflows.store.schemas import COMPARISON_TABLES, EXPERIMENT_TABLES
 from evalflows.store.spool import ENDING_S, recover
 from evalflows.store.store import Store
+from evalflows.store.trace_records import evaluation_id
 
 Row = TypeVar("Row", bound=ExperimentRow | ComparisonSetRow)
 
@@ -222,9 +224,11 @@ def id_of_start(kind: str) -> str:
     return dependent_id(kind, context.flow_run.created, "flow_run", str(context.flow_run.id))
 
 
-def start_id(spec: ExperimentSpec | ComparisonSpec) -> str:
+def start_id(spec: AnySpec) -> str:
     """Return the id of the run group, or of the comparison, that a spec starts: the same for a run key, and for a
-    re-run flow run.
+    re-run flow run. That of a trace evaluation is always that of its name.
     """
+    if isinstance(spec, TraceEvaluationSpec):
+        return evaluation_id(spec.name)
     kind: Literal["group", "cmp"] = "group" if isinstance(spec, ExperimentSpec) else "cmp"
     return id_of_start(kind) if spec.run_key is None else id_of_run_key(kind, spec.run_key)

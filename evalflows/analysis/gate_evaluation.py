@@ -55,7 +55,7 @@ from evalflows.analysis.pairing import (
 )
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
-from evalflows.engine.chunks import in_running_order
+from evalflows.engine.chunks import cluster_boundary, in_running_order
 from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key
 from evalflows.engine.revision import revision
 from evalflows.specs.dataset import DatasetSpec
@@ -132,7 +132,7 @@ def interim_analyses_of(store: Store, rows: Sequence[ExperimentRow]) -> InterimA
     if row.seed is None:  # without batches, the first examples are not a random sample
         batches = [done] if done == len(running) else []
     clusters = running.clusters
-    after = sorted({_cluster_boundary(clusters, batch) for batch in batches} - {0})
+    after = sorted({cluster_boundary(clusters, batch) for batch in batches} - {0})
     ranks = np.array([rank[example_id] for example_id in examples.ids], dtype=np.intp)
     return InterimAnalyses(ranks=ranks, after=after, n_examples=len(examples)) if after else None
 
@@ -143,13 +143,6 @@ def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:
                group by 1 having count(distinct repetition) = ?"""
     ran = {example for (example,) in store.query(query, [row.experiment_id, row.repetitions])}
     return next((place for place, example in enumerate(running) if example not in ran), len(running))
-
-
-def _cluster_boundary(clusters: Sequence[str | None], place: int) -> int:
-    """The last position, at most `place`, that splits no cluster."""
-    while 0 < place < len(clusters) and clusters[place] is not None and clusters[place] == clusters[place - 1]:
-        place -= 1
-    return place
 
 
 def interim_difference(

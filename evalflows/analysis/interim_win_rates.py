@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from evalflows.analysis.verdicts import DifferenceTest, Verdict
+from evalflows.analysis.verdicts import DifferenceTest, Verdict, no_difference, why_missing
+from evalflows.engine.chunks import cluster_boundary
 from evalflows.stats.paired import PairedDifference
 from evalflows.stats.sequential import cluster_values, confidence_sequence
 from evalflows.store.records import ComparisonSetRow, Reason
@@ -48,9 +49,10 @@ class Look:
         rows = outcomes[outcomes.status.isin(["scored", "missing"]) & outcomes.example_id.isin(list(self.places))]
         points = rows.groupby("example_id").points.mean(skipna=False)
         points = points.loc[sorted(points.index, key=self.places.__getitem__)]
-        estimate = self._difference(points.dropna(), confidence_level)
-        lowest, highest = (self._difference(points.fillna(case), confidence_level) for case in (0.0, 1.0))
         n_missing = int(points.isna().sum())
+        estimate = lowest = highest = self._difference(points.dropna(), confidence_level)
+        if n_missing:
+            lowest, highest = (self._difference(points.fillna(case), confidence_level) for case in (0.0, 1.0))
         return DifferenceTest(
             estimate=estimate, lowest=lowest, highest=highest, n_missing=n_missing, exclusion=exclusion
         )
@@ -90,9 +92,7 @@ def look_at(row: ComparisonSetRow, examples: Examples, judged: Collection[str]) 
     clusters = dict(zip(examples.ids, examples.clusters, strict=True))
     done = next((place for place, example in enumerate(examples.ids) if example not in judged), len(examples.ids))
     if done < len(examples.ids):
-        done -= done % row.chunk_size
-        while done and (cluster := examples.clusters[done]) is not None and cluster == examples.clusters[done - 1]:
-            done -= 1
+        done = cluster_boundary(examples.clusters, done - done % row.chunk_size)
     return Look(places={example: place for place, example in enumerate(examples.ids[:done])}, clusters=clusters)
 
 
@@ -110,11 +110,9 @@ def conclusion_of(test: DifferenceTest, at_level: DifferenceTest, n_tests: int) 
         return Verdict(conclusion="better" if worst[0] > 0 else "worse")
     alone = test.gain() or gain
     if alone[0] <= 0 <= alone[1]:
-        text = f"no significant difference ({test.estimate.n_pairs} pairs)"
-        return Verdict.undecided(Reason("no_significant_difference", text))
+        return Verdict.undecided(no_difference(test.estimate.n_pairs))
     if gain[0] <= 0 <= gain[1]:
         level = f"{100 * at_level.estimate.confidence_level:.3g} %"
         text = f"the interval at {level}, for {n_tests} win rates (Bonferroni), includes no difference"
         return Verdict.undecided(Reason("not_significant_after_adjustment", text))
-    missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value could change the conclusion"
-    return Verdict.undecided(Reason("missing_could_flip", missing))
+    return Verdict.undecided(why_missing(at_level))

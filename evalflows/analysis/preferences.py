@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from evalflows.analysis.verdicts import DifferenceTest, Verdict
+from evalflows.analysis.verdicts import DifferenceTest, Verdict, no_difference
 from evalflows.engine.chunks import pairs_of
 from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 from evalflows.stats.means import linearised
@@ -256,7 +256,7 @@ def length_controlled_verdict(estimate: LengthControlled) -> Verdict:
         return Verdict.undecided(Reason(code, estimate.reason or "no interval"))
     if estimate.low > 0.5 or estimate.high < 0.5:
         return Verdict(conclusion="better" if estimate.low > 0.5 else "worse")
-    return Verdict.undecided(Reason("no_significant_difference", f"no significant difference ({estimate.n} pairs)"))
+    return Verdict.undecided(no_difference(estimate.n))
 
 
 FloatArray = npt.NDArray[np.float64]

@@ -124,7 +124,7 @@ def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjust
         alone = "; p alone decides nothing" if is_significant else ""
         return Reason(estimate.reason_code or "no_interval", f"{estimate.reason or 'no interval'}{alone}")
     if gain[0] <= 0 <= gain[1]:
-        return Reason("no_significant_difference", f"no significant difference ({estimate.n_pairs} pairs)")
+        return no_difference(estimate.n_pairs)
     p = estimate.p_value if estimate.p_value is not None else p_adjusted
     if p > 1 - estimate.confidence_level:
         text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
@@ -132,6 +132,15 @@ def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjust
     if p_adjusted > 1 - estimate.confidence_level:
         text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
         return Reason("not_significant_after_adjustment", text)
+    return why_missing(test)
+
+
+def no_difference(n_pairs: int) -> Reason:
+    return Reason("no_significant_difference", f"no significant difference ({n_pairs} pairs)")
+
+
+def why_missing(test: DifferenceTest) -> Reason:
+    """Return why missing values leave a difference undecided that is significant without them."""
     missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value"
     worst = test.worst_case_gain()
     if not test.is_bounded:

@@ -224,7 +224,8 @@ def evaluate_traces(
         show_changes(row, incidents(store, row.name))
 
 
-MOST_WAITING = 100_000
+MOST_WAITING = 10_000
+"""From how many waiting items on they are not counted."""
 
 
 def _say_what_waits(store: Store, spec: TraceEvaluationSpec, row: WatermarkRow) -> None:
@@ -235,7 +236,8 @@ def _say_what_waits(store: Store, spec: TraceEvaluationSpec, row: WatermarkRow) 
     waiting = len(item_keys(store, spec.scope, condition(spec.filter, spec.scope), window, MOST_WAITING))
     if waiting:
         until = f"{spec.settles_after_s:g} s have passed since they were last added to (settle_s)"
-        console().print(Text(f"{waiting} items wait until {until}"))
+        count = f"{waiting:,}{' or more' * (waiting == MOST_WAITING)}"
+        console().print(Text(f"{count} items wait until {until}"))
 
 
 def show_batch(row: WatermarkRow) -> None:

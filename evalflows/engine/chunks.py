@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import combinations, product
 from random import Random
-from typing import Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -87,14 +87,20 @@ class Part(ABC):
     def n_items(self) -> int:
         """The number of its examples, or items of production."""
 
-    @abstractmethod
+    table: ClassVar[str]
+    """That of the row of its run."""
+
     def attempt_in(self, store: Store) -> datetime | None:
         """Return when its run was last started or resumed, by a store; None if that has no such run."""
+        rows: list[Any] = store.read(self.table, self.owner)
+        return rows[0].recorded_at if rows else None
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk(Part):
     """Runs of one experiment: the examples from `start` up to `stop` (exclusive), in one repetition."""
+
+    table = "experiments"
 
     experiment_id: str
     repetition: int
@@ -112,10 +118,6 @@ class Chunk(Part):
     @property
     def n_items(self) -> int:
         return self.stop - self.start
-
-    def attempt_in(self, store: Store) -> datetime | None:
-        rows: list[ExperimentRow] = store.read("experiments", self.experiment_id)
-        return rows[0].recorded_at if rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +165,19 @@ def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
             yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
 
 
-def waves_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> Iterator[list[Rounds]]:
-    """Yield the chunks in running order: all at once, or batch by batch if a gate has interim analyses.
+def waves_of(work: "Sequence[OfExamples]", batch: int | None) -> "Iterator[list[OfExamples]]":
+    """Yield the chunks in running order: all at once, or batch by batch if there are interim analyses.
 
-    A batch holds the same examples of every experiment.
+    A batch holds the same examples of every experiment, or pair.
     """
-    rounds = _rounds_of(experiments)
-    if spec.batch is None or not rounds:
-        yield rounds
+    if batch is None or not work:
+        yield list(work)
         return
-    for start in sorted({each.chunks[0].start for each in rounds}):
-        yield [each for each in rounds if each.chunks[0].start == start]
+    for start in sorted({each.chunks[0].start for each in work}):
+        yield [each for each in work if each.chunks[0].start == start]
 
 
-def _rounds_of(experiments: Iterable[ExperimentRow]) -> list[Rounds]:
+def rounds_of(experiments: Iterable[ExperimentRow]) -> list[Rounds]:
     """Return the chunks of all experiments, those with the same runs together."""
     together: dict[tuple[str, int | None], list[Chunk]] = {}
     for row in experiments:
@@ -202,6 +203,13 @@ def in_random_order(examples: Examples, seed: int) -> Examples:
     order = np.random.default_rng(seed).permutation(len(by_cluster))
     clusters = list(by_cluster.values())
     return examples.select(number for index in order for number in clusters[index])
+
+
+def cluster_boundary(clusters: Sequence[str | None], place: int) -> int:
+    """Return the last position, at most `place`, that splits no cluster, whose examples follow each other."""
+    while 0 < place < len(clusters) and clusters[place] is not None and clusters[place] == clusters[place - 1]:
+        place -= 1
+    return place
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +347,8 @@ class PairChunk(Part):
     `first` comes before `second` in the comparison's list.
     """
 
+    table = "comparison_sets"
+
     comparison_id: str
     first: str
     second: str
@@ -358,10 +368,6 @@ class PairChunk(Part):
     @property
     def n_items(self) -> int:
         return self.stop - self.start
-
-    def attempt_in(self, store: Store) -> datetime | None:
-        rows: list[ComparisonSetRow] = store.read("comparison_sets", self.comparison_id)
-        return rows[0].recorded_at if rows else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,16 +414,6 @@ def pair_chunks(row: ComparisonSetRow) -> Iterator[PairChunk]:
             for start in range(0, row.n_shared, row.chunk_size):
                 stop = min(start + row.chunk_size, row.n_shared)
                 yield PairChunk(row.comparison_id, first, second, repetition, start, stop)
-
-
-def pair_waves(row: ComparisonSetRow) -> Iterator[list[PairChunk]]:
-    """Yield the chunks of a running comparison: all at once, or in batches with the same examples of all pairs."""
-    chunks = list(pair_chunks(row))
-    if comparison_spec(row).batch is None:
-        yield chunks
-        return
-    for start in sorted({chunk.start for chunk in chunks}):
-        yield [chunk for chunk in chunks if chunk.start == start]
 
 
 def planned_pairs(row: ComparisonSetRow) -> Planned:
@@ -474,6 +470,7 @@ def winning_side(place: str | None, shown_first: Side) -> Winner | None:
     return by_place.get(place)
 
 
+OfExamples = TypeVar("OfExamples", Rounds, PairChunk)
 Sent = TypeVar("Sent", bound=Part)
 AnySpec = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
 Started = ExperimentRow | ComparisonSetRow | WatermarkRow

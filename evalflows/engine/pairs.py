@@ -207,8 +207,8 @@ def _made(run: Context, comparison_id: str) -> Comparison:
     prepared = run.bound(lambda: comparison_spec(row))
     spec = prepared.spec
     experiments = experiments_of(store, row.experiments)
-    ledger = run.ledger(comparison_id, use_cache=spec.use_cache)
-    budget = run.budget(spec, row)
+    ledger = run.ledger(comparison_id)
+    budget = run.budget(row)
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     return Comparison(

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
 from typing import Any
 
-from evalflows.engine.chunks import draw
+from evalflows.engine.chunks import AnySpec, draw
 from evalflows.engine.may_call_models import (
     HOW_TO_RECORD,
     evaluator_may_call_unrecorded,
@@ -30,7 +30,6 @@ from evalflows.llm.budget import price_of
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import gguf_of
 from evalflows.specs.code import check_loaded
-from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import (
     MEASURES,
     InputError,
@@ -126,9 +125,6 @@ def _setting_error(bound: Bound, error: Exception) -> str | None:
     return text if name in bound.settings and not is_path else None
 
 
-Spec = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
-
-
 def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], store: Store) -> None:
     """Raise InputError, in one line, for the first part of a spec that cannot work on these examples."""
     spec = prepared.spec
@@ -204,7 +200,7 @@ def _check_given(spec: TraceEvaluationSpec, metrics: set[str]) -> None:
 def check_pairwise(
     judges: Sequence[PreparedEvaluator[JudgeSpec]],
     slice_by: Sequence[str],
-    spec: Spec,
+    spec: AnySpec,
     examples: Sequence[ExampleRow],
     item_metrics: Collection[str],
 ) -> None:
@@ -295,7 +291,7 @@ def _check_controls(evaluator: PreparedEvaluator[JudgeSpec] | PreparedEvaluator[
         )
 
 
-def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
+def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: AnySpec) -> None:
     """Check one evaluator, without tiers and fallback. Raise InputError if it or its connection cannot be used."""
     bound, name, settings = judge.bound, judge.connection, judge.spec
     who = f"evaluator {bound.name!r}"
@@ -311,7 +307,7 @@ def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: Spec) -> None:
         _check_connection(name, settings.model or settings.args.get("model"), who, spec, embeds=True)
 
 
-def _check_connection(name: str, model: str | None, who: str, spec: Spec, *, embeds: bool = False) -> None:
+def _check_connection(name: str, model: str | None, who: str, spec: AnySpec, *, embeds: bool = False) -> None:
     connection = resolve(name, spec.connections)
     if isinstance(connection, LocalConnection):
         if embeds:
@@ -330,7 +326,7 @@ def _check_connection(name: str, model: str | None, who: str, spec: Spec, *, emb
     _check_price(name, connection, model, who, spec)
 
 
-def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: Spec) -> None:
+def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: AnySpec) -> None:
     """Raise InputError if budget_usd cannot be enforced, since the price is unknown."""
     if spec.budget_usd is None or not spec.budget_counts_unknown or price_of(connection, model) is not None:
         return
@@ -341,7 +337,7 @@ def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, sp
     )
 
 
-def _check_calls_are_recorded(who: str, spec: Spec) -> None:
+def _check_calls_are_recorded(who: str, spec: AnySpec) -> None:
     """Raise InputError if budget_usd cannot be enforced, for a target or evaluator that may call models unrecorded."""
     if spec.budget_usd is not None and spec.budget_counts_unknown:
         raise InputError(

@@ -22,19 +22,6 @@ from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
 
 
-class Limited(Protocol):
-    """A spec with a budget."""
-
-    @property
-    def budget_usd(self) -> float | None: ...
-
-    @property
-    def max_calls(self) -> int | None: ...
-
-    @property
-    def budget_counts_unknown(self) -> bool: ...
-
-
 class JobOfRun(Protocol):
     """A job, as far as its run knows it: see `engine/job.py`."""
 
@@ -136,17 +123,17 @@ class RunContext(Generic[Of]):
                 self._jobs[identity] = made
             return cast("Made", self._jobs[identity])
 
-    def ledger(self, owner: str, *, use_cache: bool, are_made: bool = True) -> Ledger:
+    def ledger(self, owner: str, *, are_made: bool = True) -> Ledger:
         """Return the ledger of the run, so that a call of two experiments is paid once; without cache one each.
 
         If no calls are expected, its index is read when the first is made: that takes longer than most rules.
         """
-        if not use_cache:
+        if not self.prepared.spec.use_cache:
             return Ledger(self.store, owner, fresh=True, are_made=are_made)
         self.shared.ledger = self.shared.ledger or Ledger(self.store, owner, are_made=are_made)
         return self.shared.ledger
 
-    def budget(self, spec: Limited, row: Started) -> Budget:
+    def budget(self, row: Started) -> Budget:
         """Return the budget of the run that a row has started; one with limits begins with what was spent before.
 
         In a process of a cluster, it is divided: each chunk has its part.
@@ -154,6 +141,7 @@ class RunContext(Generic[Of]):
         if self.is_in_cluster:
             return DividedBudget()
         if self.shared.budget is None:
+            spec = self.prepared.spec
             usd, calls, counts_unknown = spec.budget_usd, spec.max_calls, spec.budget_counts_unknown
             before = NOTHING_PAID if usd is None and calls is None else spent_by(self.store, row)
             self.shared.budget = Budget.after(before, usd=usd, calls=calls, counts_unknown=counts_unknown)

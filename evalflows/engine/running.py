@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from evalflows.engine.chunks import Sample, draw
+from evalflows.engine.chunks import AnySpec, Sample, draw
 from evalflows.engine.may_call_models import evaluator_may_call_unrecorded
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.secret_blocks import key_for
@@ -124,7 +124,7 @@ def endpoints_of(evaluators: Iterable[RunnableEvaluator]) -> list[Endpoint]:
 class EvaluatorFactory:
     """Makes runnable evaluators that share a ledger and a budget: of an experiment, or another kind of spec."""
 
-    spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
+    spec: AnySpec
     ledger: Ledger
     budget: Budget
     calls: Calls = field(default_factory=Calls)

@@ -24,7 +24,7 @@ from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.progress import judged_in_part
 from evalflows.store.queries.traces import ItemKey, JudgedBy, batch_row, scores_of_items
-from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, now, to_json
+from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, to_json
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
@@ -295,8 +295,8 @@ def _made(run: Context, batch_id: str) -> TraceEvaluation:
     batch = batch_row(run.store, batch_id)
     prepared = run.bound(lambda: TraceEvaluationSpec.model_validate_json(batch.spec))
     spec = prepared.spec
-    budget = run.budget(spec, batch)
-    ledger = run.ledger(batch.evaluation_id, use_cache=spec.use_cache)
+    budget = run.budget(batch)
+    ledger = run.ledger(batch.evaluation_id)
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     versions = {one["name"]: one["version"] for one in prepared.described if one.get("scope") != "mapper"}
     made = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
@@ -313,5 +313,4 @@ def _made(run: Context, batch_id: str) -> TraceEvaluation:
         judging_on=endpoints_of(evaluators),
         ledger=ledger,
         budget=budget,
-        made_at=now(),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from user_places import without_places
 
-from evalflows.engine.chunks import waves_of
+from evalflows.engine.chunks import rounds_of, waves_of
 from evalflows.specs import ExperimentSpec
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
@@ -46,7 +46,7 @@ def run_without_flow(spec: ExperimentSpec) -> ExperimentRow:
     run = check_and_freeze(spec)
     try:
         experiments = start_experiments.fn(run)
-        for wave in waves_of(spec, experiments):
+        for wave in waves_of(rounds_of(experiments), spec.batch):
             for rounds in wave:
                 execute_rounds.fn(run, rounds)
                 for chunk in rounds.chunks:

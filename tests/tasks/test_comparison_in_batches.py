@@ -8,7 +8,7 @@ from comparing import longer
 from matched import FAILED, asked, experiment, rows_of, spec_of
 
 from evalflows.analysis.interim_win_rates import Look, conclusion_of, look_at
-from evalflows.engine.chunks import pair_waves
+from evalflows.engine.chunks import pair_chunks, waves_of
 from evalflows.engine.pairs import compared_examples, experiments_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats.sequential import confidence_sequence
@@ -28,7 +28,7 @@ def in_batches(spec: ComparisonSpec, resume: str | None = None) -> tuple[str, st
     """Compare as the flow does, without Prefect; the comparison's id, why it stopped, and after how many batches."""
     run, stopped, made = check_and_resolve(spec), None, 0
     row = start_comparison.fn(run, resume)
-    for wave in pair_waves(row):
+    for wave in waves_of(list(pair_chunks(row)), spec.batch):
         made += 1
         for chunk in wave:
             judge.fn(run, chunk)

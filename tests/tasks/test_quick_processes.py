@@ -17,7 +17,7 @@ from rule_rows import comparable, run_without_flow, stored
 
 from evalflows import evaluate_traces
 from evalflows.engine import workers
-from evalflows.engine.chunks import waves_of
+from evalflows.engine.chunks import rounds_of
 from evalflows.engine.jobs import judge_in_process
 from evalflows.engine.workers import QuickProcesses
 from evalflows.llm import loop
@@ -100,7 +100,7 @@ def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypa
     run = check_and_freeze(spec)
     experiments = start_experiments.fn(run)
     rule.write_text("def is_short(outputs):\n    return len(outputs) < 9\n")
-    (rounds, *_), *_ = waves_of(spec, experiments)
+    rounds, *_ = rounds_of(experiments)
     wanted = r"process \d+ of this machine: evaluators of exp-\w+: got other code than that of the run, wanted the same"
     with pytest.raises(InputError, match=wanted) as caught, run.handed_on():
         execute_rounds.fn(run, rounds)
@@ -136,7 +136,7 @@ def _draw() -> tuple[int, float, float]:
 
 def test_an_interrupted_run_does_not_go_on_here(monkeypatch: pytest.MonkeyPatch) -> None:
     run = check_and_freeze(spec_of("interrupted"))
-    (rounds, *_), *_ = waves_of(run.prepared.spec, start_experiments.fn(run))
+    rounds, *_ = rounds_of(start_experiments.fn(run))
     execute_rounds.fn(run, rounds)
     processes = QuickProcesses(1)
     with pytest.raises(KeyboardInterrupt), loop.ends_with():

@@ -10,7 +10,7 @@ from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.engine import workers
 from evalflows.engine.answer import look_up_rounds, pending_runs
-from evalflows.engine.chunks import Rounds, waves_of
+from evalflows.engine.chunks import Rounds, rounds_of
 from evalflows.engine.experiments import Context, Run
 from evalflows.engine.judge import Judging
 from evalflows.specs import ExperimentSpec
@@ -55,7 +55,7 @@ def first_rounds(spec: ExperimentSpec) -> tuple[Context, list[str], Rounds]:
     """Start experiments; return the run, their ids and the first chunks."""
     run = check_and_freeze(spec)
     experiments = start_experiments.fn(run)
-    (rounds, *_), *_ = waves_of(spec, experiments)
+    rounds, *_ = rounds_of(experiments)
     return run, [row.experiment_id for row in experiments], rounds
 
 

@@ -60,9 +60,7 @@ def undecided_since(store: Store, moment: datetime) -> str | None:
 
 def batch_since(store: Store, moment: datetime) -> str | None:
     """Return the name of the trace evaluation whose batch was begun since then, and has not ended."""
-    query = """select name from (
-                   select name, batch_id, state, started_at from source.watermarks
-                   qualify row_number() over (partition by batch_id order by recorded_at desc) = 1)
+    query = """select name from source.watermarks
                where started_at >= $1 and state = 'running' order by started_at desc limit 1"""
     return next((str(name) for (name,) in store.query(query, [moment])), None)
 

@@ -22,7 +22,7 @@ import duckdb
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import pa
 from evalflows.store.copies import OwnerCopies
-from evalflows.store.database import ReadOnlyFiles, connect_source, shared
+from evalflows.store.database import connect_source, shared
 from evalflows.store.files import (
     Copies,
     Tries,
@@ -53,6 +53,7 @@ from evalflows.store.packs import (
     restore_empties,
     sealed_rows,
 )
+from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
 from evalflows.store.views import own_tables_of
 

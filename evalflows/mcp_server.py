@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from evalflows.reports.decisions import Decision
 
 MOST_CHARACTERS = 6_000
-"""Of an answer: some 2,000 tokens."""
+"""Of an answer, without the lines on damaged files: some 2,000 tokens."""
 
 MOST_OF_NOTES = 400
 """Characters of an answer that are kept for what was left out."""
@@ -134,15 +134,18 @@ def _cut_line(text: str, most: int = MOST_OF_LINE) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _tool(function: Tool) -> Tool:
-    """Let a tool's bad input be an error that the client reads, not a fault."""
+def _tool(store: Store, function: Tool) -> Tool:
+    """Let a tool's bad input be an error that the client reads, not a fault, and name files that are left out."""
 
     @wraps(function)
     def called(*arguments: Any, **named: Any) -> str:
         try:
-            return function(*arguments, **named)
+            answer = function(*arguments, **named)
         except (InputError, StorageError) as error:
             raise ToolError(str(error)) from error
+        first, *others = [_cut_line(damage.note) for damage in store.left_out()] or [""]
+        more = f"left out {len(others)} more damaged files" if others else ""
+        return "\n".join(filter(None, (answer, first, more)))
 
     return called  # type: ignore[return-value]
 
@@ -634,12 +637,12 @@ def server(
     )
     reading = ReadingTools(store, help_of)
     for tool in (*reading.all, *((reading.plan,) if runs_code else ())):
-        _add(made, tool, ToolAnnotations(read_only_hint=True))
+        _add(made, store, tool, ToolAnnotations(read_only_hint=True))
     for tool in ActingTools(store, allowance).all if allowance else ():
         costs = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
-        _add(made, tool, costs)
+        _add(made, store, tool, costs)
     return made
 
 
-def _add(made: "MCPServer[Any]", tool: Callable[..., str], annotations: ToolAnnotations) -> None:
-    made.add_tool(_tool(tool), description=getdoc(tool), annotations=annotations, structured_output=False)
+def _add(made: "MCPServer[Any]", store: Store, tool: Callable[..., str], annotations: ToolAnnotations) -> None:
+    made.add_tool(_tool(store, tool), description=getdoc(tool), annotations=annotations, structured_output=False)

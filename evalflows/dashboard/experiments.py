@@ -254,7 +254,6 @@ def experiments_page(site: Site, query: Query) -> Page:
         excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
         versions=versions_of(one.versioned for one in found.experiments),
         how_to_begin=no_experiments(site.store.layout),
-        left_out=len(site.store.left_out()),
     )
     is_running = any(one.state == "running" for one in found.experiments)
     return Page(title="Experiments", section="experiments", body=body, refresh_s=5 if is_running else None)

@@ -284,6 +284,7 @@ def whole_page(page: Page, site: Site, address: str = "/") -> str:
         file=f"{address}{'&' if '?' in address else '?'}file=" if page.is_shared else None,
         picture=PICTURE if (page.reported or page.card) and find_spec("PIL") else None,
         texts=f"/texts?{query_text(raw=None if site.is_raw else '1', to=address)}",
+        left_out=site.store.left_out(),
     )
 
 

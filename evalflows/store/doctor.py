@@ -92,7 +92,7 @@ class _Examiner:
                 problem, digest = content.damage, content.sha256
                 if problem is None:
                     opened.seek(0)
-                    rows = pq.ParquetFile(opened).read()
+                    rows = pq.ParquetFile(opened, page_checksum_verification=True).read()
         except FileNotFoundError:
             return  # sealed or removed meanwhile
         except (pa.ArrowException, OSError, ValueError) as error:

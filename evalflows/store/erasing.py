@@ -32,6 +32,7 @@ from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source,
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import np, pa, pc, pq
 from evalflows.store.files import (
+    open_parquet,
     row_groups_of,
     state_of,
     storage_errors,
@@ -769,7 +770,7 @@ class FileEraser:
         layout, fs = self._store.layout, self._store.filesystem
         verify(fs, file.path, state_of(layout, fs, file.path))
         with fs.open(file.path, "rb") as opened:
-            yield pq.ParquetFile(opened)
+            yield pq.ParquetFile(opened, page_checksum_verification=True)
 
 
 def _joined(table: str, rows: pa.Table) -> pa.Array:
@@ -804,12 +805,8 @@ def refused_without_texts(where: str, names: Sequence[str]) -> InputError:
 def erased_examples(store: Store, snapshot: str) -> list[str]:
     """Return the ids of a snapshot's erased examples. Raise StorageError if its file cannot be read."""
     path = store.layout.sealed("examples", snapshot)
-    with storage_errors(path), store.filesystem.open(path, "rb") as file:
-        try:
-            parquet = pq.ParquetFile(file)
-            if ERASED_KEY not in (parquet.metadata.metadata or {}):
-                return []
-            rows = parquet.read(columns=["example_id", "inputs"]).to_pylist()
-        except (pa.ArrowException, ValueError) as error:
-            raise StorageError(f"{path}: {' '.join(str(error).split())[:120]}") from error
+    with open_parquet(store.filesystem, path) as parquet:
+        if ERASED_KEY not in (parquet.metadata.metadata or {}):
+            return []
+        rows = parquet.read(columns=["example_id", "inputs"]).to_pylist()
     return [row["example_id"] for row in rows if is_erased(row["inputs"])]

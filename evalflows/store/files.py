@@ -2,8 +2,8 @@
 before their rows are used, and merged.
 
 The checksum is computed while 64 zeros stand in its place, so it covers every other byte: pages, headers and footer.
-Being part of the file, it is written and renamed together with it. Parquet's page checksums would not cover the footer,
-and DuckDB does not verify them.
+Being part of the file, it is written and renamed together with it. Parquet's page checksums, which do not cover the
+footer, are verified by what reads with pyarrow, long after the whole file was. DuckDB does not verify them.
 
 The endpoint, the region and the keys of an object store come from the usual environment variables of AWS, and are
 stored nowhere.
@@ -184,6 +184,11 @@ def unchanged(before: Mapping[str, object], after: Mapping[str, object]) -> bool
     A part of a day is removed only long after the part that replaces it was written.
     """
     return before == after or _lasting(before) == _lasting(after)
+
+
+def has_grown(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
+    """Return whether all files of a state are those of a later one, but for the parts of such days."""
+    return _lasting(before).items() <= after.items()
 
 
 def _lasting(states: Mapping[str, object]) -> dict[str, object]:
@@ -394,7 +399,8 @@ def _write_parquet(
 ) -> None:
     """Write a Parquet file of row groups with the format and the place of the checksum in its metadata."""
     own = {FORMAT_KEY: str(FORMAT).encode(), CHECKSUM_KEY: BLANK}
-    with pq.ParquetWriter(sink, schema.with_metadata({**(schema.metadata or {}), **own}), compression="zstd") as writer:
+    whole = schema.with_metadata({**(schema.metadata or {}), **own})
+    with pq.ParquetWriter(sink, whole, compression="zstd", write_page_checksum=True) as writer:
         for group in groups:
             writer.write_table(group, row_group_size=group.num_rows)
         if metadata:
@@ -624,6 +630,18 @@ def verify(fs: Any, path: str, state: object) -> None:
         raise damaged(path, damage)
 
 
+def forget_hashes(fs: Any, paths: Iterable[str]) -> None:
+    """Forget that files were sound, so that they are read again."""
+    hashes = known(fs, "hashes")
+    for path in paths:
+        hashes.pop(path, None)
+
+
+def unreadable(error: OSError) -> StorageError:
+    """Return the error for a file that the system could not open or read; `filename` names it."""
+    return StorageError(f"{error.filename}: cannot be read: {error.strerror}; {hints.doctor().code} says what to do")
+
+
 def damaged(path: str, damage: str) -> StorageError:
     """Return the error for a damaged file."""
     return StorageError(f"{path}: damaged: {damage}; {hints.doctor().code} says what to do")
@@ -679,12 +697,24 @@ def can_stay(layout: Layout, fs: Any, table: str, part: str) -> bool:
     return is_same and _have_distinct_keys(fs, table, [part])
 
 
+@contextmanager
+def open_parquet(fs: Any, path: str) -> Iterator[pq.ParquetFile]:
+    """Open a file whose pages are verified as they are read. Raise StorageError for one that cannot be read."""
+    with storage_errors(path), fs.open(path, "rb") as file:
+        try:
+            yield pq.ParquetFile(file, page_checksum_verification=True)
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # of the system
+                raise
+            raise damaged(path, " ".join(str(error).split())[:120]) from error
+
+
 def row_groups(
     fs: Any, path: str, table: str, columns: Sequence[str], numbers: NDArray[np.int64] | None = None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file, or only those with these numbers, one row group at a time."""
-    with storage_errors(path), fs.open(path, "rb") as file:
-        yield from row_groups_of(pq.ParquetFile(file), table, columns, numbers)
+    with open_parquet(fs, path) as parquet:
+        yield from row_groups_of(parquet, table, columns, numbers)
 
 
 def row_groups_of(

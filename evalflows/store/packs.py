@@ -25,6 +25,7 @@ from evalflows.store.files import (
     file_damage,
     format_of,
     known,
+    open_parquet,
     packed_states,
     row_groups,
     row_groups_of,
@@ -132,8 +133,7 @@ def packed_rows(
     """
 
     column = TABLES[table].owner
-    with storage_errors(path), fs.open(path, "rb") as file:
-        parquet = pq.ParquetFile(file)
+    with open_parquet(fs, path) as parquet:
         names = parquet.read(columns=[column]).column(0)
         is_of_them = pc.is_in(names, value_set=pa.array(sorted(owners), pa.string())).to_numpy()
         yield from row_groups_of(parquet, table, columns, np.flatnonzero(is_of_them != all_but))
@@ -162,6 +162,12 @@ class Damage:
     def error(self) -> StorageError:
         return damaged(self.file.path, self.reason)
 
+    @property
+    def note(self) -> str:
+        """What every door says of it: whose rows are left out, and why."""
+        owners = f"{len(self.owners)} owners" if self.file.is_packed else self.file.owner
+        return f"left out {owners}: {self.error}"
+
 
 class Damages:
     """The damaged files of one store. `version` changes with every change."""
@@ -171,23 +177,25 @@ class Damages:
         self._by_path: dict[str, Damage] = {}
         self._lock = threading.Lock()
 
-    def find(self, fs: Any, states: Mapping[str, object]) -> None:
-        """Look for damaged files, and name new ones on standard error. Checksums are verified if no footer is bad."""
+    def find(self, fs: Any, states: Mapping[str, object], tables: Collection[str]) -> None:
+        """Look for damaged files of tables among all files, and name new ones on standard error.
+
+        Checksums are verified if no footer is bad.
+        """
         for thoroughly in (False, True):
-            if self._find(fs, states, thoroughly):
+            if self._find(fs, states, tables, thoroughly):
                 return
 
     def find_in(self, fs: Any, states: Mapping[str, object], table: str) -> None:
         """Verify all files of a table, and name newly found damaged ones on standard error."""
-        paths = [path for path in states if (file := StoredFile.at(path)) and file.table == table]
-        self._find(fs, {path: states[path] for path in paths}, thoroughly=True)
+        self._find(fs, states, [table], thoroughly=True)
 
-    def _find(self, fs: Any, states: Mapping[str, object], thoroughly: bool) -> bool:
+    def _find(self, fs: Any, states: Mapping[str, object], tables: Collection[str], thoroughly: bool) -> bool:
         with self._lock:
             before = self.version
             for path, state in states.items():
                 file = StoredFile.at(path) if path not in self._by_path else None
-                if file and (reason := file_damage(fs, path, state, thoroughly=thoroughly)):
+                if file and file.table in tables and (reason := file_damage(fs, path, state, thoroughly=thoroughly)):
                     self._add(Damage(file, _owners(fs, file, states), reason, state))
             return self.version != before
 
@@ -221,8 +229,7 @@ class Damages:
     def _add(self, damage: Damage) -> None:
         self._by_path[damage.file.path] = damage
         self.version += 1
-        left_out = f"{len(damage.owners)} owners" if damage.file.is_packed else damage.file.owner
-        print_note(f"left out {left_out}: {damage.error}")
+        print_note(damage.note)
 
 
 def _owners(fs: Any, file: StoredFile, states: Mapping[str, object]) -> frozenset[str]:

@@ -21,6 +21,7 @@ from typing import Any
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import pa
 from evalflows.store.database import peak_memory_bytes
+from evalflows.store.layout import StoredFile
 from evalflows.store.sql import select_from
 from evalflows.store.stop import Stop, StoppedError
 from evalflows.store.store import Store
@@ -34,6 +35,10 @@ START_S = 60.0
 _READY, _ROWS, _BAD_INPUT, _DAMAGED, _ENDED = b"+", b"R", b"I", b"S", b"X"
 """The first byte of a message: the process has started, rows as an Arrow stream, the message of an InputError or of
 a StorageError, or of an InputError after which the process ends itself."""
+
+
+_LEFT_OUT = b"evalflows.left_out"
+"""The key of the damaged files that a query has left out, in the metadata of its rows: a JSON list of paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class QueryProcesses:
     """Processes for the queries of others on one store. Each runs one query at a time and is kept for the next."""
 
     def __init__(self, root: str, limits: QueryLimits | None = None, *, most: int = 2) -> None:
-        self._root, self._limits = root, limits or QueryLimits()
+        self._store, self._limits = Store(root), limits or QueryLimits()
         self._places = threading.BoundedSemaphore(most)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
@@ -63,15 +68,16 @@ class QueryProcesses:
     def select(self, sql: str, stop: Stop | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return the names of the columns and the rows of one query that only reads.
 
-        Raise InputError for any other statement, for SQL that DuckDB rejects, and beyond a limit; StorageError for a
-        damaged store; StoppedError once `stop` is set, which ends the process.
+        Rows of damaged files are left out, as in queries of this process, which knows of them from then on. Raise
+        InputError for any other statement, for SQL that DuckDB rejects, and beyond a limit; StorageError for a file
+        that cannot be read; StoppedError once `stop` is set, which ends the process.
         """
         if not self._places.acquire(timeout=self._limits.seconds):
             raise InputError("sql: too many queries at once; try again later")
         worker: _Worker | None = None
         try:
             worker = self._take()
-            answer = worker.answer(self._root, sql, self._limits, stop or Stop())
+            answer = worker.answer(self._store.layout.root, sql, self._limits, stop or Stop())
             if answer[:1] != _ENDED:
                 self._give_back(worker)
                 worker = None
@@ -79,7 +85,16 @@ class QueryProcesses:
             if worker is not None:
                 worker.end()
             self._places.release()
-        return _read(answer)
+        table = _read(answer)
+        self._note_left_out(table)
+        columns = [column.to_pylist() for column in table.columns]
+        return table.column_names, [*zip(*columns, strict=True)]
+
+    def _note_left_out(self, table: pa.Table) -> None:
+        """Verify the files that were left out here too, so that all that shows damage names them."""
+        known = {damage.file.path for damage in self._store.left_out()}
+        if unknown := {*json.loads((table.schema.metadata or {}).get(_LEFT_OUT, b"[]"))} - known:
+            self._store.mend(tables={file.table for path in unknown if (file := StoredFile.at(path))})
 
     def close(self) -> None:
         """End all idle processes. Those that run a query end with it."""
@@ -152,16 +167,14 @@ class _Worker:
         self._connection.close()
 
 
-def _read(answer: bytes) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _read(answer: bytes) -> pa.Table:
     kind, content = answer[:1], answer[1:]
     if kind in (_BAD_INPUT, _ENDED):
         raise InputError(content.decode())
     if kind == _DAMAGED:
         raise StorageError(content.decode())
     with pa.ipc.open_stream(content) as stream:
-        table = stream.read_all()
-    columns = [column.to_pylist() for column in table.columns]
-    return table.column_names, [*zip(*columns, strict=True)]
+        return stream.read_all()
 
 
 def _too_long(limits: QueryLimits) -> str:
@@ -188,11 +201,13 @@ def serve(connection: Connection) -> None:
 def _answer(root: str, sql: str, limits: QueryLimits) -> bytes:
     try:
         store = Store(root)
-        table = store.steady(lambda: _selected(store, sql, limits))
+        table = _selected(store, sql, limits)
     except InputError as error:
         return _BAD_INPUT + str(error).encode()
     except StorageError as error:
         return _DAMAGED + str(error).encode()
+    left_out = json.dumps([damage.file.path for damage in store.left_out()])
+    table = table.replace_schema_metadata({_LEFT_OUT: left_out})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -6,6 +6,8 @@ import os
 import re
 import stat
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from glob import glob
 from io import FileIO
@@ -18,7 +20,10 @@ _PREFIX = "store://"
 
 
 class ReadOnlyFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Opens regular files below one folder for reading. Raises PermissionError for every other path and mode."""
+    """Opens regular files below one folder for reading. Raises PermissionError for every other path and mode.
+
+    `failures` are the errors of the system for files that may be read: DuckDB passes on their texts only.
+    """
 
     protocol = "store"
     cachable = False
@@ -26,23 +31,27 @@ class ReadOnlyFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     def __init__(self, root: str) -> None:
         super().__init__()
         self._root = os.path.realpath(root)
+        self.failures: list[OSError] = []
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> SharedFile:
         if mode != "rb":
             raise PermissionError(f"{path}: the store is open for reading only")
         local = self._local(path)
-        opened = os.open(local, os.O_RDONLY | os.O_NONBLOCK)  # without waiting for the other end of a pipe
+        with _noting(self.failures, local):
+            opened = os.open(local, os.O_RDONLY | os.O_NONBLOCK)  # without waiting for the other end of a pipe
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             os.close(opened)
             raise PermissionError(f"{path}: not a regular file")
-        return SharedFile(opened, local)
+        return SharedFile(opened, local, self.failures)
 
     def glob(self, path: str, **_: Any) -> list[str]:
         found = glob(_without_prefix(path), recursive=True)  # noqa: PTH207  # DuckDB's patterns are absolute
         return [f"{_PREFIX}{name}" for name in sorted(found) if self._is_below(name)]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        state = Path(self._local(path)).stat()
+        local = self._local(path)
+        with _noting(self.failures, local):
+            state = Path(local).stat()
         kind = "directory" if stat.S_ISDIR(state.st_mode) else "file"
         return {"name": path, "size": state.st_size, "type": kind, "mtime": state.st_mtime}
 
@@ -70,9 +79,9 @@ class SharedFile:
     it in between.
     """
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, failures: list[OSError]) -> None:
         self._file = FileIO(descriptor)  # closes the descriptor once, however often it is asked to
-        self._path = path
+        self._path, self._failures = path, failures
         self._size = os.fstat(descriptor).st_size
         self._own = threading.local()
 
@@ -86,9 +95,10 @@ class SharedFile:
         return int(getattr(self._own, "position", 0))
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, fewer than `size` only at the end of the file. Raise OSError, with the path."""
+        """Return the next bytes, fewer than `size` only at the end of the file. Raise OSError."""
         start, left = self.tell(), max(0, self._size - self.tell())
-        data = self._read_at(start, left if size < 0 else min(size, left))
+        with _noting(self._failures, self._path):
+            data = self._read_at(start, left if size < 0 else min(size, left))
         self._own.position = start + len(data)
         return data
 
@@ -102,6 +112,16 @@ class SharedFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+@contextmanager
+def _noting(failures: list[OSError], path: str) -> Iterator[None]:
+    """Note an OSError of the block with the path, which a read does not name."""
+    try:
+        yield
+    except OSError as error:
+        failures.append(OSError(error.errno, error.strerror, path))  # the one that is raised holds on to the connection
+        raise
 
 
 def _without_prefix(path: str) -> str:

@@ -19,8 +19,8 @@ import orjson
 
 from evalflows.specs.errors import InputError, print_note
 from evalflows.specs.values import identifier, is_blank, stored_row
-from evalflows.store.arrow import np, pa, pq
-from evalflows.store.files import state_of, storage_errors, verify
+from evalflows.store.arrow import np, pa
+from evalflows.store.files import open_parquet, state_of, verify
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
 from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_column, to_rows
 from evalflows.store.spilled import SpilledLines
@@ -190,18 +190,17 @@ class _File:
         self._fs, self._path = fs, path
         self._cached: OrderedDict[int, pa.Table] = OrderedDict()
         self._lock = threading.Lock()
-        with storage_errors(path), fs.open(path, "rb") as file:
-            metadata = pq.read_metadata(file)
+        with open_parquet(fs, path) as parquet:
+            metadata = parquet.metadata
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._starts = np.cumsum([0, *counts])
 
     def column(self, name: str) -> pa.ChunkedArray:
-        with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
-            return pq.ParquetFile(file).read(columns=[name]).column(0)
+        with open_parquet(self._fs, self._path) as parquet:
+            return parquet.read(columns=[name]).column(0)
 
     def texts(self, name: str) -> Iterator[Any]:
-        with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
-            parquet = pq.ParquetFile(file)
+        with open_parquet(self._fs, self._path) as parquet:
             for group in range(parquet.num_row_groups):  # which are small where texts are long
                 yield from Column[Any](parquet.read_row_group(group, columns=[name]).column(0))
 
@@ -218,8 +217,8 @@ class _File:
     def _group(self, group: int) -> pa.Table:
         with self._lock:
             if group not in self._cached:
-                with storage_errors(self._path), self._fs.open(self._path, "rb") as file:
-                    self._cached[group] = pq.ParquetFile(file).read_row_group(group)
+                with open_parquet(self._fs, self._path) as parquet:
+                    self._cached[group] = parquet.read_row_group(group)
                 while len(self._cached) > 1 and sum(t.nbytes for t in self._cached.values()) > CACHED_BYTES:
                     self._cached.popitem(last=False)
             self._cached.move_to_end(group)

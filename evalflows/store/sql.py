@@ -18,11 +18,12 @@ from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.arrow import pa
 from evalflows.store.database import restrict, time_limit
-from evalflows.store.files import files_at, texts_in
+from evalflows.store.files import files_at, texts_in, unreadable
 from evalflows.store.layout import Layout, quoted
 from evalflows.store.leases import held_leases
+from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES
-from evalflows.store.store import Store
+from evalflows.store.store import DUCKDB_ERRORS, Store, duckdb_error
 from evalflows.store.views import (
     grain,
     own_views,
@@ -213,21 +214,35 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     """
     store = Store(root)
     if restricted:
-        return _restricted(store)
+        return _restricted(store, store.read_only_files())
     connection = store.connect()
     note_leases(store, connection)
     create_own_marts(connection)
     return connection
 
 
-def _restricted(
+@contextmanager
+def restricted_to(
     store: Store, memory_bytes: int | None = None, own: frozenset[str] | None = None
-) -> duckdb.DuckDBPyConnection:
-    """A restricted connection, with the user's own marts of these names; all by default.
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a restricted connection, with the user's own marts of these names; all by default.
 
-    They come last: DuckDB opens the files that a new view reads.
+    Raise StorageError, for whatever DuckDB raised, if a file could not be opened or read.
     """
-    connection = store.connect(writes=False)
+    files = store.read_only_files()
+    try:
+        yield _restricted(store, files, memory_bytes, own)
+    except (InputError, *DUCKDB_ERRORS) as error:
+        if files.failures and duckdb_error(error):
+            raise unreadable(files.failures[0]) from error
+        raise
+
+
+def _restricted(
+    store: Store, files: ReadOnlyFiles, memory_bytes: int | None = None, own: frozenset[str] | None = None
+) -> duckdb.DuckDBPyConnection:
+    """The user's own marts come last: DuckDB opens the files that a new view reads."""
+    connection = store.connect(files=files)
     note_leases(store, connection)
     restrict(connection, memory_bytes)
     create_own_marts(connection, own)
@@ -237,11 +252,12 @@ def _restricted(
 def select_from(
     store: Store, query: str, timeout_s: float | None = None, memory_bytes: int | None = None
 ) -> duckdb.DuckDBPyRelation:
-    """Run one read-only query over the views, as `select`, without the owners of damaged files.
+    """Run one read-only query over the views, as `select`, on a connection that is restricted to the store.
 
-    The connection is restricted to the store.
+    It misses no owner that is sealed meanwhile, and leaves out those of damaged files. Raise StorageError for a file
+    that cannot be read, and if files never rest.
     """
-    return _mended(store, query, memory_bytes, lambda connection: select(connection, query, timeout_s))
+    return _answered(store, query, memory_bytes, lambda connection: select(connection, query, timeout_s))
 
 
 def rows_from(store: Store, query: str) -> list[tuple[Any, ...]]:
@@ -250,25 +266,17 @@ def rows_from(store: Store, query: str) -> list[tuple[Any, ...]]:
     def rows(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
         return _run(connection, query, None, lambda statement: connection.execute(statement).fetchall())
 
-    return _mended(store, query, None, rows)
+    return _answered(store, query, None, rows)
 
 
-def _mended(
+def _answered(
     store: Store, query: str, memory_bytes: int | None, run: Callable[[duckdb.DuckDBPyConnection], Result]
 ) -> Result:
-    own = views_of(query) or None
-    while True:
-        connection, version = _restricted(store, memory_bytes, own), store.damage_version
-        try:
+    def answer() -> Result:
+        with restricted_to(store, memory_bytes, views_of(query) or None) as connection:
             return run(connection)
-        except InputError as error:
-            if not _is_about_files(error.__cause__) or not store.mend(since=version):
-                raise
 
-
-def _is_about_files(error: BaseException | None) -> bool:
-    about = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
-    return isinstance(error, about) or type(error) is duckdb.Error  # the last is what Python's files raise
+    return store.steady(answer, tables_of(query), may_grow=True)
 
 
 def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, object]]) -> list[list[tuple[Any, ...]]]:
@@ -381,7 +389,7 @@ def _run(
     except duckdb.OutOfMemoryException as error:
         first, *_ = str(error).splitlines()  # the others advise settings that are locked
         raise InputError(f"sql: {first}, wanted a query that needs less") from error
-    except duckdb.Error as error:
+    except DUCKDB_ERRORS as error:
         raise InputError(f"sql: {_one_line(error)}") from error
 
 

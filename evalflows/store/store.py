@@ -28,6 +28,8 @@ from evalflows.store.files import (
     Tries,
     can_stay,
     files_at,
+    forget_hashes,
+    has_grown,
     last_recorded,
     merged,
     noting_downloads,
@@ -64,6 +66,27 @@ MOST_REMEMBERED = 1000
 
 REOPENED = "reopened"
 """The part with the rows that were sealed before an owner was reopened."""
+
+
+DUCKDB_ERRORS = (duckdb.Error, UnicodeDecodeError)
+"""What DuckDB raises; the second where the text of an error quotes damaged bytes."""
+
+_OF_QUERY = (
+    *(duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException),
+    duckdb.InterruptException,
+)
+"""Errors of DuckDB that no damaged file causes."""
+
+
+def duckdb_error(error: BaseException | None) -> BaseException | None:
+    """Return the error of DuckDB that an error is or comes from, None if it is another."""
+    while error is not None and not isinstance(error, DUCKDB_ERRORS):
+        error = error.__cause__
+    return error
+
+
+def _may_be_damage(error: BaseException) -> bool:
+    return (cause := duckdb_error(error)) is not None and not isinstance(cause, _OF_QUERY)
 
 
 class _Steady(NamedTuple):
@@ -189,16 +212,15 @@ class Store:
             elif sealed is not None:  # its packed rows no longer count once it has an open part
                 self._write(table, part, self.scan(table, owner))
 
-    def connect(self, *, with_packed: bool = True, writes: bool = True) -> duckdb.DuckDBPyConnection:
+    def connect(self, *, with_packed: bool = True, files: ReadOnlyFiles | None = None) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with the catalog's views, without owners known to be damaged.
 
-        It may be one without packed files as long as there are none. Without `writes`, it opens the store's files for
-        reading; `restrict` takes all other files from it.
+        It may be one without packed files as long as there are none. With `files`, it opens these for reading;
+        `restrict` takes all others from it.
         """
         folder = readable(self.layout, self._fs)
         if not self.layout.is_local:
             self.steady(lambda: None)  # the mirror has one state of the store then
-        files = None if writes else ReadOnlyFiles(folder.root)
         while True:
             version = self._damages.version
             try:
@@ -206,6 +228,10 @@ class Store:
             except duckdb.Error:
                 if not self.mend(since=version):
                     raise
+
+    def read_only_files(self) -> ReadOnlyFiles:
+        """Return the files that a connection for SQL of others may open."""
+        return ReadOnlyFiles(readable(self.layout, self._fs).root)
 
     def cursor(self, tables: Collection[str] = ()) -> duckdb.DuckDBPyConnection:
         """Return a connection to this process's database, with the catalog's views.
@@ -219,10 +245,12 @@ class Store:
         owners = self._owners.get()
         return shared.cursor(folder, self._damages, packed, make, known.states, tables, owners, alone=known.alone)
 
-    def mend(self, since: int | None = None) -> bool:
+    def mend(self, since: int | None = None, tables: Collection[str] | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.
 
-        Return whether that, here or in another thread, changed anything `since` a version of the known damage.
+        The files of these `tables` (None: of all) are verified even if they were sound before: a disk that fails
+        changes no time of modification. Return whether anything has changed, here or in another thread, `since` a
+        version of the known damage.
         """
         version = self._damages.version if since is None else since
         self._check_marker()
@@ -230,7 +258,8 @@ class Store:
             if restore_empties(self.layout, self._fs):
                 self._damages.note_change()
             else:
-                self._damages.find(self._fs, self._states())
+                forget_hashes(self._fs, self._states(tables))
+                self._damages.find(self._fs, self._states(), TABLES if tables is None else tables)
         return self._damages.version != version
 
     @property
@@ -367,11 +396,14 @@ class Store:
 
         return self.steady(read, tables)
 
-    def steady(self, read: Callable[[], Result], tables: Collection[str] | None = None) -> Result:
+    def steady(
+        self, read: Callable[[], Result], tables: Collection[str] | None = None, *, may_grow: bool = False
+    ) -> Result:
         """Return the result of `read`, repeated if files changed meanwhile, so that no owner is missed or half read.
 
         All queries within `read` see one state of the store, but later ones may also see observations that have just
-        arrived: under a busy receiver, no state lasts as long as a query. Raise StorageError if files never rest.
+        arrived: under a busy receiver, no state lasts as long as a query. If it `may_grow`, they may see any rows that
+        have just been added. Raise StorageError if files never rest.
 
         `tables` are those that `read` queries (None: any). Only their files are listed, which takes the most time of a
         short query.
@@ -386,7 +418,7 @@ class Store:
                 result = read()
                 if self._states_alone(tables) == alone:
                     return result
-            except duckdb.Error:  # of a file that was replaced or is damaged: see below
+            except DUCKDB_ERRORS:  # of a file that was replaced or is damaged: see below
                 pass
             finally:
                 self._steady.reset(token)
@@ -399,13 +431,14 @@ class Store:
             token = self._steady.set(_Steady(before, tables, may_copy))
             try:
                 result = read()
-            except duckdb.Error as error:
+            except (InputError, StorageError, *DUCKDB_ERRORS) as error:
                 had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
-                is_same = self._states(tables) == before and copies.are_kept
-                if not had_little and is_same and not self.mend(since=version):
+                has_gone = not (before.items() <= self._states(tables).items() and copies.are_kept)
+                if not (had_little or has_gone or (_may_be_damage(error) and self.mend(version, tables))):
                     raise
             else:
-                if unchanged(before, self._states(tables)) and copies.are_kept:
+                after = self._states(tables)
+                if (unchanged(before, after) or (may_grow and has_grown(before, after))) and copies.are_kept:
                     return result
             finally:
                 self._steady.reset(token)

@@ -14,7 +14,9 @@ from starlette.testclient import TestClient
 import evalflows.dashboard.app
 from evalflows.dashboard.app import application
 from evalflows.dashboard.rendering import Page, Query, Site
+from evalflows.mcp_server import _tool
 from evalflows.specs.errors import StorageError
+from evalflows.store.query_process import QueryProcesses
 from evalflows.store.store import Store
 
 
@@ -76,6 +78,21 @@ def test_an_unknown_id_is_not_found_and_the_page_says_what_was_wanted(store: Sto
 def test_a_wrong_parameter_is_a_bad_request(store: Store, address: str, message: str) -> None:
     answer = browser(store).get(address)
     assert (answer.status_code, message in answer.text) == (400, True)
+
+
+def test_a_file_that_a_query_process_left_out_is_named_on_every_page_and_by_every_tool(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    produce(store, trace("a", "in", "out"))
+    (path,) = Path(store.layout.root, "observations").glob("[so]*/*/*.parquet")
+    path.write_bytes(b"PAR1 PAR1")
+    queries = QueryProcesses(store.layout.root)
+    assert queries.rows("from traces") == []
+    queries.close()
+    (damage,) = store.left_out()
+    assert f"{path}: damaged: got 9 bytes" in damage.note
+    for address in ("/home", "/production/traces", "/experiments/nothing"):
+        assert f"{path}: damaged: got 9 bytes" in browser(store).get(address).text
+    assert _tool(store, lambda: "an answer")().splitlines() == ["an answer", damage.note]
 
 
 def test_the_name_of_a_judge_may_have_slashes() -> None:

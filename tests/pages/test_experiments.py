@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,15 +161,6 @@ def test_a_running_experiment_fills_in(store: Store, monkeypatch: pytest.MonkeyP
     made, shown = page(store)
     assert made.refresh_s == 5
     assert shown.rows[1][3] == "running 4/5 answered, 1 failed"
-
-
-def test_damaged_files_are_counted(store: Store) -> None:
-    experiment(store, 0, 0.5)
-    experiment(store, 1, 0.5)
-    Path(store.layout.sealed("estimates", "exp-01")).write_bytes(b"PAR1 PAR1")
-    _, shown = page(store)
-    assert "1 damaged file is left out" in shown.text
-    assert "/experiments/exp-00" in listed(shown)
 
 
 def test_a_mean_whose_judge_failed_validation_is_marked_wherever_it_is_shown(store: Store) -> None:

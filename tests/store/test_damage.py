@@ -3,6 +3,7 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 import asyncio
+import errno
 import itertools
 import os
 import random
@@ -15,18 +16,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from full_store import Filler, fill_sealed, fill_unfinished, freeze_questions
 from open_store import OWNER, Make, runs, seen
 from store_copies import StoreCopies
 
 from evalflows import decide_again
+from evalflows.cli.main import cli
 from evalflows.llm.ledger import Ledger
 from evalflows.reports.results import results_of
-from evalflows.specs.errors import StorageError
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.store.database import shared
 from evalflows.store.files import FORMAT
 from evalflows.store.packs import note_packed
 from evalflows.store.queries.lookup import approved, find_experiments
-from evalflows.store.queries.values import metric_values
+from evalflows.store.queries.values import metric_values, places_where
+from evalflows.store.query_process import _DAMAGED, QueryLimits, _answer
+from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import current_snapshot, load_snapshot
 from evalflows.store.sql import ask, select_from
@@ -244,3 +250,96 @@ def test_damaged_calls_of_another_experiment_are_not_reused(
     assert [row and row.call_id for row in found] == [None, "c2"]
     (line,) = capsys.readouterr().err.splitlines()
     assert str(path) in line
+
+
+COUNT = "select count(*) from outputs"
+
+
+def test_a_file_that_the_system_cannot_read_is_no_fault_of_the_query(
+    filled: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The store is sound, so nothing can be left out: it may be a disk that failed once."""
+    path, whole = file_of(filled, "outputs", "exp-1"), os.pread
+
+    def failing(descriptor: int, size: int, start: int) -> bytes:
+        if Path(f"/proc/self/fd/{descriptor}").resolve() in (path, examples):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return whole(descriptor, size, start)
+
+    examples = file_of(filled, "examples")
+    monkeypatch.setattr(os, "pread", failing)
+    wanted = f"{path}: cannot be read: Input/output error; `evalflows doctor` says what to do"
+    with pytest.raises(StorageError) as caught:
+        select_from(filled, COUNT + " where started_at is not null")
+    assert str(caught.value) == wanted
+    for form, said in (("csv", f"evalflows: {wanted}\n"), ("json", '{"error": {"kind": "storage", "message": ')):
+        done = CliRunner().invoke(cli, ["sql", f"{COUNT} where started_at is not null", "--format", form])
+        assert (done.exit_code, done.stdout) == (4, "") and done.stderr.startswith(said), done.output
+    answer = _answer(filled.layout.root, f"{COUNT} where started_at is not null", QueryLimits())
+    assert answer == _DAMAGED + wanted.encode()
+    snapshot = examples.parent.name.partition("=")[2]
+    with pytest.raises(StorageError, match=f"{examples}: cannot be read"):
+        places_where(filled, snapshot, "position > 0")
+    with pytest.raises(InputError, match="Conversion Error"):  # which no file causes
+        select_from(filled, "select 'x'::integer from experiments")
+    assert capsys.readouterr().err == ""
+
+
+def test_no_bit_of_a_page_that_changes_after_it_was_verified_changes_a_row(filled: Store) -> None:
+    """Examples are read during a whole run, and their file is verified once, before."""
+    path = file_of(filled, "examples")
+    snapshot, state, data = path.parent.name.partition("=")[2], path.stat(), path.read_bytes()
+    wanted = [*load_snapshot(filled, snapshot)]
+    pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    bits, refused = random.Random(11), 0
+    for _ in range(FLIPS):
+        with path.open("r+b") as file:
+            file.write(flipped(data, bits.randrange(8 * 4, 8 * pages)))
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        try:
+            assert [*load_snapshot(filled, snapshot)] == wanted
+        except StorageError as error:
+            refused += str(error).startswith(f"{path}: damaged: ") and "evalflows doctor" in str(error)
+    assert refused > FLIPS / 2, "most are of pages, the others of their headers"
+
+
+@pytest.mark.parametrize("run", [select_from, lambda store, query: ask(store, (query, []))], ids=["others'", "ours"])
+def test_what_a_disk_changes_after_it_was_verified_is_left_out(filled: Store, run: Callable[..., Any]) -> None:
+    path = file_of(filled, "outputs", "exp-1")
+    run(filled, COUNT)
+    assert filled.verify(["exp-1"], ["outputs"])
+    state, data = path.stat(), path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(overwrite_pages(data))
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    shared.close()  # with its copies in memory
+    rows = run(filled, "select run_id, outputs from outputs where experiment_id = 'exp-1'")
+    assert not (rows.fetchall() if run is select_from else rows[0])
+    assert [damage.file.path for damage in filled.left_out()] == [str(path)]
+
+
+def test_a_query_of_others_is_repeated_if_a_part_has_gone_and_not_if_rows_were_added(
+    filled: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run writes parts all the time: a query that takes longer would never end."""
+    find, connect, tries = ReadOnlyFiles.glob, Store.connect, list[Store]()
+
+    def seal_then(files: ReadOnlyFiles, path: str, **options: Any) -> list[str]:
+        found = find(files, path, **options)
+        if any("/outputs/open/" in name for name in found):
+            filled.seal("exp-3", ["outputs"])
+        return found
+
+    def append_then(files: ReadOnlyFiles, path: str, **options: Any) -> list[str]:
+        if "/outputs/" in path:
+            filled.append("outputs", "exp-4", "p", [make("outputs", experiment_id="exp-4")])
+        return find(files, path, **options)
+
+    (before,) = ask(filled, (COUNT, []))
+    monkeypatch.setattr(ReadOnlyFiles, "glob", seal_then)
+    assert select_from(filled, COUNT).fetchall() == before
+    assert filled.is_sealed("outputs", "exp-3")
+    monkeypatch.setattr(ReadOnlyFiles, "glob", append_then)
+    monkeypatch.setattr(Store, "connect", lambda store, **options: tries.append(store) or connect(store, **options))
+    select_from(filled, COUNT)
+    assert tries == [filled]

@@ -375,7 +375,7 @@ def item_keys(
         if condition is None:  # no SQL of others: our own connection is there already
             (found,) = ask(store, (sql, []))
         else:
-            found = rows(sql) if rows else store.steady(lambda: rows_from(store, sql))
+            found = rows(sql) if rows else rows_from(store, sql)
     except InputError as error:
         raise InputError(f"filter: {error}") from error
     return [

@@ -6,17 +6,16 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
-from evalflows.store.database import restrict, time_limit
+from evalflows.store.database import time_limit
 from evalflows.store.records import ExampleRow, ExperimentRow
 from evalflows.store.snapshots import Examples, load_snapshot
-from evalflows.store.sql import ask, ask_arrow
-from evalflows.store.store import Store
+from evalflows.store.sql import ask, ask_arrow, restricted_to
+from evalflows.store.store import DUCKDB_ERRORS, Store
 from evalflows.store.views import view_text
 
 TIMEOUT_S = 30.0
@@ -32,13 +31,12 @@ def places_where(store: Store, snapshot_id: str, condition: str) -> npt.NDArray[
     The condition reads nothing but the store. Raise InputError for anything else than a condition, and for one that
     DuckDB rejects or that takes too long.
     """
-    return np.array(store.steady(partial(_read, store, snapshot_id, condition)), dtype=np.intp)
+    return np.array(store.steady(partial(_read, store, snapshot_id, condition), ["examples"]), dtype=np.intp)
 
 
 def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
     store.verify([snapshot_id], {"examples"})
-    with store.connect(writes=False) as connection:
-        restrict(connection)
+    with restricted_to(store, own=frozenset()) as connection:
         numbered = f"select {COLUMNS}, row_number() over (order by position) - 1 as place"
         examples = connection.sql(
             f"{numbered} from ({view_text('examples')}) where snapshot_id = $1", params=[snapshot_id]
@@ -46,7 +44,7 @@ def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
         try:
             with time_limit(connection, TIMEOUT_S):
                 found = examples.filter(condition).project("place").fetchall()  # filter() parses an expression only
-        except duckdb.Error as error:
+        except DUCKDB_ERRORS as error:
             wanted = f"wanted a condition on {COLUMNS}, such as metadata->>'topic' = 'billing'"
             first, *_ = str(error).splitlines()  # the others point into a query of ours
             raise InputError(f"where {condition!r}: {first}, {wanted}") from error

@@ -586,6 +586,6 @@ def _rows(store: Store, wanted: WindowsWanted, sql: str) -> Sequence[tuple[Any, 
     if wanted.condition is None:
         return ask(store, (sql, []))[0]
     try:
-        return store.steady(lambda: rows_from(store, sql))
+        return rows_from(store, sql)
     except InputError as error:
         raise InputError(f"windows: {error}") from error

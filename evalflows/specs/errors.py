@@ -412,7 +412,7 @@ _ACTIVE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_SPOOFING}]")
 _ACTIVE_OR_BREAK = re.compile(rf"[\x00-\x1f\x7f-\x9f{_MARKS}{_SPOOFING}]")
 _ACTIVE_IN_JSON = re.compile(rf"[\x7f-\x9f{_SPOOFING}]")  # json.dumps escapes the others
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """The characters with which a cell begins that a spreadsheet may take for a formula."""
 
 
@@ -454,7 +454,7 @@ def json_text(value: Any, **options: Any) -> str:
 
 def csv_cell(value: Any) -> Any:
     """Return a cell for CSV: a text that a spreadsheet may take for a formula gets a leading apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -466,7 +466,7 @@ def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Iterable[Any]
 
 def from_csv_cell(value: Any) -> Any:
     """Return the value that `csv_cell` has turned into this cell."""
-    is_marked = isinstance(value, str) and value.startswith("'") and value[1:].startswith(_FORMULA)
+    is_marked = isinstance(value, str) and value.startswith("'") and value[1:].startswith(FORMULA)
     return value[1:] if is_marked else value
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import duckdb
 
 from evalflows.specs import hints
-from evalflows.specs.errors import InputError, write_csv
+from evalflows.specs.errors import FORMULA, InputError, csv_cell
 from evalflows.specs.file_locks import try_lock
 from evalflows.store.arrow import pa, pq
 from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, write_views
@@ -95,9 +95,23 @@ def stage(store: Store, relation: Relation, path: Path) -> int:
     Sums of whole numbers, which DuckDB gives 128 bits, get 64; one that needs more is null. JSON is written as text,
     since readers such as Polars take what Parquet marks as JSON for bytes.
     """
-    columns = ", ".join(_portable(name, kind) for name, kind in relation.columns.items())
+    columns = [_portable(name, kind) for name, kind in relation.columns.items()]
     options = f"format parquet, compression zstd, row_group_size_bytes {quoted(BYTES_PER_GROUP)}"
-    copy = f"copy (select {columns} from {relation.name}) to {quoted(str(path))} ({options})"
+    return _copy(store, relation, columns, path, options)
+
+
+def write_csv_file(store: Store, relation: Relation, path: Path) -> int:
+    """Write a relation to a new CSV file with a header, in the same way. Return the number of rows.
+
+    Texts that a spreadsheet may take for formulas get a leading apostrophe, as by `csv_cell`. Times are ISO 8601 in
+    UTC, lists and structures JSON, null is an empty cell, and an empty text is quoted.
+    """
+    columns = [f"{_cell(name, kind)} as {identifier(csv_cell(name))}" for name, kind in relation.columns.items()]
+    return _copy(store, relation, columns, path, "format csv, header true")
+
+
+def _copy(store: Store, relation: Relation, columns: Sequence[str], path: Path, options: str) -> int:
+    copy = f"copy (select {', '.join(columns)} from {relation.name}) to {quoted(str(path))} ({options})"
     # Without order, which no view promises, memory holds a row group and not the whole result.
     try:
         *_, ((count,),) = ask(store, ("set preserve_insertion_order = false", ()), (copy, ()))
@@ -187,24 +201,18 @@ def staged_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[Any, .
             yield from rows
 
 
-def write_csv_file(target: Path, staged: Path, columns: Mapping[str, str]) -> None:
-    """Write a staged Parquet file, of columns with these DuckDB types, as CSV with a header.
-
-    Texts that a spreadsheet may take for formulas get a leading apostrophe. Times are ISO 8601 in UTC, lists and
-    structures JSON, null is an empty cell.
-    """
-    cells = {name: _cell(name, kind) for name, kind in columns.items()}
-    with target.open("w", encoding="utf-8", newline="") as file:
-        write_csv(file, [*columns], staged_rows(staged, cells))
-
-
 def _cell(name: str, kind: str) -> str:
     column = identifier(name)
     if kind == "TIMESTAMP WITH TIME ZONE":
         return f"strftime({column} at time zone 'UTC', '%Y-%m-%dT%H:%M:%S.%fZ')"
-    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
-        return f"to_json({column})"
-    return f"{column}::varchar" if kind == "BOOLEAN" else column
+    if kind.endswith(("INT", "INTEGER", "FLOAT", "DOUBLE")) or kind.startswith(("DECIMAL", "DATE", "BOOLEAN")):
+        return column
+    is_nested = kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION"))
+    text = f"to_json({column})::varchar" if is_nested else f"{column}::varchar"
+    return f"case when left({text}, 1) in ({_BEGINNINGS}) then chr(39) || {text} else {text} end"
+
+
+_BEGINNINGS = ", ".join(f"chr({ord(first)})" for first in FORMULA)
 
 
 @contextmanager
@@ -448,13 +456,7 @@ def _remove(folder: Path, form: Form, files: dict[str, _Kept], names: Iterable[s
 
 def _write(store: Store, relation: Relation, target: Path, form: Form) -> int:
     with whole_file(target) as temporary:
-        if form == "parquet":
-            return stage(store, relation, temporary)
-        with TemporaryDirectory(prefix="evalflows-") as scratch:
-            staged = Path(scratch) / "staged.parquet"
-            count = stage(store, relation, staged)
-            write_csv_file(temporary, staged, relation.columns)
-            return count
+        return (stage if form == "parquet" else write_csv_file)(store, relation, temporary)
 
 
 def _is_unchanged(folder: Path, form: Form, relation: Relation, files: dict[str, _Kept]) -> bool:

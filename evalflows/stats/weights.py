@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import FloatArray, clustering_of, finite_vector, refuse_where
+from evalflows.stats.clusters import Clustering, FloatArray, clustering_of, finite_vector, refuse_where
 
 ROUNDING = 1e-12
 """Values that differ by at most this fraction of the largest size of their criterion count as equal."""
@@ -79,9 +79,8 @@ def means_of_examples(
     counts = np.where(known, _example_weights(weights, known.shape), 0.0)
     refuse_where("values", counts.sum(axis=1), counts.sum(axis=1) == 0, "an example with a value for all systems")
     clustering = clustering_of(clusters, table.shape[2])
-    membership = (np.arange(clustering.count)[:, None] == clustering.numbers).astype(np.float64)
-    sums = np.einsum("sdn,gn->gsd", np.where(known, table, 0.0) * counts, membership)
-    sizes = np.einsum("dn,gn->gd", counts, membership)[:, None]
+    sums = _sums_of_clusters(np.where(known, table, 0.0) * counts, clustering)
+    sizes = _sums_of_clusters(counts, clustering)[:, None]
     means = np.asarray(sums.sum(axis=0) / sizes.sum(axis=0))
     if clustering.count < 2:
         return means, None
@@ -90,6 +89,13 @@ def means_of_examples(
     drawn_sizes = np.tensordot(drawn, sizes, 1)
     complete = (drawn_sizes > 0).all(axis=(1, 2))
     return means, np.asarray(np.tensordot(drawn[complete], sums, 1) / drawn_sizes[complete])
+
+
+def _sums_of_clusters(values: FloatArray, clustering: Clustering) -> FloatArray:
+    """Return the sums over the last axis by cluster, with the clusters on the first axis."""
+    rows = values.reshape(-1, values.shape[-1])
+    sums = np.stack([np.bincount(clustering.numbers, row, clustering.count) for row in rows], axis=-1)
+    return sums.astype(np.float64).reshape(clustering.count, *values.shape[:-1])
 
 
 def _example_weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:

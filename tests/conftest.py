@@ -240,6 +240,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "prefect_environment" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.server)
-        if item.get_closest_marker("server") or item.get_closest_marker("browser"):
+        is_long = item.path.parent.name == "real_size"
+        if is_long or item.get_closest_marker("server") or item.get_closest_marker("browser"):
             long.add(item.path)
     items.sort(key=lambda item: item.path not in long)

@@ -86,9 +86,9 @@ def means_of_examples(
         return means, None
     equal = np.full(clustering.count, 1 / clustering.count)
     drawn = np.random.default_rng(seed).multinomial(clustering.count, equal, resamples)
-    drawn_sizes = np.tensordot(drawn, sizes, 1)
-    complete = (drawn_sizes > 0).all(axis=(1, 2))
-    return means, np.asarray(np.tensordot(drawn[complete], sums, 1) / drawn_sizes[complete])
+    totals = np.tensordot(drawn.astype(np.float64), np.concatenate([sums, sizes], axis=1), 1)
+    complete = (totals[:, -1] > 0).all(axis=1)
+    return means, np.asarray(totals[complete, :-1] / totals[complete, -1:])
 
 
 def _sums_of_clusters(values: FloatArray, clustering: Clustering) -> FloatArray:

@@ -27,13 +27,10 @@ from evalflows import (
     BatchEvaluationResult,
     ComparativeResult,
     ExperimentResult,
-    backtest_gate,
     dataset_from_traces,
     decide_again,
     decide_on,
     diff,
-    plan,
-    robustness,
 )
 from evalflows.cli.mcp import help_of
 from evalflows.dashboard.app import application
@@ -71,7 +68,7 @@ NAMES_NOT_ASKED = {
     ),
     **dict.fromkeys(("gate", "run", "run_batched_evaluation"), MAKE_THE_STORE),
     **dict.fromkeys(("EvaluatorInputs", "ItemOutcome", "Progress", "TraceDataset", "DiffResult"), "a record"),
-    **dict.fromkeys(("approve", "sentences_of"), "a command does the same"),
+    **dict.fromkeys(("approve", "backtest_gate", "plan", "robustness", "sentences_of"), "a command does the same"),
 }
 """The names of `evalflows` without a door, and why."""
 
@@ -202,11 +199,11 @@ def tools(store: Store, made: Made) -> dict[str, Door]:
     return {tool.__name__: partial(tool, **given.get(tool.__name__, {})) for tool in reading.all}
 
 
-def results(store: Store, made: Made, folder: Path) -> dict[str, Door]:
+def results(made: Made, folder: Path) -> dict[str, Door]:
     """Return what a program asks of results, by names of `evalflows`."""
     first, second, *_ = made.experiments
     spec = load_experiment(folder / "support.yaml")
-    batch = store.query("select batch_id from source.watermarks order by recorded_at limit 1")[0][0]
+    batch = Store().query("select batch_id from source.watermarks order by recorded_at limit 1")[0][0]
     return {
         "ExperimentResult: rows": lambda: [*ExperimentResult(second)],
         "ExperimentResult: to_pandas": lambda: ExperimentResult(second).to_pandas(),
@@ -226,9 +223,6 @@ def results(store: Store, made: Made, folder: Path) -> dict[str, Door]:
         ),
         "decide_again": lambda: decide_again(made.decision),
         "decide_on": lambda: decide_on(second, first, spec.gates[0]),
-        "plan": lambda: plan(spec),
-        "backtest_gate": lambda: backtest_gate(spec, replicates=20),
-        "robustness": lambda: robustness(second),
         "dataset_from_traces": lambda: dataset_from_traces("from-python", limit=50),
     }
 
@@ -287,7 +281,7 @@ def measured(folder: Path) -> dict[str, dict[str, float]]:
             "pages": pages(store, made),
             "tools": tools(store, made),
             "views, on a restricted connection": views(store),
-            "Python": results(store, made, copy),
+            "Python": results(made, copy),
         }
         with chdir(copy):
             asked = {kind: {name: second(door) for name, door in doors.items()} for kind, doors in inside.items()}

@@ -13,7 +13,6 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 import pytest
-from catalog_views import VIEWS
 from full_store import Make
 
 from evalflows.specs.errors import InputError
@@ -230,17 +229,6 @@ def test_queries_of_every_kind_run() -> None:
             "select " + "(" * 200 + "1" + ")" * 200,
         ):
             select(catalog, query).fetchall()
-
-
-@pytest.mark.slow
-def test_every_view_can_be_read(store: Store, make: Make) -> None:
-    store.append("outputs", "exp-1", "p", [make("outputs", run_id="a", experiment_id="exp-1")])
-    with connect(restricted=True) as catalog:
-        for path in VIEWS:
-            select(catalog, f"from {path.stem}").fetchall()
-        assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
-        store.seal("exp-1", ["outputs"])
-        assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
 
 
 def test_the_stores_folder_may_be_called_anything_and_be_a_link_or_relative(

@@ -1,6 +1,6 @@
 """Seconds of every command, page, tool, view and Python result, on a store of 500 answers and on one of 50,000.
 
-Run from the repository's root: `python -m benchmarks.doors [FOLDER]`, about five minutes; stores that are in FOLDER are
+Run from the repository's root: `python -m benchmarks.doors [FOLDER]`, about eight minutes; stores that are in FOLDER are
 used again, on copies. It prints the table of docs/explanation/benchmarks.md. Commands are processes, all others are
 called in this one, twice, and the second time counts. Wanted: at most ten times as long for the large store.
 `tests/real_size/` asks the same doors, and that every door there is has its line here.
@@ -286,6 +286,7 @@ def measured(folder: Path) -> dict[str, dict[str, float]]:
         with chdir(copy):
             asked = {kind: {name: second(door) for name, door in doors.items()} for kind, doors in inside.items()}
         given = commands(made, copy)
+        run(copy, *given["robustness"])  # starts Prefect's server
         return {"commands": {name: seconds(partial(run, copy, *one)) for name, one in given.items()}, **asked}
 
 

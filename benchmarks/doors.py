@@ -1,7 +1,7 @@
 """Seconds of every command, page, tool, view and Python result, on a store of 500 answers and on one of 50,000.
 
-Run from the repository's root: `python -m benchmarks.doors [FOLDER]`, about eight minutes; stores that are in FOLDER are
-used again, on copies. It prints the table of docs/explanation/benchmarks.md. Commands are processes, all others are
+Run from the repository's root: `python -m benchmarks.doors [FOLDER]`, about eight minutes; stores that are in FOLDER
+are used again, on copies. It prints the table of docs/explanation/benchmarks.md. Commands are processes, all others are
 called in this one, twice, and the second time counts. Wanted: at most ten times as long for the large store.
 `tests/real_size/` asks the same doors, and that every door there is has its line here.
 """

@@ -187,7 +187,7 @@ def unchanged(before: Mapping[str, object], after: Mapping[str, object]) -> bool
 
 
 def has_grown(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
-    """Return whether all files of a state are those of a later one, but for the parts of such days."""
+    """Return whether a later state has all files of an earlier one as they were, but for the parts of such days."""
     return _lasting(before).items() <= after.items()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -120,8 +121,13 @@ def _noting(failures: list[OSError], path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        failures.append(OSError(error.errno, error.strerror, path))  # the one that is raised holds on to the connection
+        if error.errno not in _OF_NAMES:
+            failures.append(OSError(error.errno, error.strerror, path))  # the raised one holds on to the connection
         raise
+
+
+_OF_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors that a name in a query may cause. A file of the store that has gone is noticed by the state of its files."""
 
 
 def _without_prefix(path: str) -> str:

@@ -15,9 +15,9 @@ from real_stores import in_folder, real_store
 
 from benchmarks.doors import WHERE, pages
 from benchmarks.real_size import LARGE, TARGETS, Made
-from evalflows.api.results import diff
 from evalflows.reports.results import results_of
 from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.values import places_where
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.sql import ask, connect, select_from
 from evalflows.store.store import Store
@@ -46,7 +46,7 @@ def questions(store: Store, made: Made, queries: QueryProcesses) -> dict[str, Qu
     first, second, *_ = made.experiments
     query = QUERY.format(second)
     shown = pages(store, made)
-    patterns = ("/experiments/{id}", "/compare", "/decisions/{id}", "/production/traces", "/datasets/{name:path}")
+    patterns = ("/experiments/{id}", "/decisions/{id}", "/production/traces", "/datasets/{name:path}")
 
     def connected(*, restricted: bool) -> object:
         with connect(store.layout.root, restricted=restricted) as catalog:
@@ -59,7 +59,7 @@ def questions(store: Store, made: Made, queries: QueryProcesses) -> dict[str, Qu
         "restricted": partial(connected, restricted=True),
         "ask": lambda: ask(store, (query, [])),
         "results": lambda: [(one.metric, one.mean, one.scored) for one in results_of(store, [first, second])],
-        "diff": lambda: str(diff(first, second, where=WHERE)),
+        "places": lambda: len(places_where(store, made.snapshot, WHERE)),
         "name": lambda: find_experiments(store, second),
         **{pattern: lambda pattern=pattern: len(str(shown[pattern]())) > 1000 for pattern in patterns},
     }

@@ -262,11 +262,12 @@ def test_a_file_that_the_system_cannot_read_is_no_fault_of_the_query(
     path, whole = file_of(filled, "outputs", "exp-1"), os.pread
 
     def failing(descriptor: int, size: int, start: int) -> bytes:
-        if Path(f"/proc/self/fd/{descriptor}").resolve() in (path, examples):
+        if os.fstat(descriptor).st_ino in failing_files:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return whole(descriptor, size, start)
 
     examples = file_of(filled, "examples")
+    failing_files = {file.stat().st_ino for file in (path, examples)}
     monkeypatch.setattr(os, "pread", failing)
     wanted = f"{path}: cannot be read: Input/output error; `evalflows doctor` says what to do"
     with pytest.raises(StorageError) as caught:

@@ -23,6 +23,7 @@ from evalflows.store.files import (
     PACKED_FORMAT,
     damaged,
     file_damage,
+    forget_hashes,
     format_of,
     known,
     open_parquet,
@@ -180,8 +181,9 @@ class Damages:
     def find(self, fs: Any, states: Mapping[str, object], tables: Collection[str]) -> None:
         """Look for damaged files of tables among all files, and name new ones on standard error.
 
-        Checksums are verified if no footer is bad.
+        Files that were sound before are read again. Checksums are verified if no footer is bad.
         """
+        forget_hashes(fs, [path for path in states if (file := StoredFile.at(path)) and file.table in tables])
         for thoroughly in (False, True):
             if self._find(fs, states, tables, thoroughly):
                 return

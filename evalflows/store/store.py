@@ -28,7 +28,6 @@ from evalflows.store.files import (
     Tries,
     can_stay,
     files_at,
-    forget_hashes,
     has_grown,
     last_recorded,
     merged,
@@ -258,7 +257,6 @@ class Store:
             if restore_empties(self.layout, self._fs):
                 self._damages.note_change()
             else:
-                forget_hashes(self._fs, self._states(tables))
                 self._damages.find(self._fs, self._states(), TABLES if tables is None else tables)
         return self._damages.version != version
 

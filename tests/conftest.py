@@ -20,7 +20,6 @@ from store_copies import StoreCopies
 from store_rows import make_row
 
 import evalflows.prefect_server
-import evalflows.store.database
 import evalflows.store.store
 from evalflows.store.layout import Layout
 from evalflows.store.store import Store
@@ -50,8 +49,7 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 def empty_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty store: to copy, and for tests that only read."""
     root = tmp_path_factory.mktemp("empty") / "store"
-    for with_packed in (False, True):  # with both catalogs, so that copies need not bind their views again
-        Store(root).connect(with_packed=with_packed).close()
+    Store(root)
     return root
 
 
@@ -72,19 +70,6 @@ def new_stores_are_copies(store_copies: StoreCopies, monkeypatch: pytest.MonkeyP
             make(layout, fs)
 
     monkeypatch.setattr(evalflows.store.store, "prepare", copy)
-
-
-@pytest.fixture(autouse=True)
-def catalogs_are_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both catalogs of such copies keep the empty store's root: to write one with another takes 40 ms each time."""
-    write = evalflows.store.database._write
-
-    def written(path: Path, layout: Layout, fill: Any) -> None:
-        if fill.func is not evalflows.store.database._copied:
-            write(path, layout, fill)
-
-    monkeypatch.setattr(evalflows.store.database, "_write", written)
-    monkeypatch.setattr(evalflows.store.database, "_renew_kept", lambda *_: None)
 
 
 @pytest.fixture(scope="session", autouse=True)

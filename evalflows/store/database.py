@@ -1,7 +1,7 @@
 """DuckDB over a store's files: its catalog of views, and connections that can only read.
 
-DuckDB takes most of a second to bind all views, and some hundredths to copy them from a file. Any DuckDB since 1.1
-opens the file too. It holds no rows, and is made anew when the views are others or the store has moved.
+DuckDB takes most of a second to bind all views, and some hundredths to copy them from a file in the user's own folder.
+The catalog in the store is for other programs: any DuckDB since 1.1 opens it. It holds no rows.
 
 DuckDB's settings allow a folder for reading and writing alike. A restricted connection therefore has no local file
 system at all, only `read_only_files.py`, which has no way to write.
@@ -14,25 +14,26 @@ import hashlib
 import os
 import resource
 import secrets
-import shutil
 import stat
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from fsspec import AbstractFileSystem
 
-from evalflows.specs.errors import InputError
-from evalflows.specs.home import home_root
+from evalflows.specs.errors import InputError, print_note
+from evalflows.specs.home import private_folder
 from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies
-from evalflows.store.files import file_mode
-from evalflows.store.layout import Layout, every_row, quoted
-from evalflows.store.packs import Damages
+from evalflows.store.files import LocalFiles, file_mode
+from evalflows.store.layout import Layout, every_row, identifier, quoted
+from evalflows.store.packs import Damages, restore_empties
 from evalflows.store.schemas import TABLES
 from evalflows.store.views import HELD_LEASES, view_statements
 
@@ -101,18 +102,12 @@ STORAGE_VERSION = "v1.0.0"
 FIND_STAGING = "set search_path = 'main,staging'"
 
 
-def create_catalog(
-    connection: duckdb.DuckDBPyConnection, layout: Layout, damages: Damages, *, with_packed: bool
-) -> None:
-    """Create every view over the files of a store in an empty database, without the owners of damaged files.
+def create_catalog(connection: duckdb.DuckDBPyConnection, root: str, damages: Damages, *, with_packed: bool) -> None:
+    """Create every view over the files below a root in an empty database, without the owners of damaged files.
 
-    The views are copied from the store's catalog, which is written if there is none, or another one. Where it cannot be
-    written, they are bound here.
+    As long as a store has no packed files, views without them are quicker to query.
     """
-    path = catalog_path(layout, with_packed=with_packed)
-    if not (_is_copied(connection, path, layout) or _is_made(connection, path, layout)):
-        for statement in _statements(layout.root, with_packed):
-            connection.execute(statement)
+    _create_views(connection, root, with_packed)
     for name, table in TABLES.items():
         left_out = damages.owners(table.owner), damages.packed_files(name)
         if any(left_out):
@@ -121,22 +116,16 @@ def create_catalog(
     connection.execute(FIND_STAGING)
 
 
-def catalog_path(layout: Layout, *, with_packed: bool = True) -> Path:
-    """Return the path of a store's catalog. As long as a store has no packed files, another one is quicker to query."""
-    return Path(layout.root) / ("catalog.duckdb" if with_packed else _UNPACKED)
+def _create_views(connection: duckdb.DuckDBPyConnection, root: str, with_packed: bool) -> None:
+    """Create this program's views in an empty database, as a copy of the user's file of them where that can be kept.
 
-
-_UNPACKED = "catalog-unpacked.duckdb"
-
-
-def keep_catalog(layout: Layout) -> None:
-    """Write the catalog that other programs open, unless the store has one. It finds packed files, whenever they come.
-
-    Of an object store, only a mirror has one.
+    No file of the store gives them: whoever can write to the store could replace it.
     """
-    path = catalog_path(layout)
-    if layout.is_local and not path.exists():
-        _write(path, layout, partial(write_views, root=layout.root))
+    if _copy_kept(connection, with_packed):
+        set_root(connection, root)
+    else:
+        for statement in _statements(root, with_packed):
+            connection.execute(statement)
 
 
 def set_root(connection: duckdb.DuckDBPyConnection, root: str) -> None:
@@ -148,99 +137,145 @@ def _root(root: str) -> str:
     return f"create or replace macro source.root() as {quoted(root)}"
 
 
-def _is_copied(connection: duckdb.DuckDBPyConnection, path: Path, layout: Layout) -> bool:
-    """Copy the views of a file. Return False, without a change, if it is not there or has other views."""
-    if not path.exists():
+def _copy_kept(connection: duckdb.DuckDBPyConnection, with_packed: bool) -> bool:
+    """Copy the views of the user's file, which is made if there is none. Return False if that cannot be done."""
+    if (folder := private_folder("catalogs")) is None:
+        return False
+    path = folder / f"{_views_hash(with_packed)[:24]}-{duckdb.__version__}.duckdb"
+    if _is_copied(connection, path):
+        return True
+    with suppress(OSError, duckdb.Error), _whole(path) as temporary, tempfile.TemporaryDirectory() as empty:
+        restore_empties(Layout(empty), LocalFiles(), all_of_them=True)  # types of columns come from no store either
+        with duckdb.connect(str(temporary), config=_FORMAT) as kept:
+            for statement in _statements(empty, with_packed):
+                kept.execute(statement)
+            set_root(kept, "")
+        for older in sorted(folder.glob("*.duckdb"), key=lambda file: file.stat().st_mtime)[:-KEPT_CATALOGS]:
+            older.unlink()
+    return _is_copied(connection, path)
+
+
+def _is_copied(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    """Copy a file of views into an empty database. Return False, without a change, if it is not there or damaged."""
+    ((name,),) = connection.execute("select current_database()").fetchall()
+    try:
+        connection.execute(f"attach {quoted(str(path))} as kept (read_only)")
+    except duckdb.Error:
         return False
     try:
-        connection.execute(f"attach {quoted(str(path))} as catalog_file (read_only)")
-    except duckdb.Error:  # another program writes it, or it is none
-        return False
-    try:
-        ((key, root),) = connection.execute(_KEY_AND_ROOT).fetchall()
-        if key != views_key(path.name != _UNPACKED):
-            return False
-        connection.execute("copy from database catalog_file to memory")
-    except (duckdb.CatalogException, duckdb.BinderException):
+        connection.execute(f"copy from database kept to {identifier(name)}")
+    except duckdb.Error:
         return False
     finally:
-        connection.execute("detach catalog_file")
-    if root != layout.root:  # the store has moved, or is a copy
-        set_root(connection, layout.root)
-        _write(path, layout, partial(_copied, path, root=layout.root))
-        _renew_kept(path, layout)
+        connection.execute("detach kept")
     return True
 
 
-def _renew_kept(path: Path, layout: Layout) -> None:
-    """Write the catalog of other programs again, after another one of the store was written."""
-    kept = catalog_path(layout)
-    if path != kept and kept.exists():
-        _write(kept, layout, partial(write_views, root=layout.root))
-
-
-_KEY_AND_ROOT = "select catalog_file.source.views_key(), catalog_file.source.root()"
-
-
-def _is_made(connection: duckdb.DuckDBPyConnection, path: Path, layout: Layout) -> bool:
-    _write(path, layout, partial(write_views, root=layout.root, with_packed=path.name != _UNPACKED))
-    _renew_kept(path, layout)
-    return _is_copied(connection, path, layout)
-
-
-def _write(path: Path, layout: Layout, fill: Callable[[Path], object]) -> None:
-    """Write a catalog of this root, whole or not at all: not where the folder or another program forbids it."""
-    if path.with_name(f"{path.name}.wal").exists():  # of another program; DuckDB would apply it to the new file
-        return
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Yield the path of a file that gets this name at the end of the block, or is removed."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    with suppress(OSError, duckdb.Error):
-        fill(temporary)
-        temporary.chmod(file_mode(Path(layout.root)))
+    try:
+        yield temporary
         temporary.replace(path)
-    with suppress(OSError):
+    finally:
         temporary.unlink(missing_ok=True)
 
 
-def _copied(file: Path, path: Path, *, root: str) -> str:
-    """Copy a file of views, which then read the files below a root. Return their key."""
-    shutil.copyfile(file, path)
-    with duckdb.connect(str(path)) as connection:
-        set_root(connection, root)
-        ((key,),) = connection.execute("select source.views_key()").fetchall()
-    return str(key)
+def write_views(path: Path, *, root: str) -> None:
+    """Write a DuckDB file with every view over the files below a root, for other programs."""
+    with duckdb.connect(str(path), config=_FORMAT) as connection:
+        _create_views(connection, root, with_packed=True)
+        connection.execute(f"create or replace macro source.views_key() as {quoted(views_key())}")
 
 
-def write_views(path: Path, *, root: str, with_packed: bool = True) -> None:
-    """Write a DuckDB file with every view over the files below a root.
+_FORMAT: dict[str, Any] = {"storage_compatibility_version": STORAGE_VERSION}
 
-    It is a copy of the user's file of these views, which is made if there is none.
-    """
-    key = views_key(with_packed)
-    bound = home_root() / "catalogs" / f"{key[:24]}-{duckdb.__version__}.duckdb"
-    try:
-        if _copied(bound, path, root=root) == key:
-            return
-    except (OSError, duckdb.Error):  # there is none, or it is damaged
-        pass
-    path.unlink(missing_ok=True)
-    with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
-        for statement in _statements(root, with_packed):
-            connection.execute(statement)
-        connection.execute(f"create macro source.views_key() as {quoted(key)}")
-    with suppress(OSError):
-        bound.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        older = sorted(bound.parent.glob("*.duckdb"), key=lambda file: file.stat().st_mtime)[:-KEPT_CATALOGS]
-        for file in older:
-            file.unlink()
-        temporary = bound.with_suffix(f".{secrets.token_hex(6)}.tmp")
-        shutil.copyfile(path, temporary)
-        temporary.replace(bound)
+
+def views_key() -> str:
+    """Return what tells the views of one version of evalflows and DuckDB from those of another."""
+    return f"{_views_hash(with_packed=True)}-{duckdb.__version__}"
 
 
 @lru_cache(2)
-def views_key(with_packed: bool = True) -> str:
-    """Return what tells the views of one version of evalflows from those of another."""
+def _views_hash(with_packed: bool) -> str:
     return hashlib.sha256("\n".join(_statements("", with_packed)).encode()).hexdigest()
+
+
+def catalog_path(layout: Layout) -> Path:
+    """Return the path of the catalog that a store has for other programs. Nothing of ours reads it."""
+    return Path(layout.root) / "catalog.duckdb"
+
+
+def keep_catalog(layout: Layout) -> None:
+    """Write the catalog for other programs, unless the store has it. It finds packed files, whenever they come.
+
+    An object store has none. Where the folder or another program forbids it, nothing is written.
+    """
+    path = catalog_path(layout)
+    if not layout.is_local:
+        return
+    if path.exists():
+        if (problem := catalog_problem(layout)) is None:
+            return
+        if not problem.is_outdated:
+            print_note(f"{path}: {problem.text}; written again")
+    if path.with_name(f"{path.name}.wal").exists():  # of another program; DuckDB would apply it to the new file
+        return
+    with suppress(OSError, duckdb.Error), _whole(path) as temporary:
+        write_views(temporary, root=layout.root)
+        temporary.chmod(file_mode(Path(layout.root)))
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogProblem:
+    """How a store's catalog differs from the one that this program writes."""
+
+    text: str
+    is_outdated: bool  # written by another version, or before the store was moved, as far as the file says
+
+
+def catalog_problem(layout: Layout) -> CatalogProblem | None:
+    """Return how a store's catalog differs from the one that this program writes; None if it does not.
+
+    The file is not trusted: its definitions are read as texts, and nothing of it runs.
+    """
+    with duckdb.connect() as connection:
+        _create_views(connection, layout.root, with_packed=True)
+        connection.execute(f"create or replace macro source.views_key() as {quoted(views_key())}")
+        try:
+            connection.execute(f"attach {quoted(str(catalog_path(layout)))} as theirs (read_only)")
+            connection.execute("set enable_external_access = false")
+            ours, theirs = (dict(connection.execute(_DEFINITIONS, [name] * 5).fetchall()) for name in _BOTH)
+        except duckdb.Error as error:
+            first, *_ = str(error).splitlines()
+            return CatalogProblem(f"cannot be read: {first}", is_outdated=False)
+    others = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+    if not others:
+        return None
+    if _VIEWS_KEY in others:
+        return CatalogProblem("its views are those of another version of evalflows or DuckDB", is_outdated=True)
+    if others == [_ROOT]:
+        return CatalogProblem("its views read another folder", is_outdated=True)
+    listed = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    return CatalogProblem(f"this program did not write {listed} in it", is_outdated=False)
+
+
+_BOTH = ("memory", "theirs")
+_VIEWS_KEY, _ROOT = "macro source.views_key", "macro source.root"
+_DEFINITIONS = """
+select concat('view ', schema_name, '.', view_name), sql from duckdb_views() where database_name = $1 and not internal
+union all
+select concat('macro ', schema_name, '.', function_name),
+       string_agg(concat(parameters::varchar, macro_definition), '; ' order by parameters::varchar)
+from duckdb_functions() where database_name = $2 and not internal group by 1
+union all
+select concat('table ', schema_name, '.', table_name), sql from duckdb_tables() where database_name = $3
+union all
+select concat('schema ', schema_name), null from duckdb_schemas() where database_name = $4 and not internal
+union all
+select concat('type ', schema_name, '.', type_name), null from duckdb_types() where database_name = $5 and not internal
+"""
 
 
 def _statements(root: str, with_packed: bool) -> Iterator[str]:
@@ -278,10 +313,18 @@ def connect_source(
     connection.execute("set enable_external_file_cache = false")
     # it would aggregate before a join, where each value is a group of its own
     connection.execute("set disabled_optimizers = 'partial_aggregate_pushdown'")
-    create_catalog(connection, layout, damages, with_packed=with_packed)
-    if files is not None:
-        set_root(connection, f"{files.protocol}://{layout.root}")
+    root = layout.root if files is None else f"{files.protocol}://{layout.root}"
+    create_catalog(connection, root, damages, with_packed=with_packed)
     return connection
+
+
+def confine(connection: duckdb.DuckDBPyConnection, root: str) -> None:
+    """Let a database open files below a root and in its temporary folder only, for good.
+
+    DuckDB allows reading and writing alike, and follows links before it compares.
+    """
+    allowed = ", ".join(map(quoted, dict.fromkeys((root, os.path.realpath(root)))))
+    connection.execute(f"set allowed_directories = [{allowed}]; set enable_external_access = false")
 
 
 def _spill_folder() -> str:
@@ -381,5 +424,8 @@ class Shared:
             self._databases.clear()
 
 
-shared = Shared()
-atexit.register(shared.close)
+shared, exporting = Shared(), Shared()
+"""The databases of queries, which are confined, and of exports, which write files elsewhere."""
+
+for _databases in (shared, exporting):
+    atexit.register(_databases.close)

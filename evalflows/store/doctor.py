@@ -10,20 +10,24 @@ from typing import Any, Literal
 
 from evalflows.specs import hints
 from evalflows.store.arrow import pa, pc, pq
-from evalflows.store.database import catalog_path
+from evalflows.store.database import catalog_path, catalog_problem, keep_catalog
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS
+from evalflows.store.evidence import deleted_decisions
 from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, states_of, storage_errors
 from evalflows.store.layout import INPUT_GROUPS, StoredFile
-from evalflows.store.layout import KNOWN_FILES as KNOWN
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.packs import GITIGNORE, OWNERS_KEY, restore_empties
 from evalflows.store.queries.continuing import continued_by
-from evalflows.store.schemas import TABLES, is_erased, schema_of
+from evalflows.store.schemas import TABLES, is_erased, schema_of, to_rows
+from evalflows.store.snapshots import snapshot_id
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
+
+_OF_EARLIER = ("catalog-unpacked.duckdb", "known_files/")
+"""What earlier versions kept in a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class _Examiner:
                 yield from self._of_file(file)
         yield from self._missing_rows()
         yield from self._not_written()
+        yield from self._catalog()
         yield from self._foreign({file.path for file in files})
         yield from self._spooled()
 
@@ -151,22 +156,39 @@ class _Examiner:
         for one in decisions:
             for path, problem in broken_links(layout, fs, one):
                 yield Finding("damaged", path, problem, "restore it from a backup, or decide the gate again")
+        for name in deleted_decisions(self._store):
+            problem = "the decision was deleted, or its gate was killed as it wrote it"
+            yield Finding("damaged", layout.sealed("decisions", name), problem, "restore it, or decide the gate again")
+
+    def _catalog(self) -> Iterator[Finding]:
+        """Compare the catalog for other programs with the one that this program writes."""
+        layout = self._store.layout
+        path = catalog_path(layout)
+        if not layout.is_local or not path.exists() or (problem := catalog_problem(layout)) is None:
+            return
+        if problem.is_outdated:
+            keep_catalog(layout)
+            yield Finding("repaired", str(path), problem.text, "written again")
+        else:
+            what = f"{problem.text}: other programs that open it may have read anything"
+            yield Finding("damaged", str(path), what, "delete it: the next run writes it again")
 
     def _foreign(self, own: set[str]) -> Iterator[Finding]:
         """Find files that this program did not write, and those that an interrupted write has left."""
         layout = self._store.layout
         root = self._fs._strip_protocol(layout.root)
         known = {self._fs._strip_protocol(layout.empty(name)) for name in TABLES}
-        catalogs = (str(catalog_path(layout, with_packed=with_packed)) for with_packed in (True, False))
-        known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, *catalogs)}
+        known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, str(catalog_path(layout)))}
         known.add(f"{root}/{GITIGNORE}")
-        folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, KNOWN, INPUT_GROUPS))
+        folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, INPUT_GROUPS))
         for path in sorted(self._fs.find(root, withdirs=False)):
             if path in known or path.startswith(folders):
                 continue
             if path.startswith(f"{root}/{PLANS}/") and path.endswith(".json"):
                 problem = "the plan of an erasure that has not ended: texts may be left"
                 yield Finding("note", path, problem, f"{hints.finish_erasure().code}, unless it is still running")
+            elif path.startswith(tuple(f"{root}/{name}" for name in _OF_EARLIER)):
+                yield Finding("note", path, "left by an earlier version", "it is not read; delete it")
             elif path.endswith(".tmp"):
                 yield Finding("note", path, "left by an interrupted write", "it is not read; delete it")
             else:
@@ -238,6 +260,9 @@ def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:
     if others:
         wanted = "those that its metadata list" if file.is_packed else file.owner
         yield f"has rows of {table.owner} {sorted(map(str, others))[0]}, wanted only {wanted}"
+    is_whole = file.table == "examples" and file.is_sealed and ERASED_KEY not in (rows.schema.metadata or {})
+    if is_whole and snapshot_id(to_rows("examples", rows)) != file.owner:
+        yield f"has other examples than {file.owner} is a hash of"
     if file.is_sealed or file.is_packed:
         keys = rows.select(list(table.key)).group_by(list(table.key)).aggregate([([], "count_all")])
         repeated = rows.num_rows - keys.num_rows

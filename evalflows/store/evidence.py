@@ -1,7 +1,7 @@
 """What decisions rest on: verified when they are made, and again when somebody asks."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 
 from evalflows.specs.errors import StorageError
 from evalflows.store.manifests import (
@@ -11,9 +11,11 @@ from evalflows.store.manifests import (
     check_hashes,
     check_packs,
     evidence_of,
+    manifest_owners,
     manifests,
     newest_evidence,
 )
+from evalflows.store.snapshots import check_content
 from evalflows.store.store import Store
 
 TABLES_OF_EVIDENCE = (
@@ -27,6 +29,10 @@ TABLES_OF_EVIDENCE = (
     "watermarks",
 )
 """The tables that gates read."""
+
+
+FOLLOWED = 20
+"""How many decisions before it a decision names: those that several processes make at once, and some more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +50,47 @@ class Verified:
 
 
 def evidence_on(store: Store, owners: Collection[str]) -> Evidence:
-    """Return the evidence on owners. Raise StorageError for a file of it that is damaged, or that no run wrote."""
+    """Return the evidence on owners, and which decisions the store has.
+
+    Raise StorageError for a file of it that is damaged, or that no run wrote, and for examples of another snapshot.
+    """
     check_packs(store.layout, store.filesystem, TABLES_OF_EVIDENCE)
-    return store.steady(
+    _check_examples(store, owners)
+    evidence = store.steady(
         lambda: evidence_of(store.layout, store.filesystem, owners, store.verify(owners, TABLES_OF_EVIDENCE))
     )
+    follows = [{"decision": one.owner, "manifest": one.name, "sha256": one.sha256} for one in _newest(store)]
+    return replace(evidence, follows=follows)
+
+
+def _newest(store: Store) -> list[Manifest]:
+    """Return the manifests of the newest decisions in the store."""
+    query = "select decision_id from source.decisions order by recorded_at desc limit ?"
+    names = [name for (name,) in store.query(query, [FOLLOWED])]
+    return [*newest_evidence(manifests(store.layout, store.filesystem, {*names})).values()] if names else []
+
+
+def deleted_decisions(store: Store) -> list[str]:
+    """Return the decisions that manifests name, and that the store no longer has."""
+    named = {name for name in manifest_owners(store.layout, store.filesystem) if name.startswith("dec-")}
+    named |= {link["decision"] for one in _newest(store) if one.evidence for link in one.evidence.follows}
+    there = {name for (name,) in store.query("select decision_id from source.decisions")}
+    return sorted(name for name in named - there if not store.is_sealed("decisions", name))  # damaged ones are left out
+
+
+def _deleted_before(store: Store, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the decisions that were made before one, and that the store no longer has."""
+    for link in manifest.evidence.follows if manifest.evidence else ():
+        if not store.is_sealed("decisions", link["decision"]):
+            path = store.layout.sealed("decisions", link["decision"])
+            yield path, f"the decision was deleted, and {manifest.owner} was made after it"
+
+
+def _check_examples(store: Store, owners: Collection[str]) -> None:
+    """Whoever replaces a snapshot's file with its manifest cannot have its id name other examples."""
+    for owner in owners:
+        if store.is_sealed("snapshots", owner):
+            check_content(store, owner)
 
 
 def verify_decision(store: Store, decision_id: str) -> Verified:
@@ -62,9 +104,10 @@ def verify_decision(store: Store, decision_id: str) -> Verified:
     manifest = newest_evidence(manifests(layout, fs, {decision_id})).get(decision_id)
     if manifest is None or manifest.evidence is None:
         return Verified(manifest=None, n_files=len(own))
-    for path, problem in broken_links(layout, fs, manifest):
+    for path, problem in (*broken_links(layout, fs, manifest), *_deleted_before(store, manifest)):
         raise StorageError(f"{path}: {problem}; restore it from a backup, or decide the gate again")
     check_packs(layout, fs, TABLES_OF_EVIDENCE)
+    _check_examples(store, manifest.evidence.owners)
     hashes = store.verify(manifest.evidence.owners, TABLES_OF_EVIDENCE)
     check_hashes(layout, fs, hashes, parts={part["path"]: part["sha256"] for part in manifest.evidence.parts})
     return Verified(manifest=manifest, n_files=len(hashes))

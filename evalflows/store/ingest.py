@@ -22,7 +22,7 @@ from evalflows.store.records import FINAL, ExampleRow, from_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.snapshots import (
     Examples,
-    content_line,
+    content_digest,
     current_snapshot,
     draft,
     freeze,
@@ -57,7 +57,7 @@ class Loaded:
         elif self.key is not None and self.name is not None:
             make_current(store, identity, name=self.name, source=self.source)
         if self.key is not None:
-            note_snapshot(store, self.key, identity)
+            note_snapshot(self.key, identity)
         if len(self.selected) == len(self.examples):
             return identity
         if erased := {*erased_examples(store, identity)} & {*self.selected.ids}:
@@ -90,21 +90,16 @@ def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: 
 def _merged(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Iterator[ExampleRow]:
     known: dict[str, bytes] = {}
     for example in old:
-        known[example.example_id] = _digest(example)
+        known[example.example_id] = content_digest(example)
         if not is_erased(example.inputs):
             yield example
     for example in new:
         if example.example_id not in known:
             yield example
-        elif known[example.example_id] != _digest(example):
+        elif known[example.example_id] != content_digest(example):
             raise InputError(
                 f"{where}: got example {example.example_id!r}, in the dataset with other content, wanted a new id"
             )
-
-
-def _digest(example: ExampleRow) -> bytes:
-    """Return a hash of an example's content."""
-    return hashlib.blake2b(content_line(example), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +114,7 @@ class Difference:
 
 def compare_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow]) -> Difference:
     """Return how the new examples differ from the old ones."""
-    before, after = ({example.example_id: _digest(example) for example in side} for side in (old, new))
+    before, after = ({example.example_id: content_digest(example) for example in side} for side in (old, new))
     both = [identity for identity in after if identity in before]
     changed = [identity for identity in both if before[identity] != after[identity]]
     return Difference(
@@ -175,7 +170,7 @@ def edit_example(
 
 def content_key(example: ExampleRow) -> str:
     """Return a text that is the same for examples with the same content only."""
-    return _digest(example).hex()
+    return content_digest(example).hex()
 
 
 def _current(store: Store, name: str) -> Examples:

@@ -1,20 +1,22 @@
-"""Which snapshot a file's content became, so that an unchanged file is not read and hashed again."""
+"""Which snapshot a file's content became, so that an unchanged file is not read and made examples of again.
+
+That is noted in the user's own folder. In the store, whoever can write there could name another snapshot.
+"""
 
 import hashlib
-import re
-from contextlib import suppress
 from pathlib import Path
 
 from evalflows.specs import columns, files, values
 from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.home import keep_note, note
 from evalflows.store import conversations, file_formats, records, snapshots
-from evalflows.store.layout import KNOWN_FILES as FOLDER
+from evalflows.store.snapshots import is_content_known
 from evalflows.store.store import Store
+
+FOLDER = "known_files"
 
 READ_BY = (columns, files, values, conversations, file_formats, snapshots, records)
 """The modules that make examples of a file's rows: other code may make others."""
-
-_SNAPSHOT = re.compile("snap-[0-9a-f]{24}")
 
 
 def key_of(spec: DatasetSpec) -> str | None:
@@ -35,20 +37,11 @@ def key_of(spec: DatasetSpec) -> str | None:
 
 
 def known_snapshot(store: Store, key: str) -> str | None:
-    """Return the snapshot that the file became when it was frozen; None if it was not, or the snapshot is gone."""
-    with suppress(OSError, UnicodeDecodeError):
-        text = store.filesystem.cat_file(_path(store, key)).decode()
-        if _SNAPSHOT.fullmatch(text) and store.is_sealed("snapshots", text):
-            return str(text)
-    return None
+    """Return the snapshot that the file became when this user froze it, if the store has its very examples."""
+    identity = note(FOLDER, key)
+    return identity if identity and is_content_known(store, identity) else None
 
 
-def note_snapshot(store: Store, key: str, identity: str) -> None:
-    """Note the snapshot that a file became. Nothing is lost if that fails: the file is then read again."""
-    with suppress(OSError):
-        store.filesystem.makedirs(_path(store, "").rstrip("/"), exist_ok=True)
-        store.filesystem.pipe_file(_path(store, key), identity.encode())
-
-
-def _path(store: Store, key: str) -> str:
-    return f"{store.layout.root}/{FOLDER}/{key}"
+def note_snapshot(key: str, identity: str) -> None:
+    """Note the snapshot that a file became."""
+    keep_note(FOLDER, key, identity)

@@ -18,9 +18,6 @@ from evalflows.store.schemas import TABLES, Table, columns_of
 
 DEFAULT_ROOT = "data/store"
 
-KNOWN_FILES = "known_files"
-"""The folder that notes which snapshots files became."""
-
 INPUT_GROUPS = "input_groups"
 """The folder that notes which examples of snapshots have inputs that are alike."""
 

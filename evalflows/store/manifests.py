@@ -66,11 +66,13 @@ ADVICE = "move it elsewhere, or restore the file of the run from a backup"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a decision rests on: owners, the manifests of their files, and files that are still open."""
+    """What a decision rests on: owners, the manifests of their files, and files that are still open. It also names the
+    decisions made before it, so that none of them can go unnoticed."""
 
     owners: Sequence[str]
     rests_on: Sequence[Mapping[str, str]]  # manifest and sha256
     parts: Sequence[Mapping[str, str]] = ()  # path and sha256
+    follows: Sequence[Mapping[str, str]] = ()  # decision, manifest and sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,11 @@ def manifests(layout: Layout, fs: Any, owners: Collection[str] | None = None) ->
     return by_owner
 
 
+def manifest_owners(layout: Layout, fs: Any) -> set[str]:
+    """Return the owners that manifests are of, without reading any."""
+    return {owner for _, owner in _names(layout, fs)}
+
+
 def remove_manifests(layout: Layout, fs: Any, owners: Collection[str]) -> None:
     """Remove the manifests of owners whose files have been removed."""
     for name, owner in [*_names(layout, fs)]:
@@ -197,7 +204,7 @@ def check_written(layout: Layout, fs: Any, paths: Iterable[str]) -> None:
 
 def check_packs(layout: Layout, fs: Any, tables: Iterable[str]) -> None:
     """Raise StorageError for a packed file of tables without a manifest, whatever owners it lists: views read all."""
-    named = {owner for _, owner in _names(layout, fs)}
+    named = manifest_owners(layout, fs)
     for path in (path for table in tables for path in packed_states(layout, fs, table)):
         if (file := StoredFile.at(path)) and owner_of(file) not in named:
             raise StorageError(f"{path}: {UNKNOWN}; {ADVICE}")
@@ -232,14 +239,19 @@ def newest_evidence(known: Mapping[str, Sequence[Manifest]]) -> dict[str, Manife
 
 
 def broken_links(layout: Layout, fs: Any, decision: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the manifests of a decision's evidence that are missing or altered: the path, and what is wrong."""
-    for link in decision.evidence.rests_on if decision.evidence else ():
+    """Yield the manifests of a decision's evidence, and of the decisions before it, that are missing or altered: the
+    path, and what is wrong."""
+    if decision.evidence is None:
+        return
+    after = [(link, "rests on it") for link in decision.evidence.rests_on]
+    after += [(link, f"was made after {link['decision']}") for link in decision.evidence.follows]
+    for link, why in after:
         path = f"{layout.root}/{FOLDER}/{link['manifest']}"
         body = _body(fs, path) if _NAME.fullmatch(link["manifest"]) else None
         if body is None:
-            yield path, f"the manifest is missing, and the decision {decision.owner} rests on it"
+            yield path, f"the manifest is missing, and the decision {decision.owner} {why}"
         elif hashlib.sha256(body).hexdigest() != link["sha256"]:
-            yield path, f"the manifest was altered, and the decision {decision.owner} rests on it"
+            yield path, f"the manifest was altered, and the decision {decision.owner} {why}"
 
 
 def _relative(layout: Layout, path: str) -> str:
@@ -264,7 +276,9 @@ def _read(layout: Layout, fs: Any, name: str, owner: str) -> Manifest | None:
         if "rests_on" in given:
             links = [{"manifest": str(one["manifest"]), "sha256": str(one["sha256"])} for one in given["rests_on"]]
             parts = [{"path": str(one["path"]), "sha256": str(one["sha256"])} for one in given["parts"]]
-            evidence = Evidence(owners=[*map(str, given["owners"])], rests_on=links, parts=parts)
+            names = ("decision", "manifest", "sha256")
+            follows = [{name: str(one[name]) for name in names} for one in given.get("follows", ())]
+            evidence = Evidence(owners=[*map(str, given["owners"])], rests_on=links, parts=parts, follows=follows)
         return Manifest(
             name=name,
             owner=owner,

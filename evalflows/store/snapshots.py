@@ -6,6 +6,7 @@ They are read from disk when needed, so that a dataset may be larger than memory
 from __future__ import annotations  # types of libraries that are imported when first used
 
 import hashlib
+import re
 import threading
 from array import array
 from collections import Counter, OrderedDict
@@ -17,10 +18,12 @@ from typing import Any, TypeVar, overload
 
 import orjson
 
-from evalflows.specs.errors import InputError, print_note
+from evalflows.specs.errors import InputError, StorageError, print_note
+from evalflows.specs.home import keep_note, note
 from evalflows.specs.values import identifier, is_blank, stored_row
 from evalflows.store.arrow import np, pa
-from evalflows.store.files import open_parquet, state_of, verify
+from evalflows.store.files import open_parquet, sha256_of, state_of, verify
+from evalflows.store.manifests import ADVICE
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
 from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_column, to_rows
 from evalflows.store.spilled import SpilledLines
@@ -45,6 +48,11 @@ CONTENT = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cl
 def content_line(example: ExampleRow) -> bytes:
     """Return the fields that identify an example as one line of canonical JSON."""
     return to_json({name: getattr(example, name) for name in CONTENT}).encode()
+
+
+def content_digest(example: ExampleRow) -> bytes:
+    """Return a hash of an example's content, of 16 bytes."""
+    return hashlib.blake2b(content_line(example), digest_size=16).digest()
 
 
 def in_blocks(items: Iterable[Item], size: Callable[[Item], int]) -> Iterator[list[Item]]:
@@ -393,9 +401,58 @@ def freeze(
 
         tables = [("examples", _tables(examples, identity, splits)), ("snapshots", row())]
         store.publish_all(identity, tables)
+        _note_content(store, identity)
+    else:
+        check_content(store, identity, examples)
     if name is not None:
         make_current(store, identity, name=name, source=source, description=description, metadata=metadata)
     return identity
+
+
+def check_content(store: Store, identity: str, frozen: Iterable[ExampleRow] = ()) -> None:
+    """Raise StorageError if the examples of a snapshot in the store are others than those that its id is a hash of.
+
+    With erased examples it cannot be told from the id; the others must then be among `frozen`, the snapshot's examples,
+    if they are given. A file whose examples were right is noted in the user's folder, and not read again.
+    """
+    if is_content_known(store, identity):
+        return
+    stored = load_snapshot(store, identity)
+    if snapshot_id(stored) != identity:
+        known = {content_digest(example) for example in frozen}
+        left = (one for one in stored if not is_erased(one.inputs))
+        has_erased = any(map(is_erased, stored.texts("inputs")))
+        if not has_erased or (known and any(content_digest(one) not in known for one in left)):
+            path = store.layout.sealed("examples", identity)
+            raise StorageError(f"{path}: has other examples than {identity} is a hash of; {ADVICE}")
+        if not known:
+            return
+    _note_content(store, identity)
+
+
+def is_content_known(store: Store, identity: str) -> bool:
+    """Whether this user has seen that a snapshot's file in the store has the examples that its id is a hash of.
+
+    Raise StorageError if the file is damaged.
+    """
+    seen = note(KNOWN_CONTENT, identity) if _ID.fullmatch(identity) else None
+    return bool(seen) and store.is_sealed("snapshots", identity) and _file_hash(store, identity) == seen
+
+
+KNOWN_CONTENT = "known_snapshots"
+"""The folder of the user with the hash of each snapshot's file."""
+
+_ID = re.compile("snap-[0-9a-f]{24}")
+
+
+def _note_content(store: Store, identity: str) -> None:
+    if digest := _file_hash(store, identity):
+        keep_note(KNOWN_CONTENT, identity, digest)
+
+
+def _file_hash(store: Store, identity: str) -> str | None:
+    path = store.layout.sealed("examples", identity)
+    return sha256_of(store.filesystem, path, state_of(store.layout, store.filesystem, path))
 
 
 def make_current(

@@ -22,7 +22,7 @@ import duckdb
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import pa
 from evalflows.store.copies import OwnerCopies
-from evalflows.store.database import connect_source, shared
+from evalflows.store.database import confine, connect_source, exporting, shared
 from evalflows.store.files import (
     Copies,
     Tries,
@@ -232,17 +232,27 @@ class Store:
         """Return the files that a connection for SQL of others may open."""
         return ReadOnlyFiles(readable(self.layout, self._fs).root)
 
+    def writing_cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection with the catalog's views that may write files anywhere, to export rows."""
+        folder, packed = readable(self.layout, self._fs), is_packed(self.layout, self._fs)
+        return exporting.cursor(folder, self._damages, packed, partial(self.connect, with_packed=packed))
+
     def cursor(self, tables: Collection[str] = ()) -> duckdb.DuckDBPyConnection:
-        """Return a connection to this process's database, with the catalog's views.
+        """Return a connection to this process's database, with the catalog's views, which opens no other files.
 
         Within `steady`, these tables are copies in memory if they are small; the others are files.
         """
         folder, packed = readable(self.layout, self._fs), is_packed(self.layout, self._fs)
-        make, known = partial(self.connect, with_packed=packed), self._steady.get()
+        make, known = partial(self._confined, folder.root, packed), self._steady.get()
         if not tables or known is None or not known.may_copy or not known.has(tables):
             return shared.cursor(folder, self._damages, packed, make)
         owners = self._owners.get()
         return shared.cursor(folder, self._damages, packed, make, known.states, tables, owners, alone=known.alone)
+
+    def _confined(self, root: str, with_packed: bool) -> duckdb.DuckDBPyConnection:
+        connection = self.connect(with_packed=with_packed)
+        confine(connection, root)
+        return connection
 
     def mend(self, since: int | None = None, tables: Collection[str] | None = None) -> bool:
         """Write missing empty files again, and leave out owners with damaged files, after a query failed.

@@ -27,13 +27,17 @@ def asked(*arguments: str) -> Result:
     return CliRunner().invoke(cli, list(arguments))
 
 
+SNAPSHOT = "snap-5892a96e9add15a7ed003e9c"
+"""A hash of the two examples."""
+
+
 @pytest.fixture
 def filled(store: Store, make: Make) -> Store:
     """A completed experiment of two runs, and an open one."""
-    examples = [make("examples", snapshot_id="snap-1", example_id=f"q{i}") for i in range(2)]
-    store.publish("examples", "snap-1", examples)
-    store.publish("snapshots", "snap-1", [make("snapshots", snapshot_id="snap-1", n_examples=2)])
-    planned = {"snapshot_id": "snap-1", "n_examples": 2, "repetitions": 1, "evaluators": to_json([{"name": "exact"}])}
+    examples = [make("examples", snapshot_id=SNAPSHOT, example_id=f"q{i}") for i in range(2)]
+    store.publish("examples", SNAPSHOT, examples)
+    store.publish("snapshots", SNAPSHOT, [make("snapshots", snapshot_id=SNAPSHOT, n_examples=2)])
+    planned = {"snapshot_id": SNAPSHOT, "n_examples": 2, "repetitions": 1, "evaluators": to_json([{"name": "exact"}])}
     row = make("experiments", experiment_id="exp-1", state="completed", **planned)
     store.publish("experiments", "exp-1", [row])
     store.publish("outputs", "exp-1", [make("outputs", run_id=f"r{i}", experiment_id="exp-1") for i in range(2)])
@@ -84,7 +88,7 @@ def test_a_truncated_file_is_damage(filled: Store, size: int) -> None:
     [
         ("outputs", "exp-1", "exp-1 is completed, but has 0 rows here, wanted 2"),
         ("judgements", "exp-1", "exp-1 is completed, but has 0 rows here, wanted 1"),
-        ("examples", "snap-1", "exp-1 is completed, but has 0 rows here, wanted 2"),
+        ("examples", SNAPSHOT, "exp-1 is completed, but has 0 rows here, wanted 2"),
     ],
 )
 def test_a_deleted_file_is_damage(filled: Store, table: str, owner: str, problem: str) -> None:

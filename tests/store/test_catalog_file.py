@@ -1,5 +1,6 @@
-"""The catalog is one DuckDB file beside the store, which follows the views and the store's folder."""
+"""Views come from the program; the catalog in the store is a file for other programs, which nothing of ours trusts."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,80 +10,137 @@ import duckdb
 import pytest
 
 from evalflows.specs.home import home_root
-from evalflows.store.database import catalog_path, keep_catalog, views_key, write_views
-from evalflows.store.sql import connect
+from evalflows.store.database import catalog_path, catalog_problem, keep_catalog, views_key
+from evalflows.store.doctor import Finding, examine
+from evalflows.store.sql import ask, connect, rows_from
 from evalflows.store.store import Store
 
 
 @pytest.fixture
-def catalogs_are_not_moved() -> None:
-    """Here they are."""
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which the views of a user are kept, not made yet."""
+    monkeypatch.setenv("EVALFLOWS_HOME", str(tmp_path / "home"))
+    return home_root() / "catalogs"
+
+
+def of_catalog(store: Store) -> list[Finding]:
+    return [one for one in examine(store).findings if one.path == str(catalog_path(store.layout))]
+
+
+def rows_in(path: Path, query: str) -> list[Any]:
+    with duckdb.connect(str(path), read_only=True) as plain:
+        return plain.execute(query).fetchall()
 
 
 def test_any_duckdb_reads_the_store_by_it_also_where_the_store_has_moved(
     store: Store, store_root: Path, make: Callable[..., Any], tmp_path: Path
 ) -> None:
+    path, moved = catalog_path(store.layout), tmp_path / "it's elsewhere"
     store.publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
-    moved = tmp_path / "it's elsewhere"
-    with connect() as catalog:
-        assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
-    with duckdb.connect(str(catalog_path(store.layout)), read_only=True) as plain:
+    keep_catalog(store.layout)
+    written = path.read_bytes(), path.stat().st_ino
+    keep_catalog(store.layout)
+    assert (path.read_bytes(), path.stat().st_ino) == written and of_catalog(store) == []
+    with duckdb.connect(str(path), read_only=True) as plain:
         assert plain.execute("select run_id from staging.outputs").fetchall() == [("a",)]
         shutil.copytree(store_root, moved)
         store.publish("outputs", "exp-2", [make("outputs", run_id="b", experiment_id="exp-2")])
         assert plain.execute("select count(*) from staging.outputs").fetchall() == [(2,)]
-        with connect(moved) as catalog:  # while another process holds the first file
-            assert catalog.execute("select run_id from outputs").fetchall() == [("a",)]
-    with duckdb.connect(str(moved / "catalog.duckdb"), read_only=True) as plain:
-        assert plain.execute("select source.root(), count(*) from staging.outputs").fetchall() == [(str(moved), 1)]
+    (finding,) = of_catalog(Store(moved))
+    assert (finding.severity, finding.problem) == ("repaired", "its views read another folder")
+    assert rows_in(moved / path.name, "select source.root(), run_id from staging.outputs") == [(str(moved), "a")]
+    shutil.copyfile(path, moved / path.name)
+    keep_catalog(Store(moved).layout)
+    assert of_catalog(Store(moved)) == []
 
 
-def test_the_one_for_other_programs_is_written_once_and_follows_a_moved_store(
-    store: Store, store_root: Path, tmp_path: Path
+def test_no_query_of_ours_reads_it_whatever_it_says(
+    store: Store, make: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, moved = catalog_path(store.layout), tmp_path / "moved"
-    store.query("select count(*) from outputs")
-    path.unlink(missing_ok=True)  # the store's own queries have another one
+    store.publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
     keep_catalog(store.layout)
-    written = path.stat()
+    path, pipe = catalog_path(store.layout), tmp_path / "pipe"
+    os.mkfifo(pipe)  # who opens it waits for ever
+    with duckdb.connect(str(path)) as forged:
+        forged.execute("create or replace view staging.outputs as select 'forged' as run_id")
+        forged.execute("create or replace view source.outputs as select 'forged' as run_id, 'exp-1' as experiment_id")
+        forged.execute(f"create or replace macro source.root() as (select content from read_text('{pipe}'))")
+    query = "select run_id from outputs"
+    with connect() as plain, connect(restricted=True) as restricted:
+        answers = [plain.execute(query).fetchall(), restricted.execute(query).fetchall(), rows_from(store, query)]
+    answers += [store.query("select run_id from source.outputs where experiment_id = ?", ["exp-1"])]
+    assert [*answers, *ask(store, (query, []))] == [[("a",)]] * 5
+    (finding,) = of_catalog(store)
+    assert finding.severity == "damaged" and finding.problem.startswith(
+        "this program did not write macro source.root, view source.outputs, view staging.outputs in it: other programs"
+    )
     keep_catalog(store.layout)
-    assert path.stat() == written
-    shutil.copytree(store_root, moved)
-    Store(moved).query("select count(*) from outputs")
-    with duckdb.connect(str(moved / path.name), read_only=True) as plain:
-        assert plain.execute("select source.root(), count(*) from staging.outputs").fetchall() == [(str(moved), 0)]
+    assert "view staging.outputs in it; written again" in capsys.readouterr().err and of_catalog(store) == []
+    with duckdb.connect(str(path)) as forged:
+        forged.execute("create table main.mine as select 1 as x; drop macro source.views_key")
+        forged.execute("create macro source.views_key() as 'of a version that never was'")
+    (finding,) = of_catalog(store)
+    assert (finding.severity, finding.advice) == ("repaired", "written again")
+    assert rows_in(path, "select source.views_key(), run_id from staging.outputs") == [(views_key(), "a")]
 
 
-def test_another_file_of_its_name_is_replaced_and_one_in_use_is_left(store: Store) -> None:
+def test_a_file_that_is_none_is_replaced_and_one_in_use_is_left(store: Store) -> None:
     path = catalog_path(store.layout)
-    write_views(path.with_name("other.duckdb"), root=store.layout.root)
-    (bound,) = (home_root() / "catalogs").glob(f"{views_key()[:24]}-*.duckdb")  # the user's, of which it is a copy
+    path.write_bytes(b"no database")
+    (finding,) = of_catalog(store)
+    assert finding.severity == "damaged" and finding.problem.startswith("cannot be read: ")
+    keep_catalog(store.layout)
+    assert catalog_problem(store.layout) is None
     path.unlink()
     with duckdb.connect(str(path)) as other:
-        other.execute("create table mine as select 1 as x; create schema source")
-        other.execute("create macro source.views_key() as 'other'; create macro source.root() as 'elsewhere'")
-        assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]
+        other.execute("create table mine as select 1 as x")
+        keep_catalog(store.layout)
         assert other.execute("from mine").fetchall() == [(1,)]
+
+
+def test_the_users_file_is_made_once_and_again_if_it_is_damaged(store: Store, home: Path) -> None:
+    connect().close()
+    (kept,) = home.glob("*.duckdb")
+    made = kept.stat().st_ino
+    connect().close()
+    assert kept.stat().st_ino == made
+    kept.write_bytes(b"no database")
     assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]
-    for file in (path, bound):
-        file.write_bytes(b"no database")
-    assert connect().execute("select count(*) from outputs").fetchall() == [(0,)]
-    with duckdb.connect(str(path), read_only=True) as plain:
-        assert plain.execute("select count(*) from staging.outputs").fetchall() == [(0,)]
-    with duckdb.connect(str(bound), read_only=True) as plain:
-        assert plain.execute("select source.views_key()").fetchall() == [(views_key(),)]
+    assert rows_in(kept, "select source.root()") == [("",)] and [*home.iterdir()] == [kept]
 
 
-def test_where_it_cannot_be_written_the_views_are_bound_in_memory(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = catalog_path(store.layout)
-    path.unlink()
-
-    def refused(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "replace", refused)
+@pytest.mark.parametrize("state", ["others_may_write", "no_folder", "read_only"])
+def test_where_it_cannot_be_kept_the_views_are_bound_in_memory(store: Store, home: Path, state: str) -> None:
+    if state == "no_folder":
+        home.parent.write_bytes(b"")
+    else:
+        home.mkdir(parents=True)
+        connect().close()
+        (kept,) = home.iterdir()
+        kept.write_bytes(b"")
+        home.chmod(0o777 if state == "others_may_write" else 0o500)
     with connect() as catalog:
         assert catalog.execute("select count(*) from metric_summary").fetchall() == [(0,)]
-    assert not path.exists() and not [*Path(store.layout.root).glob(".*.tmp")]
+    assert state == "no_folder" or os.geteuid() == 0 or [*home.iterdir()] == [kept]
+
+
+def test_queries_of_ours_open_files_below_the_root_only(
+    store: Store, store_root: Path, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    (other := tmp_path / "other.csv").write_text("a\n1\n")
+    store.publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
+    link = tmp_path / "link"
+    link.symlink_to(store_root)
+    for opened in (store, Store(link)):
+        assert opened.query("select run_id from source.outputs") == [("a",)]
+        with opened.cursor() as connection:
+            for sql in (f"from '{other}'", f"copy (select 1) to '{tmp_path}/x.csv'", f"attach '{tmp_path}/x.duckdb'"):
+                with pytest.raises(duckdb.PermissionException):
+                    connection.execute(sql)
+            with pytest.raises(duckdb.InvalidInputException):
+                connection.execute("set enable_external_access = true")
+    sealed = Path(store.layout.sealed("outputs", "exp-1"))
+    shutil.move(sealed, tmp_path / "outside.parquet")
+    sealed.symlink_to(tmp_path / "outside.parquet")
+    with store.cursor() as connection, pytest.raises(duckdb.PermissionException):
+        connection.execute("select run_id from source.outputs")

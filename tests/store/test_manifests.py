@@ -17,7 +17,7 @@ from evalflows.cli.main import cli
 from evalflows.specs.errors import StorageError
 from evalflows.store.doctor import examine
 from evalflows.store.erasing import Selection
-from evalflows.store.evidence import evidence_on, verify_decision
+from evalflows.store.evidence import deleted_decisions, evidence_on, verify_decision
 from evalflows.store.files import write_file
 from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ALTERED, FOLDER, UNKNOWN, Written, manifests
@@ -126,6 +126,22 @@ def test_a_decision_is_bound_to_the_manifests_of_its_evidence(decided: Store) ->
         one.unlink()
     with pytest.raises(StorageError, match=UNKNOWN):
         verify_decision(decided, "dec-1")
+
+
+def test_a_deleted_decision_is_named_with_and_without_its_manifest(decided: Store, make: Make) -> None:
+    decide(decided, make, "dec-2")
+    path = decided.layout.sealed("decisions", "dec-1")
+    Path(path).unlink()
+    gone = (path, "the decision was deleted, or its gate was killed as it wrote it")
+    assert damaged(decided) == [gone] and deleted_decisions(decided) == ["dec-1"]
+    with pytest.raises(StorageError, match=f"{path}: the decision was deleted, and dec-2 was made after it"):
+        verify_decision(decided, "dec-2")
+    (manifest,) = Path(decided.layout.root, FOLDER).glob("dec-1.*.json")
+    manifest.unlink()
+    assert (str(manifest), "the manifest is missing, and the decision dec-2 was made after dec-1") in damaged(decided)
+    assert gone in damaged(decided)
+    decide(decided, make)
+    assert deleted_decisions(decided) == []
 
 
 def test_what_rewrites_files_keeps_them_sound(decided: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

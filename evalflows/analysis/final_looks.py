@@ -17,7 +17,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget
 from evalflows.store.leases import held_leases, leased
 from evalflows.store.manifests import user_name
-from evalflows.store.queries.looks import LOOK, Look, look_id, look_of, looks_at
+from evalflows.store.queries.looks import LOOK, Look, look_id, look_of, looks_at, unkept_looks
 from evalflows.store.queries.lookup import approvals
 from evalflows.store.queries.progress import spooled_rows
 from evalflows.store.records import FINAL, CheckRow, to_json
@@ -41,7 +41,8 @@ def check_looks(store: Store, spec: ExperimentSpec) -> bool:
     """
     if not _is_look(store, spec):
         return False
-    _refuse_too_many(spec, _others(store, spec, id_of_run_key("group", spec.run_key) if spec.run_key else ""))
+    own = id_of_run_key("group", spec.run_key) if spec.run_key else ""
+    _refuse_too_many(spec, _others(store, spec, own), _unkept(store, spec, own))
     return True
 
 
@@ -56,14 +57,15 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
     with leased(store, "final-looks", "looks at the final examples", wait=True):
         if look_of(store, run_group) is not None:
             return
-        earlier = _others(store, spec, run_group)
-        _refuse_too_many(spec, earlier)
-        is_allowed, since = len(earlier) < spec.final_looks, _since(store, spec)
+        earlier, unkept = _others(store, spec, run_group), _unkept(store, spec, run_group)
+        _refuse_too_many(spec, earlier, unkept)
+        number, since = len(earlier) + len(unkept) + 1, _since(store, spec)
+        is_allowed = number <= spec.final_looks
         if is_allowed and spec.look_again:
-            print_note(f"look {len(earlier) + 1} of {spec.final_looks}: look_again was not needed, and is not kept")
+            print_note(f"look {number} of {spec.final_looks}: look_again was not needed, and is not kept")
         look = {
             "snapshot": spec.dataset.snapshot,
-            "number": len(earlier) + 1,
+            "number": number,
             "allowed": spec.final_looks,
             "again": None if is_allowed else spec.look_again,
             "since": since and since.isoformat(),
@@ -80,19 +82,29 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
             passed=is_allowed,
             severity="warning",
             observed=to_json(look),
-            message=f"look {len(earlier) + 1} of {spec.final_looks} at the final examples",
+            message=f"look {number} of {spec.final_looks} at the final examples",
         )
         store.publish("checks", row.batch_id, [row])
 
 
-def _refuse_too_many(spec: ExperimentSpec, earlier: list[Look]) -> None:
-    if len(earlier) >= spec.final_looks and not spec.look_again:
-        last = earlier[-1]
+def _refuse_too_many(spec: ExperimentSpec, earlier: list[Look], unkept: list[str]) -> None:
+    if len(earlier) + len(unkept) >= spec.final_looks and not spec.look_again:
+        by = ""
+        if earlier:
+            last = earlier[-1]
+            by = f", the last by {last.by or 'somebody'} at commit {(last.git_commit or 'unknown')[:7]}"
+        by += f", {len(unkept)} of them not kept in `checks`, such as {unkept[-1]}" if unkept else ""
         raise InputError(
-            f"gate: got {len(earlier)} looks at the final examples since the baseline was approved, the last by "
-            f"{last.by or 'somebody'} at commit {(last.git_commit or 'unknown')[:7]}, wanted fewer than "
-            f"{spec.final_looks} (final_looks); --look-again REASON takes one more, which every report shows"
+            f"gate: got {len(earlier) + len(unkept)} looks at the final examples since the baseline was approved{by}, "
+            f"wanted fewer than {spec.final_looks} (final_looks); --look-again REASON takes one more, which every "
+            "report shows"
         )
+
+
+def _unkept(store: Store, spec: ExperimentSpec, run_group: str) -> list[str]:
+    """Return the other run groups with answers to the final examples whose looks are not kept."""
+    found = unkept_looks(store, spec.dataset.snapshot or "", _since(store, spec))
+    return [one for one in found if one != run_group]
 
 
 def _others(store: Store, spec: ExperimentSpec, run_group: str) -> list[Look]:

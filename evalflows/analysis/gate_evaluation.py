@@ -66,7 +66,7 @@ from evalflows.specs.target import RecordedTarget
 from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
 from evalflows.stats.paired import PairedDifference, UnpairedDifference, unpaired_difference
 from evalflows.stats.sequential import ConfidenceSequence, cluster_values, confidence_sequence
-from evalflows.store.evidence import evidence_on
+from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Evidence, Written
 from evalflows.store.queries.lookup import approved
 from evalflows.store.queries.progress import calls_of_group
@@ -89,6 +89,7 @@ from evalflows.store.records import (
     controls_batch,
     dependent_id,
     derived_id,
+    from_json,
     now,
     to_json,
 )
@@ -945,6 +946,12 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
         tables["verdicts"] = [*evaluation.verdicts(row.decision_id)]
         tables["checks"] = [*evaluation.slices(row.decision_id)]
         row = replace(row, decided_at=decided_at, recorded_at=decided_at)
+    if deleted := deleted_decisions(store):
+        some = "an earlier decision" if len(deleted) == 1 else f"{len(deleted)} earlier decisions"
+        text = f"{some} of this store {'is' if len(deleted) == 1 else 'are'} gone, such as {deleted[0]}"
+        known = from_json(row.comparability) or []
+        said = Difference(what="history", text=text).as_dict()
+        row = replace(row, comparability=to_json([*(one for one in known if one["what"] != "history"), said]))
     tables["decisions"] = [row]
     contents = [(table, [to_arrow(table, rows)]) for table, rows in tables.items()]
     store.publish_all(row.decision_id, contents, Written(evidence=evidence, flow_run=flow_run))

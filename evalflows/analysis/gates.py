@@ -21,6 +21,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import TRIAL, InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment, GateSpec
+from evalflows.specs.values import words
 from evalflows.stats.means import TAILED, MeanEstimate, sample_skewness
 from evalflows.stats.multiple_tests import adjusted
 from evalflows.stats.paired import PairedDifferences
@@ -101,7 +102,12 @@ def approve_baseline(
     if TRIAL in row.tags:
         raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that gates may compare with")
     conclusions = conclusions_on(store, [row.experiment_id]).get(row.experiment_id, {})
-    if not reason and (gate := next((gate for gate, said in conclusions.items() if said == "FAIL"), None)):
+    if reason is not None:
+        try:
+            reason = words(reason)
+        except ValueError as error:
+            raise InputError(f"reason: {error}") from error
+    if reason is None and (gate := next((gate for gate, said in conclusions.items() if said == "FAIL"), None)):
         raise InputError(
             f"experiment {row.name!r}: got FAIL from the gate {gate!r}, wanted another one, or a reason to approve it "
             "all the same (--reason)"

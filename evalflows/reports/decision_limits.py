@@ -10,7 +10,7 @@ from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps,
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs.errors import LATENCY, MIN_EXAMPLES, base_metric, metric_of
-from evalflows.store.queries.looks import look_of, looks_until
+from evalflows.store.queries.looks import look_of, looks_until, unkept_looks
 from evalflows.store.records import EXCLUDED, controls_batch, from_json
 from evalflows.store.sql import ask, fields_of, records_of
 from evalflows.store.store import Store
@@ -239,6 +239,11 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
     if look.again is None:
         since = "since the baseline was approved" if look.since else "so far"
         yield f"look {look.number} of {look.allowed} at the final examples {since}"
+    if unkept := unkept_looks(store, look.snapshot, look.since):
+        yield (
+            f"{len(unkept)} more {'run' if len(unkept) == 1 else 'runs'} of the final examples, such as {unkept[-1]}, "
+            "whose looks are not kept in `checks`"
+        )
     for one in looks_until(store, look):
         if one.again:
             yield f"look {one.number} at the final examples, beyond the {one.allowed} allowed: {one.again}"

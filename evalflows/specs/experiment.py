@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
@@ -33,6 +33,7 @@ from evalflows.specs.running import (
     UseCache,
 )
 from evalflows.specs.target import TargetSpec
+from evalflows.specs.values import words
 
 
 def _as_list(value: object) -> object:
@@ -91,8 +92,8 @@ class ExperimentSpec(BaseModel):
     final_looks: int = Field(
         3, ge=1, description="How many runs of `gate` may have the final examples, until another baseline is approved"
     )
-    look_again: str | None = Field(
-        None, min_length=1, description="Why `gate` may run the final examples once more than that; reports show it"
+    look_again: Annotated[str, AfterValidator(words)] | None = Field(
+        None, description="Why `gate` may run the final examples once more than that; reports show it"
     )
     check_results: bool = Field(False, description="Check outputs and scores before anything is concluded from them")
     max_concurrency: int | None = Field(

@@ -64,6 +64,13 @@ def is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
+def words(text: str) -> str:
+    """Return a text without blanks around it. Raise ValueError for one without a letter or digit: it says nothing."""
+    if not any(map(str.isalnum, text)):
+        raise ValueError(f"got {text!r}, wanted words")
+    return text.strip()
+
+
 def identifier(value: Any, where: str) -> str | None:
     """Return an id as text, without blanks around it; None for a missing one. 1.0, as pandas makes of 1, is "1", also
     as the text that it writes to a CSV file.

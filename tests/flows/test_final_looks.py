@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 from gated import drawn, gated
+from pydantic import ValidationError
 
 from evalflows import approve, gate, run
 from evalflows.analysis.final_looks import take_look
 from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_named, decisions_of
+from evalflows.reports.decisions import decisions_named, decisions_of, decisions_on
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.specs import ExperimentSpec, InputError
+from evalflows.store.doctor import examine
 from evalflows.store.leases import leased
-from evalflows.store.queries.looks import look_of
+from evalflows.store.queries.looks import look_id, look_of, unkept_looks
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 from evalflows.tasks.snapshot import check_and_freeze
@@ -64,6 +66,11 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     assert looked(dataset=sampled)[1] == ["look 2 of 2 at the final examples so far"]
     with pytest.raises(InputError, match=r"got 2 looks .* wanted fewer than 2 \(final_looks\); --look-again REASON"):
         gate(spec_of(fields))
+    for nothing in ("  ", "-", "\u200b"):
+        with pytest.raises(ValidationError, match=r"look_again\n.*wanted words"):
+            spec_of(fields, look_again=nothing)
+        with pytest.raises(InputError, match=r"reason: got .* wanted words"):
+            approve(first, reason=nothing)
     again = "look 3 at the final examples, beyond the 2 allowed: a label was wrong"
     assert looked(look_again="a label was wrong")[1] == [again]
     assert looked(look_again="another")[1] == [again, again.replace("3", "4").replace("a label was wrong", "another")]
@@ -72,7 +79,25 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     assert snapshots[8] == store.read("experiments", developed)[0].snapshot_id
 
     approve(first)  # another baseline: the count begins again
-    assert looked()[1] == ["look 1 of 2 at the final examples since the baseline was approved"]
+    (decision,) = gate(spec_of(fields))
+    (row,) = store.read("experiments", store.read("decisions", decision)[0].candidate_experiment_id)
+    assert (look := look_of(store, row.run_group)) and look.number == 1
+    for table, owner in (("checks", look_id(row.run_group)), ("decisions", decision), ("checks", decision)):
+        Path(store.layout.sealed(table, owner)).unlink()  # whoever wants one more look
+    assert (unkept_looks(store, row.snapshot_id, look.since), look_of(store, row.run_group)) == ([row.run_group], None)
+    second, said = looked()
+    assert said == [
+        "look 2 of 2 at the final examples since the baseline was approved",
+        f"1 more run of the final examples, such as {row.run_group}, whose looks are not kept in `checks`",
+    ]
+    with pytest.raises(InputError, match=rf"got 2 looks .* 1 of them not kept in `checks`, such as {row.run_group}"):
+        gate(spec_of(fields))
+    gone = f"an earlier decision of this store is gone, such as {decision}"
+    (after,) = decisions_on(store, second)
+    found = {one.path: one.problem for one in examine(store).findings if one.severity == "damaged"}
+    assert gone in after.what_limits and found[store.layout.sealed("decisions", decision)].startswith(
+        "the decision was d"
+    )
 
 
 def test_of_several_at_once_only_one_gets_the_last_look_and_one_without_answers_counts_for_nothing(

@@ -50,6 +50,14 @@ def looks_at(store: Store, snapshot: str, since: datetime | None) -> list[Look]:
     return [_look(*row) for row in found]
 
 
+def unkept_looks(store: Store, snapshot: str, since: datetime | None) -> list[str]:
+    """Return the run groups that have answered any of the final examples of a snapshot since then without a look that
+    is kept, the newest last: somebody has removed it, or has run these examples in another way."""
+    values = {"look": LOOK, "since": since or datetime(1970, 1, 1, tzinfo=UTC), "snapshot": snapshot, "final": FINAL}
+    (found,) = ask(store, (_UNKEPT, values))
+    return [run_group for (run_group,) in found]
+
+
 def looks_until(store: Store, look: Look) -> Sequence[Look]:
     """Return the looks at the same examples since the baseline was approved, up to this one."""
     return [one for one in looks_at(store, look.snapshot, look.since) if one.number <= look.number]
@@ -80,4 +88,16 @@ where name = $1 and recorded_at > $2 and observed ->> 'snapshot' in (
     where example_id in (select example_id from examples where snapshot_id = $3 and split = $4)
 )
 order by (observed ->> 'number')::int, recorded_at
+"""
+
+_UNKEPT = """
+select run_group from experiments e
+where started_at > $since
+  and run_group not in (select subject_id from checks where name = $look)
+  and exists (
+    select 1 from outputs o join examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
+    where o.experiment_id = e.experiment_id and o.status = 'ok' and o.reused_from is null and x.split = $final
+      and x.example_id in (select example_id from examples where snapshot_id = $snapshot and split = $final)
+  )
+group by run_group order by max(started_at)
 """

@@ -16,7 +16,7 @@ from evalflows.analysis.gate_evaluation import (
     recalibrations_of,
     with_fixed_windows,
 )
-from evalflows.analysis.gates import baseline_row, no_baseline
+from evalflows.analysis.gates import approval_problem, baseline_name, baseline_row, no_baseline
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.data_checks.checks import check_dataset, without_values
 from evalflows.data_checks.suites import load_expectations
@@ -122,6 +122,8 @@ def _check_gates(run: Context) -> None:
             check_production(store, prepared, gate, gate.production)
         elif gate.compares and spec.baseline_target(gate) is None:
             baseline = baseline_row(store, spec, gate, [])
+            if baseline and (why := approval_problem(store, gate, baseline_name(spec, gate), baseline.experiment_id)):
+                raise InputError(f"gate {gate.name!r}: {why}")
             if baseline is not None or not is_look:  # how else would a baseline get answers to the final examples?
                 _check_baseline(store, prepared, gate, baseline)
 

@@ -80,10 +80,13 @@ def no_server_begins_early() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def server_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that tests start share a local server of their own, which ends after them."""
-    monkeypatch.setenv("EVALFLOWS_HOME", str(give_database_to(tmp_path_factory.getbasetemp() / "home")))
+@pytest.fixture(scope="session", autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests share a folder of their own for what is kept for a user. Processes that they start share a local server
+    there, which ends after them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALFLOWS_HOME", str(give_database_to(tmp_path_factory.getbasetemp() / "home")))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,7 @@ from evalflows.analysis.gates import (
     Outcome,
     Rule,
     RuleResult,
+    approval_problem,
     baseline_name,
     baseline_row,
     bounded_difference,
@@ -879,6 +880,14 @@ class GateEvaluation:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
         return self._difference_estimate(rule, sample) if rule.kind in COMPARED else self._mean_estimate(rule, sample)
 
+    @cached_property
+    def _approval_problem(self) -> str | None:
+        pair = self.pair
+        if pair.baseline is None or pair.spec.baseline_target(self.gate) is not None:
+            return None
+        name = baseline_name(pair.spec, self.gate)
+        return approval_problem(pair.reader.store, self.gate, name, pair.baseline.experiment_id)
+
     def _run_level(self, rule: Rule) -> BoundedEstimate | Reason:
         """The estimate of a metric that one evaluator computes from all answers of the candidate."""
         if not self.pair.has_run_level_metrics:
@@ -891,6 +900,8 @@ class GateEvaluation:
             return self._why_too_wide(rule, sample) or estimate
         if self.pair.baseline is None:
             return Reason("no_baseline", no_baseline(self.pair.spec, self.gate, self.pair.candidate.experiment_id))
+        if self._approval_problem:
+            return Reason("approved_by_others", self._approval_problem)
         if self.pair.is_against_itself:
             return Reason("candidate_is_baseline", "the candidate is the approved baseline itself")
         paired, matched = self.pair.paired(rule.metric), self.pair.matched_in(rule.metric)

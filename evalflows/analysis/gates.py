@@ -9,6 +9,7 @@ import getpass
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs import hints
 from evalflows.specs.errors import TRIAL, InputError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.files import located
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.specs.values import words
 from evalflows.stats.means import TAILED, MeanEstimate, sample_skewness
@@ -27,8 +29,9 @@ from evalflows.stats.multiple_tests import adjusted
 from evalflows.stats.paired import PairedDifferences
 from evalflows.stats.power import least_n
 from evalflows.stats.proportions import one_sided_p
+from evalflows.store.evidence import evidence_on
 from evalflows.store.queries.continuing import continued_by
-from evalflows.store.queries.lookup import approved, conclusions_on
+from evalflows.store.queries.lookup import approvals, approved, conclusions_on
 from evalflows.store.queries.values import MetricValues, Values
 from evalflows.store.records import (
     FINAL,
@@ -41,6 +44,7 @@ from evalflows.store.records import (
     new_id,
 )
 from evalflows.store.row_specs import experiment_spec
+from evalflows.store.signatures import sign, signature_of
 from evalflows.store.store import Store
 
 
@@ -70,6 +74,30 @@ def baseline_row(store: Store, spec: ExperimentSpec, gate: GateSpec, rows: list[
     return experiments[0]
 
 
+def approval_problem(store: Store, gate: GateSpec, name: str, experiment_id: str) -> str | None:
+    """Return why an approval of a baseline is not one that the gate wants; None if it is, or if any will do.
+
+    Raise StorageError if the approval or the experiment has changed since it was signed.
+    """
+    if not gate.approved_by and gate.signers is None:
+        return None
+    approval = next((one for one in approvals(store, [experiment_id]) if one.name == name), None)
+    if approval is None:
+        return f"got a baseline that nobody approved as {name!r}, wanted an approved one (approved_by, signers)"
+    if gate.signers is None:
+        if approval.approved_by in gate.approved_by:
+            return None
+        by = approval.approved_by or "somebody"
+        return f"got the baseline {name!r} approved by {by}, wanted {' or '.join(gate.approved_by)} (approved_by)"
+    (row,) = store.read("baselines", approval.baseline_id)
+    if signature_of(store, row, located(gate.signers), gate.approved_by):
+        return None
+    return (
+        f"got an approval of the baseline {name!r} that nobody signed, wanted one by a key in {gate.signers}: "
+        f"{hints.approve_signed(name, experiment_id).code}"
+    )
+
+
 def no_baseline(spec: ExperimentSpec, gate: GateSpec, newest: str | None) -> str:
     """The message for a baseline that is not approved yet; `newest` is the experiment that could be."""
     name = baseline_name(spec, gate)
@@ -88,12 +116,18 @@ def no_baseline(spec: ExperimentSpec, gate: GateSpec, newest: str | None) -> str
 
 
 def approve_baseline(
-    store: Store, row: ExperimentRow, name: str | None = None, *, reason: str | None = None, by: str | None = None
+    store: Store,
+    row: ExperimentRow,
+    name: str | None = None,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+    key: Path | None = None,
 ) -> BaselineRow:
-    """Approve an experiment as the baseline of that name, by default its spec's name.
+    """Approve an experiment as the baseline of that name, by default its spec's name, and sign that with an SSH key.
 
-    Raises InputError for a trial, for an incomplete experiment, whose missing values would count against every
-    candidate, and without a reason for one that a gate's newest decision failed.
+    Raises InputError for a key that cannot sign, for a trial, for an incomplete experiment, whose missing values would
+    count against every candidate, and without a reason for one that a gate's newest decision failed.
     """
     if row.state != "completed":
         why = f": {row.reason}" if row.reason else ""
@@ -112,6 +146,8 @@ def approve_baseline(
             f"experiment {row.name!r}: got FAIL from the gate {gate!r}, wanted another one, or a reason to approve it "
             "all the same (--reason)"
         )
+    if key is not None:
+        evidence_on(store, [row.experiment_id, row.snapshot_id])  # what is signed is what a run wrote
     name = name or experiment_spec(row).name
     before = approved(store, name)
     recorded_at = after(row.recorded_at, before.recorded_at if before else None)
@@ -123,6 +159,8 @@ def approve_baseline(
         reason=reason,
         recorded_at=recorded_at,
     )
+    if key is not None:  # before it counts
+        sign(store, approval, [row.experiment_id], key)
     store.publish("baselines", approval.baseline_id, [approval])
     return approval
 

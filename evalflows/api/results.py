@@ -3,6 +3,7 @@ stored experiments.
 """
 
 import json
+import os
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from getpass import getuser
 from itertools import islice, product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from evalflows.analysis.changes import Change, ChangeFilter, DepartingSlice, ExampleChange, changed_examples
@@ -641,7 +643,12 @@ def decide_on(
 
 
 def approve(
-    experiment: Compared, name: str | None = None, *, reason: str | None = None, by: str | None = None
+    experiment: Compared,
+    name: str | None = None,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+    key: str | os.PathLike[str] | None = None,
 ) -> BaselineRow:
     """Approve an experiment as the baseline that gates compare with from now on.
 
@@ -650,12 +657,14 @@ def approve(
         name: Name of the baseline. Default: the name of the experiment's spec.
         reason: Reason for the approval.
         by: Who approves it. Default: the current user.
+        key: File of an SSH key that signs the approval.
 
-    Raise InputError if the experiment does not exist or is not complete.
+    Raise InputError if the experiment does not exist or is not complete, and if the key cannot sign.
     """
     store = Store()
     row = _experiment(store, identity_of(store, experiment))
-    return approve_baseline(store, row, name, reason=reason, by=by)
+    signing = None if key is None else Path(key).expanduser()
+    return approve_baseline(store, row, name, reason=reason, by=by, key=signing)
 
 
 def identity_of(store: Store, experiment: Compared) -> str:

@@ -59,11 +59,12 @@ from evalflows.reports.pages_as_text import plain
 from evalflows.reports.results import results_against
 from evalflows.reports.worst import Worst, worst_of
 from evalflows.specs import hints
-from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, one_line
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, StorageError, one_line
 from evalflows.store.evidence import verify_decision
 from evalflows.store.exports import write_whole
 from evalflows.store.queries.lookup import approvals, find_experiments, keep_report, run_groups
 from evalflows.store.records import to_json
+from evalflows.store.signatures import is_signed, sign, signature_of
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
@@ -481,15 +482,22 @@ def _rules(decision: Decision) -> RenderableType:
 @click.command()
 @click.argument("decision")
 @click.option("--again", is_flag=True, help="Verify the files that it rests on, and decide again.")
+@click.option("--signers", metavar="FILE", help="With --again: the decision must be signed by a key in this file.")
+@click.option("--sign", "key", metavar="KEY", help="With --again: sign the same decision with this SSH key.")
 @click.option("--all", "is_whole", is_flag=True, help="Print the settings, SQL queries, files and examples too.")
 @FORMAT
 @VERBOSE_RUN
-def explain(decision: str, again: bool, is_whole: bool, form: str, verbose: bool) -> None:
+def explain(
+    decision: str, again: bool, signers: str | None, key: str | None, is_whole: bool, form: str, verbose: bool
+) -> None:
     """Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.
 
-    DECISION is an id, an id prefix, a gate's name, or an experiment's name or id.
+    DECISION is an id, an id prefix, a gate's name, or an experiment's name or id. Exit code with --again: 1 for another
+    result, 4 for files that no run wrote, or without a wanted signature.
     """
     with one_line_errors(verbose):
+        if not again and (signers or key):
+            raise InputError(f"{'--signers' if signers else '--sign'}: wanted --again too, which verifies the files")
         store = existing_store()
         found = find_decision(store, decision)
         if decision == found.gate and (others := other_specs(store, found)):
@@ -498,8 +506,10 @@ def explain(decision: str, again: bool, is_whole: bool, form: str, verbose: bool
             document = gate_report(store, [found]).document
             document["explanation"] = [{"title": title, "lines": lines} for title, lines in explained(store, found)]
             with stdout_for(form):
-                document["again"] = _again(found) if again else None
+                result = _again(found, signers, key) if again else None
+            document["again"] = None if result is None else asdict(result)
             print_json(document)
+            _exit_if_another(result)
             return
         (stored,) = with_limits(store, [found])
         results = results_against(
@@ -514,14 +524,16 @@ def explain(decision: str, again: bool, is_whole: bool, form: str, verbose: bool
                     echo(line)
         else:
             _explain_in_brief(out, store, stored, worst)
-        if again:
+        result = _again(stored, signers, key) if again else None
+        if result is not None:
             echo("")
-            for what, result in _again(stored).items():
-                echo(f"{what.capitalize().replace('_', ' ')}: {one_line(result)}")
+            for line in result.lines():
+                echo(one_line(line))
         if is_whole:
             print_worst(out, worst)
         page = links_here().decision(stored.decision_id)
         print_next(out, after_experiments(store, results, [stored], explained=True), page)
+        _exit_if_another(result)
 
 
 def _explain_in_brief(out: Console, store: Store, stored: Decision, worst: Worst | None) -> None:
@@ -551,19 +563,58 @@ def _unwrapped(line: str) -> Text:
     return text
 
 
-def _again(stored: Decision) -> dict[str, str]:
-    """Verify the files of a decision and decide again; say how both ended."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What came of verifying a decision and deciding again."""
+
+    verified: str
+    signature: str | None
+    decided_again_from_the_store: str
+    is_same: bool
+
+    def lines(self) -> Iterator[str]:
+        yield f"Verified: {self.verified}"
+        yield f"Signature: {self.signature or 'none'}"
+        yield f"Decided again from the store: {self.decided_again_from_the_store}"
+
+
+def _again(stored: Decision, signers: str | None, key: str | None) -> Again:
+    """Verify the files of a decision, and decide again. Then sign it, if wanted, and verify its signature.
+
+    Raise StorageError if it is not signed as wanted, and InputError if another decision were to be signed.
+    """
     from evalflows import decide_again
 
-    verified = verify_decision(Store(), stored.decision_id).text
-    again = decide_again(stored.decision_id)
-    if again.decision_id == stored.decision_id:
+    store, identity = Store(), stored.decision_id
+    verified = verify_decision(store, identity).text
+    again = decide_again(identity)
+    if is_same := again.decision_id == identity:
         result = "the same figures, the same decision"
     elif again.conclusion == stored.conclusion:
         result = f"different figures now, still {again.conclusion}: {again.summary}"
     else:
         result = f"a different decision now, {again.conclusion}: {again.summary}"
-    return {"verified": verified, "decided_again_from_the_store": result}
+    if key is not None:
+        if not is_same:
+            raise InputError(f"--sign: got {result}; wanted the same decision")
+        sides = [one for one in (stored.candidate_experiment_id, stored.baseline_experiment_id) if one is not None]
+        sign(store, store.read("decisions", identity)[0], sides, Path(key).expanduser())
+    signature = f"signed with {key}" if key and not signers else _signature(store, identity, signers)
+    return Again(verified=verified, signature=signature, decided_again_from_the_store=result, is_same=is_same)
+
+
+def _exit_if_another(result: Again | None) -> None:
+    if result is not None and not result.is_same:
+        sys.exit(1)
+
+
+def _signature(store: Store, identity: str, signers: str | None) -> str | None:
+    if signers is None:
+        return "there is one, not verified (--signers FILE)" if is_signed(store, identity) else None
+    (row,) = store.read("decisions", identity)
+    if (found := signature_of(store, row, Path(signers).expanduser())) is None:
+        raise StorageError(f"{identity}: is not signed, wanted a signature by a key in {signers}")
+    return found.text
 
 
 @click.group()
@@ -576,9 +627,12 @@ def baseline() -> None:
 @click.option("--name", help="Name of the baseline. Default: the name of the experiment's spec.")
 @click.option("--reason", help="Reason for the approval.")
 @click.option("--by", help="Who approves it. Default: the current user.")
+@click.option("--sign", "key", metavar="KEY", help="Sign the approval with this SSH key.")
 @FORMAT
 @VERBOSE
-def approve(experiment: str, name: str | None, reason: str | None, by: str | None, form: str, verbose: bool) -> None:
+def approve(
+    experiment: str, name: str | None, reason: str | None, by: str | None, key: str | None, form: str, verbose: bool
+) -> None:
     """Approve an EXPERIMENT (id, id prefix, or name) as the baseline that gates compare with from now on."""
     with one_line_errors(verbose):
         store = existing_store()
@@ -586,7 +640,7 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
         from evalflows import approve as approve_experiment
         from evalflows.store.row_specs import experiment_spec
 
-        approved = approve_experiment(identity, name, reason=reason, by=by)
+        approved = approve_experiment(identity, name, reason=reason, by=by, key=key)
         by = approved.approved_by
         if form == "json":
             print_json(approved)

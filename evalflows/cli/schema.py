@@ -167,8 +167,10 @@ def _results(**more: Any) -> Any:
 
 
 def _explanation() -> Any:
+    from evalflows.cli.gates import Again
+
     part = _fields("Part", title=str, lines=list[str])
-    again = _fields("Again", verified=str, decided_again_from_the_store=str)
+    again = _record(Again)
     return _results(explanation=_LIST[part], again=again | None)
 
 

@@ -151,6 +151,11 @@ class ExperimentSpec(BaseModel):
                 raise ValueError(
                     f"gates: {gate.name}: candidate: got {gate.candidate!r}, wanted one of {', '.join(names)}"
                 )
+            is_approved = gate.compares and gate.production is None and self.baseline_target(gate) is None
+            if not is_approved and (gate.approved_by or gate.signers):
+                raise ValueError(
+                    f"gates: {gate.name}: got approved_by or signers, wanted a comparison with an approved baseline"
+                )
             if not self.candidates(gate):
                 raise ValueError(f"gates: {gate.name}: the candidate is the baseline, {self.baseline_target(gate)!r}")
 

@@ -163,6 +163,14 @@ class GateSpec(BaseModel):
         description="Recalibration if the baseline was scored by another judge: score a sample of it again and correct "
         "for the difference",
     )
+    approved_by: list[str] = Field(
+        default_factory=list, description="Who may approve the baseline; default: anybody who can write to the store"
+    )
+    signers: str | None = Field(
+        None,
+        description="A file of SSH keys, as ssh-keygen's allowed_signers: the approval of the baseline must be signed "
+        "by one of them (of those in approved_by, if it is given)",
+    )
     batch: int | None = Field(
         None,
         ge=10,

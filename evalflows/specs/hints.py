@@ -113,6 +113,11 @@ def approve_as(name: str, experiment: str = "EXPERIMENT") -> Hint:
     return Hint(("baseline", "approve", experiment, "--name", name))
 
 
+def approve_signed(name: str, experiment: str) -> Hint:
+    """Approve an experiment as the baseline of a name, signed."""
+    return Hint(("baseline", "approve", experiment, "--name", name, "--sign", "KEY"))
+
+
 def approve_some() -> Hint:
     """Approve some experiment as the baseline of its name."""
     return Hint(("baseline", "approve", "EXPERIMENT"))

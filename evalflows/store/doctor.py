@@ -22,6 +22,7 @@ from evalflows.store.object_store import ObjectFiles
 from evalflows.store.packs import GITIGNORE, OWNERS_KEY, restore_empties
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.schemas import TABLES, is_erased, schema_of, to_rows
+from evalflows.store.signatures import FOLDER as SIGNATURES
 from evalflows.store.snapshots import snapshot_id
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
@@ -180,7 +181,7 @@ class _Examiner:
         known = {self._fs._strip_protocol(layout.empty(name)) for name in TABLES}
         known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, str(catalog_path(layout)))}
         known.add(f"{root}/{GITIGNORE}")
-        folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, INPUT_GROUPS))
+        folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, SIGNATURES, INPUT_GROUPS))
         for path in sorted(self._fs.find(root, withdirs=False)):
             if path in known or path.startswith(folders):
                 continue

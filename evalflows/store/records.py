@@ -102,6 +102,7 @@ ReasonCode = Literal[
     "order_drawn",  # at random, without a record
     # a gate's rule could not be evaluated
     "no_baseline",
+    "approved_by_others",  # than the gate wants, or not signed
     "candidate_is_baseline",
     "not_comparable",
     "not_side_by_side",  # of a latency: the answers were not made in the same rounds

@@ -207,7 +207,12 @@ class Store:
                 self._remove_open(table, owner)  # left over from an interrupted seal
                 with storage_errors(folder):
                     self._fs.makedirs(folder, exist_ok=True)
-                    self._fs.mv(sealed, part)
+                    try:
+                        self._fs.mv(sealed, part)
+                    except FileNotFoundError:
+                        if self._exists(sealed):
+                            raise
+                        self.reopen(owner, [table])  # it has just been packed
             elif sealed is not None:  # its packed rows no longer count once it has an open part
                 self._write(table, part, self.scan(table, owner))
 

@@ -3,8 +3,11 @@
 import ast
 import inspect
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
@@ -194,6 +197,16 @@ def with_a_gate_and_a_comparison(reader: Reader, folder: Path, monkeypatch: pyte
 def without_a_baseline(reader: Reader, folder: Path) -> None:
     gate = {"name": "release", "non_inferiority": {"exact_match": 0.3}}
     assert "approve" in reader("run", write(folder, ["yes"] * 40, name="new app", gates=[gate]))
+    key, signers = folder / "key", folder / "signers"
+    if shutil.which("ssh-keygen") is None and os.environ.get("EVALFLOWS_REQUIRE_SSH") != "1":
+        reader.followed["approve_signed"] = 0  # nothing can be signed here
+        return
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    signers.write_text(f"ada {key.with_suffix('.pub').read_text()}")
+    reader.filled_in["KEY"] = str(key)
+    spec = write(folder, ["yes"] * 40, name="new app", gates=[gate | {"signers": str(signers)}])
+    assert "approve_signed" in reader("gate", spec, code=2)
+    assert reader.run("gate", spec).exit_code in (0, 3)
 
 
 def of_what_others_do(reader: Reader, store: Store, spool: Path, make: Callable[..., Any]) -> None:

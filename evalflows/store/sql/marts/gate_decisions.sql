@@ -3,7 +3,7 @@ with looks as (
     -- what makes two decisions on a candidate the same look: baseline, level and rules, whatever the gate's name
     select decision_id, candidate_experiment_id, decided_at, flow_run_id,
            coalesce(baseline_experiment_id, case when starts_with(policy::json->>'baseline', 'production:') then policy::json->>'baseline' end, '') || ' ' || confidence_level || ' '
-           || json_merge_patch(policy::json, '{"name": null, "candidate": null, "baseline": null}'::json)::varchar as look
+           || json_merge_patch(policy::json, '{"name": null, "candidate": null, "baseline": null, "approved_by": null, "signers": null}'::json)::varchar as look
     from staging.decisions
 ), earlier as (
     -- the gates of one run were declared together

@@ -14,8 +14,8 @@ def home_root() -> Path:
 
 def private_folder(name: str) -> Path | None:
     """Return a folder there to which nobody else can write, made if needed; None if there can be none."""
-    folder = home_root() / name
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):  # the second from Path.home, for a user without a home
+        folder = home_root() / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = folder.lstat()
         is_own = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()

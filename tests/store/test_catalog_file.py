@@ -109,9 +109,18 @@ def test_the_users_file_is_made_once_and_again_if_it_is_damaged(store: Store, ho
     assert rows_in(kept, "select source.root()") == [("",)] and [*home.iterdir()] == [kept]
 
 
-@pytest.mark.parametrize("state", ["others_may_write", "no_folder", "read_only"])
-def test_where_it_cannot_be_kept_the_views_are_bound_in_memory(store: Store, home: Path, state: str) -> None:
-    if state == "no_folder":
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize("state", ["others_may_write", "no_folder", "no_home", "read_only"])
+def test_where_it_cannot_be_kept_the_views_are_bound_in_memory(
+    store: Store, home: Path, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if state == "no_home":
+        monkeypatch.delenv("EVALFLOWS_HOME")
+        monkeypatch.setattr(Path, "home", no_home)
+    elif state == "no_folder":
         home.parent.write_bytes(b"")
     else:
         home.mkdir(parents=True)
@@ -121,7 +130,7 @@ def test_where_it_cannot_be_kept_the_views_are_bound_in_memory(store: Store, hom
         home.chmod(0o777 if state == "others_may_write" else 0o500)
     with connect() as catalog:
         assert catalog.execute("select count(*) from metric_summary").fetchall() == [(0,)]
-    assert state == "no_folder" or os.geteuid() == 0 or [*home.iterdir()] == [kept]
+    assert state.startswith("no_") or os.geteuid() == 0 or [*home.iterdir()] == [kept]
 
 
 def test_queries_of_ours_open_files_below_the_root_only(

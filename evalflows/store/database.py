@@ -29,7 +29,7 @@ import duckdb
 from fsspec import AbstractFileSystem
 
 from evalflows.specs.errors import InputError, print_note
-from evalflows.specs.home import private_folder
+from evalflows.specs.home import keep_note, note, private_folder
 from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies
 from evalflows.store.files import LocalFiles, file_mode
 from evalflows.store.layout import Layout, every_row, identifier, quoted
@@ -213,18 +213,34 @@ def keep_catalog(layout: Layout) -> None:
     An object store has none. Where the folder or another program forbids it, nothing is written.
     """
     path = catalog_path(layout)
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()
     if not layout.is_local:
         return
     if path.exists():
+        if note(KNOWN_CATALOGS, name) == _state_of(path):  # a comparison takes longer than most queries
+            return
         if (problem := catalog_problem(layout)) is None:
+            keep_note(KNOWN_CATALOGS, name, _state_of(path))
             return
         if not problem.is_outdated:
             print_note(f"{path}: {problem.text}; written again")
     if path.with_name(f"{path.name}.wal").exists():  # of another program; DuckDB would apply it to the new file
         return
-    with suppress(OSError, duckdb.Error), _whole(path) as temporary:
-        write_views(temporary, root=layout.root)
-        temporary.chmod(file_mode(Path(layout.root)))
+    with suppress(OSError, duckdb.Error):
+        with _whole(path) as temporary:
+            write_views(temporary, root=layout.root)
+            temporary.chmod(file_mode(Path(layout.root)))
+        keep_note(KNOWN_CATALOGS, name, _state_of(path))
+
+
+KNOWN_CATALOGS = "known_catalogs"
+"""The folder of the user that notes which catalogs are as this program writes them."""
+
+
+def _state_of(path: Path) -> str:
+    """Return what changes with a file, and with the views that it has to have."""
+    state = path.stat()
+    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {views_key()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def _refuse_too_many(spec: ExperimentSpec, earlier: list[Look], unkept: list[str
         if earlier:
             last = earlier[-1]
             by = f", the last by {last.by or 'somebody'} at commit {(last.git_commit or 'unknown')[:7]}"
-        by += f", {len(unkept)} of them not kept in `checks`, such as {unkept[-1]}" if unkept else ""
+        by += f"; {len(unkept)} of them, such as {unkept[-1]}, without a row in `checks`" if unkept else ""
         raise InputError(
             f"gate: got {len(earlier) + len(unkept)} looks at the final examples since the baseline was approved{by}, "
             f"wanted fewer than {spec.final_looks} (final_looks); --look-again REASON takes one more, which every "

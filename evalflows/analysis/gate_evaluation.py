@@ -958,8 +958,9 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
         tables["checks"] = [*evaluation.slices(row.decision_id)]
         row = replace(row, decided_at=decided_at, recorded_at=decided_at)
     if deleted := deleted_decisions(store):
-        some = "an earlier decision" if len(deleted) == 1 else f"{len(deleted)} earlier decisions"
-        text = f"{some} of this store {'is' if len(deleted) == 1 else 'are'} gone, such as {deleted[0]}"
+        text = f"an earlier decision is missing from this store: {deleted[0]}"
+        if len(deleted) > 1:
+            text = f"{len(deleted)} earlier decisions are missing from this store, such as {deleted[0]}"
         known = from_json(row.comparability) or []
         said = Difference(what="history", text=text).as_dict()
         row = replace(row, comparability=to_json([*(one for one in known if one["what"] != "history"), said]))

@@ -19,7 +19,7 @@ from evalflows.analysis.figures import estimate as estimate_text
 from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows, Scale
 from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs import hints
-from evalflows.specs.errors import TRIAL, InputError, metric_of, sliced_metric
+from evalflows.specs.errors import TRIAL, InputError, StorageError, metric_of, sliced_metric
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import located
 from evalflows.specs.gate import Adjustment, GateSpec
@@ -90,12 +90,13 @@ def approval_problem(store: Store, gate: GateSpec, name: str, experiment_id: str
         by = approval.approved_by or "somebody"
         return f"got the baseline {name!r} approved by {by}, wanted {' or '.join(gate.approved_by)} (approved_by)"
     (row,) = store.read("baselines", approval.baseline_id)
-    if signature_of(store, row, located(gate.signers), gate.approved_by):
-        return None
-    return (
-        f"got an approval of the baseline {name!r} that nobody signed, wanted one by a key in {gate.signers}: "
-        f"{hints.approve_signed(name, experiment_id).code}"
-    )
+    signed = hints.approve_signed(name, experiment_id).code
+    try:
+        if signature_of(store, row, located(gate.signers), gate.approved_by):
+            return None
+    except StorageError as error:
+        raise StorageError(f"the approval of the baseline {name!r}: {error}; {signed} approves it again") from error
+    return f"the approval of the baseline {name!r} is not signed, wanted a key in {gate.signers}: {signed}"
 
 
 def no_baseline(spec: ExperimentSpec, gate: GateSpec, newest: str | None) -> str:

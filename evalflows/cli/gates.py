@@ -63,7 +63,7 @@ from evalflows.specs.errors import GateFailedError, IncompleteError, InputError,
 from evalflows.store.evidence import verify_decision
 from evalflows.store.exports import write_whole
 from evalflows.store.queries.lookup import approvals, find_experiments, keep_report, run_groups
-from evalflows.store.records import to_json
+from evalflows.store.records import DecisionRow, from_json, to_json
 from evalflows.store.signatures import is_signed, sign, signature_of
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
@@ -511,6 +511,7 @@ def explain(
             print_json(document)
             _exit_if_another(result)
             return
+        result = _again(found, signers, key) if again else None
         (stored,) = with_limits(store, [found])
         results = results_against(
             store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
@@ -524,7 +525,6 @@ def explain(
                     echo(line)
         else:
             _explain_in_brief(out, store, stored, worst)
-        result = _again(stored, signers, key) if again else None
         if result is not None:
             echo("")
             for line in result.lines():
@@ -588,7 +588,8 @@ def _again(stored: Decision, signers: str | None, key: str | None) -> Again:
     store, identity = Store(), stored.decision_id
     verified = verify_decision(store, identity).text
     again = decide_again(identity)
-    if is_same := again.decision_id == identity:
+    (row,) = store.read("decisions", identity)
+    if is_same := _are_same(row, again):
         result = "the same figures, the same decision"
     elif again.conclusion == stored.conclusion:
         result = f"different figures now, still {again.conclusion}: {again.summary}"
@@ -598,8 +599,8 @@ def _again(stored: Decision, signers: str | None, key: str | None) -> Again:
         if not is_same:
             raise InputError(f"--sign: got {result}; wanted the same decision")
         sides = [one for one in (stored.candidate_experiment_id, stored.baseline_experiment_id) if one is not None]
-        sign(store, store.read("decisions", identity)[0], sides, Path(key).expanduser())
-    signature = f"signed with {key}" if key and not signers else _signature(store, identity, signers)
+        sign(store, row, sides, Path(key).expanduser())
+    signature = f"signed with {key}" if key and not signers else _signature(store, row, signers)
     return Again(verified=verified, signature=signature, decided_again_from_the_store=result, is_same=is_same)
 
 
@@ -608,12 +609,23 @@ def _exit_if_another(result: Again | None) -> None:
         sys.exit(1)
 
 
-def _signature(store: Store, identity: str, signers: str | None) -> str | None:
+def _are_same(stored: DecisionRow, again: DecisionRow) -> bool:
+    """Whether a decision is as its evidence gives it: its figures by the id, and what else it says of them. Texts of
+    another version may be worded otherwise."""
+
+    def said(row: DecisionRow) -> list[object]:
+        return [row.conclusion, row.n_shared, [{**rule, "text": None} for rule in from_json(row.reasons)]]
+
+    is_worded_alike = stored.evalflows_version != again.evalflows_version or stored.summary == again.summary
+    return stored.decision_id == again.decision_id and said(stored) == said(again) and is_worded_alike
+
+
+def _signature(store: Store, row: DecisionRow, signers: str | None) -> str | None:
     if signers is None:
-        return "there is one, not verified (--signers FILE)" if is_signed(store, identity) else None
-    (row,) = store.read("decisions", identity)
+        wanted = from_json(row.policy).get("signers") or "FILE"
+        return f"there is one, not verified (--signers {wanted})" if is_signed(store, row.decision_id) else None
     if (found := signature_of(store, row, Path(signers).expanduser())) is None:
-        raise StorageError(f"{identity}: is not signed, wanted a signature by a key in {signers}")
+        raise StorageError(f"{row.decision_id}: is not signed, wanted a signature by a key in {signers}")
     return found.text
 
 
@@ -645,7 +657,8 @@ def approve(
         if form == "json":
             print_json(approved)
         else:
-            echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}"))
+            signed = f", signed with {key}" if key else ""
+            echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}{signed}"))
         own = experiment_spec(store.read("experiments", identity)[0])
         beside = [one.name for one in own.gates if own.baseline_target(one) is not None]
         if beside and len(beside) == len(own.gates) and approved.name == own.name:

@@ -241,8 +241,8 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
         yield f"look {look.number} of {look.allowed} at the final examples {since}"
     if unkept := unkept_looks(store, look.snapshot, look.since):
         yield (
-            f"{len(unkept)} more {'run' if len(unkept) == 1 else 'runs'} of the final examples, such as {unkept[-1]}, "
-            "whose looks are not kept in `checks`"
+            f"{len(unkept)} more {'run' if len(unkept) == 1 else 'runs'} of the final examples, such as {unkept[-1]}: "
+            "rows of looks in `checks` were removed"
         )
     for one in looks_until(store, look):
         if one.again:

@@ -65,9 +65,9 @@ def is_blank(value: Any) -> bool:
 
 
 def words(text: str) -> str:
-    """Return a text without blanks around it. Raise ValueError for one without a letter or digit: it says nothing."""
+    """Return a reason without blanks around it. Raise ValueError for one without a letter or digit: it says nothing."""
     if not any(map(str.isalnum, text)):
-        raise ValueError(f"got {text!r}, wanted words")
+        raise ValueError(f"got {text!r}, wanted a reason in words")
     return text.strip()
 
 

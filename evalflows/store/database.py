@@ -12,6 +12,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import atexit
 import hashlib
 import os
+import re
 import resource
 import secrets
 import stat
@@ -213,33 +214,39 @@ def keep_catalog(layout: Layout) -> None:
     An object store has none. Where the folder or another program forbids it, nothing is written.
     """
     path = catalog_path(layout)
-    name = hashlib.sha256(os.fsencode(path)).hexdigest()
-    if not layout.is_local:
+    name, state = hashlib.sha256(os.fsencode(path)).hexdigest(), _state_of(path)
+    if not layout.is_local or (state and note(KNOWN_CATALOGS, name) == state):  # a comparison takes longer than queries
         return
-    if path.exists():
-        if note(KNOWN_CATALOGS, name) == _state_of(path):  # a comparison takes longer than most queries
-            return
-        if (problem := catalog_problem(layout)) is None:
-            keep_note(KNOWN_CATALOGS, name, _state_of(path))
-            return
-        if not problem.is_outdated:
-            print_note(f"{path}: {problem.text}; written again")
+    problem = catalog_problem(layout)
+    is_written = (problem is not None or state is None) and _is_written(path, layout)
+    if problem is not None and not problem.is_outdated:
+        print_note(f"{path}: {problem.text}; {'written again' if is_written else 'it cannot be written again'}")
+    if (problem is None or is_written) and (state := _state_of(path)) is not None:
+        keep_note(KNOWN_CATALOGS, name, state)
+
+
+def _is_written(path: Path, layout: Layout) -> bool:
+    """Write a catalog. Return False where the folder or another program forbids it."""
     if path.with_name(f"{path.name}.wal").exists():  # of another program; DuckDB would apply it to the new file
-        return
+        return False
     with suppress(OSError, duckdb.Error):
         with _whole(path) as temporary:
             write_views(temporary, root=layout.root)
             temporary.chmod(file_mode(Path(layout.root)))
-        keep_note(KNOWN_CATALOGS, name, _state_of(path))
+        return True
+    return False
 
 
 KNOWN_CATALOGS = "known_catalogs"
 """The folder of the user that notes which catalogs are as this program writes them."""
 
 
-def _state_of(path: Path) -> str:
-    """Return what changes with a file, and with the views that it has to have."""
-    state = path.stat()
+def _state_of(path: Path) -> str | None:
+    """Return what changes with a file, and with the views that it has to have; None if there is no file."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return None
     return f"{state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {views_key()}"
 
 
@@ -252,17 +259,23 @@ class CatalogProblem:
 
 
 def catalog_problem(layout: Layout) -> CatalogProblem | None:
-    """Return how a store's catalog differs from the one that this program writes; None if it does not.
+    """Return how a store's catalog differs from the one that this program writes; None if it does not, or if there is
+    none.
 
     The file is not trusted: its definitions are read as texts, and nothing of it runs.
     """
+    path = catalog_path(layout)
+    if not os.path.lexists(path):
+        return None
+    if not stat.S_ISREG(path.lstat().st_mode):  # to open a pipe would take for ever
+        return CatalogProblem("is no regular file", is_outdated=False)
     with duckdb.connect() as connection:
         _create_views(connection, layout.root, with_packed=True)
         connection.execute(f"create or replace macro source.views_key() as {quoted(views_key())}")
         try:
-            connection.execute(f"attach {quoted(str(catalog_path(layout)))} as theirs (read_only)")
+            connection.execute(f"attach {quoted(str(path))} as theirs (type duckdb, read_only)")
             connection.execute("set enable_external_access = false")
-            ours, theirs = (dict(connection.execute(_DEFINITIONS, [name] * 5).fetchall()) for name in _BOTH)
+            ours, theirs = (dict(connection.execute(_DEFINITIONS, [name] * 6).fetchall()) for name in _BOTH)
         except duckdb.Error as error:
             first, *_ = str(error).splitlines()
             return CatalogProblem(f"cannot be read: {first}", is_outdated=False)
@@ -271,10 +284,10 @@ def catalog_problem(layout: Layout) -> CatalogProblem | None:
         return None
     if _VIEWS_KEY in others:
         return CatalogProblem("its views are those of another version of evalflows or DuckDB", is_outdated=True)
-    if others == [_ROOT]:
-        return CatalogProblem("its views read another folder", is_outdated=True)
+    if others == [_ROOT] and (literal := re.fullmatch(r"\[\]('(?:[^']|'')*')", theirs.get(_ROOT, ""))):
+        return CatalogProblem(f"its views read the folder {literal[1]}", is_outdated=True)
     listed = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-    return CatalogProblem(f"this program did not write {listed} in it", is_outdated=False)
+    return CatalogProblem(f"differs from what this program writes in {listed}", is_outdated=False)
 
 
 _BOTH = ("memory", "theirs")
@@ -288,9 +301,11 @@ from duckdb_functions() where database_name = $2 and not internal group by 1
 union all
 select concat('table ', schema_name, '.', table_name), sql from duckdb_tables() where database_name = $3
 union all
-select concat('schema ', schema_name), null from duckdb_schemas() where database_name = $4 and not internal
+select concat('schema ', schema_name), '' from duckdb_schemas() where database_name = $4 and not internal
 union all
-select concat('type ', schema_name, '.', type_name), null from duckdb_types() where database_name = $5 and not internal
+select concat('type ', schema_name, '.', type_name), '' from duckdb_types() where database_name = $5 and not internal
+union all
+select concat('sequence ', schema_name, '.', sequence_name), sql from duckdb_sequences() where database_name = $6
 """
 
 

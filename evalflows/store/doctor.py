@@ -165,14 +165,14 @@ class _Examiner:
         """Compare the catalog for other programs with the one that this program writes."""
         layout = self._store.layout
         path = catalog_path(layout)
-        if not layout.is_local or not path.exists() or (problem := catalog_problem(layout)) is None:
+        if not layout.is_local or (problem := catalog_problem(layout)) is None:
             return
         if problem.is_outdated:
             keep_catalog(layout)
-            yield Finding("repaired", str(path), problem.text, "written again")
+            yield Finding("repaired", str(path), problem.text, "written again for this version and folder")
         else:
-            what = f"{problem.text}: other programs that open it may have read anything"
-            yield Finding("damaged", str(path), what, "delete it: the next run writes it again")
+            what = f"{problem.text}, so other programs that open it may have read anything"
+            yield Finding("damaged", str(path), what, "delete it, and the next run writes it again")
 
     def _foreign(self, own: set[str]) -> Iterator[Finding]:
         """Find files that this program did not write, and those that an interrupted write has left."""

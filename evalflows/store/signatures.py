@@ -8,6 +8,7 @@ kept with their signatures in the store's folder `signatures`; the keys that cou
 import hashlib
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,8 +91,12 @@ def signature_of(store: Store, row: Signable, signers: Path, names: Sequence[str
     Raise StorageError if there are signatures, but none that counts of the row and figures as they are now, and
     InputError if the file cannot be read.
     """
-    if not signers.is_file():
-        raise InputError(f"{signers}: no such file, wanted one of allowed signers: a name and a public key a line")
+    try:
+        listed = signers.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"{signers}: {error.strerror or error}, wanted {_SIGNERS}") from error
+    if not any(map(_SIGNER.match, listed.splitlines())):
+        raise InputError(f"{signers}: got no such line, wanted {_SIGNERS}")
     problems = list[str]()
     for statement, signature in _signatures(store, _id(row)):
         said = _statement(statement)
@@ -108,6 +113,10 @@ def signature_of(store: Store, row: Signable, signers: Path, names: Sequence[str
     if problems:
         raise StorageError(f"{_id(row)}: {problems[-1]}")
     return None
+
+
+_SIGNERS = "a file of allowed signers: in each line a name and a public key"
+_SIGNER = re.compile(r"\s*[^#\s]\S*\s+(.*\s)?(ssh|ecdsa|sk)-\S+\s+AAAA")
 
 
 def is_signed(store: Store, identity: str) -> bool:
@@ -216,4 +225,5 @@ def _ssh_keygen(action: str, *arguments: str, text: str = "") -> subprocess.Comp
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["ssh-keygen failed"])[-1]
+    *_, last = text.strip().splitlines() or ["ssh-keygen failed"]
+    return last.rpartition("Enter passphrase: ")[2]  # where there was no terminal to ask

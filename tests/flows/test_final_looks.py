@@ -67,9 +67,9 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     with pytest.raises(InputError, match=r"got 2 looks .* wanted fewer than 2 \(final_looks\); --look-again REASON"):
         gate(spec_of(fields))
     for nothing in ("  ", "-", "\u200b"):
-        with pytest.raises(ValidationError, match=r"look_again\n.*wanted words"):
+        with pytest.raises(ValidationError, match=r"look_again\n.*wanted a reason in words"):
             spec_of(fields, look_again=nothing)
-        with pytest.raises(InputError, match=r"reason: got .* wanted words"):
+        with pytest.raises(InputError, match=r"reason: got .* wanted a reason in words"):
             approve(first, reason=nothing)
     again = "look 3 at the final examples, beyond the 2 allowed: a label was wrong"
     assert looked(look_again="a label was wrong")[1] == [again]
@@ -88,11 +88,13 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     second, said = looked()
     assert said == [
         "look 2 of 2 at the final examples since the baseline was approved",
-        f"1 more run of the final examples, such as {row.run_group}, whose looks are not kept in `checks`",
+        f"1 more run of the final examples, such as {row.run_group}: rows of looks in `checks` were removed",
     ]
-    with pytest.raises(InputError, match=rf"got 2 looks .* 1 of them not kept in `checks`, such as {row.run_group}"):
+    with pytest.raises(
+        InputError, match=rf"got 2 looks .* 1 of them, such as {row.run_group}, without a row in `checks`"
+    ):
         gate(spec_of(fields))
-    gone = f"an earlier decision of this store is gone, such as {decision}"
+    gone = f"an earlier decision is missing from this store: {decision}"
     (after,) = decisions_on(store, second)
     found = {one.path: one.problem for one in examine(store).findings if one.severity == "damaged"}
     assert gone in after.what_limits and found[store.layout.sealed("decisions", decision)].startswith(

@@ -122,12 +122,12 @@ def test_a_signed_baseline_is_wanted_and_a_signed_decision_is_verified(
     row = approved(signed, "app")
     assert row is not None
     approve(row.experiment_id)  # by whoever can write to the store
-    with pytest.raises(InputError, match=r"an approval of the baseline 'app' that nobody signed.*--sign KEY"):
+    with pytest.raises(InputError, match=r"the approval of the baseline 'app' is not signed.*--sign KEY"):
         gate(spec_of(tmp_path, keys))
     (decision,) = run(spec_of(tmp_path, keys)) and signed.query(
         "select conclusion, summary from source.decisions order by decided_at desc limit 1"
     )
-    assert decision[0] == "NOT ENOUGH EVIDENCE" and "that nobody signed" in decision[1]
+    assert decision[0] == "NOT ENOUGH EVIDENCE" and "is not signed" in decision[1]
     approve(row.experiment_id, key=keys / "mallory")
     with pytest.raises(StorageError, match=f"its signature is by none of the keys in {keys / 'signers'}"):
         gate(spec_of(tmp_path, keys))
@@ -159,6 +159,10 @@ def test_a_forged_decision_is_not_the_one_that_was_signed(signed: Store, keys: P
     )
     done = explained(signed, keys)
     assert done.exit_code == 4 and f"has another {next(iter(fields))} than was signed" in done.stderr
+    assert done.stdout == ""
+    if not {"policy", "baseline_experiment_id"} & {*fields}:  # with these, another decision is made
+        done = CliRunner().invoke(cli, ["explain", decision_in(signed).decision_id, "--again"])
+        assert done.exit_code == 1 and "different" in done.stdout.splitlines()[-4], done.stdout
 
 
 def test_forged_evidence_of_a_signed_decision_is_named(signed: Store, keys: Path) -> None:
@@ -200,7 +204,8 @@ def test_what_cannot_be_verified_or_signed_is_one_line(signed: Store, keys: Path
     refused = {
         ("--sign", str(tmp_path / "none")): (2, "none: no such file, wanted an SSH key"),
         ("--sign", str(keys / "signers")): (2, "signers: cannot sign: "),
-        ("--signers", str(tmp_path / "none")): (2, "none: no such file, wanted one of allowed signers"),
+        ("--signers", str(tmp_path / "none")): (2, "none: No such file or directory, wanted a file of allowed signers"),
+        ("--signers", str(keys / "alice.pub")): (2, "alice.pub: got no such line, wanted a file of allowed signers"),
     }
     for options, (code, message) in refused.items():
         done = CliRunner().invoke(cli, ["explain", identity, "--again", *options])

@@ -47,7 +47,7 @@ def test_any_duckdb_reads_the_store_by_it_also_where_the_store_has_moved(
         store.publish("outputs", "exp-2", [make("outputs", run_id="b", experiment_id="exp-2")])
         assert plain.execute("select count(*) from staging.outputs").fetchall() == [(2,)]
     (finding,) = of_catalog(Store(moved))
-    assert (finding.severity, finding.problem) == ("repaired", "its views read another folder")
+    assert (finding.severity, finding.problem) == ("repaired", f"its views read the folder '{store_root}'")
     assert rows_in(moved / path.name, "select source.root(), run_id from staging.outputs") == [(str(moved), "a")]
     shutil.copyfile(path, moved / path.name)
     keep_catalog(Store(moved).layout)
@@ -72,26 +72,43 @@ def test_no_query_of_ours_reads_it_whatever_it_says(
     assert [*answers, *ask(store, (query, []))] == [[("a",)]] * 5
     (finding,) = of_catalog(store)
     assert finding.severity == "damaged" and finding.problem.startswith(
-        "this program did not write macro source.root, view source.outputs, view staging.outputs in it: other programs"
+        "differs from what this program writes in macro source.root, view source.outputs, view staging.outputs, so "
     )
     keep_catalog(store.layout)
-    assert "view staging.outputs in it; written again" in capsys.readouterr().err and of_catalog(store) == []
+    assert "view staging.outputs; written again" in capsys.readouterr().err and of_catalog(store) == []
     with duckdb.connect(str(path)) as forged:
         forged.execute("create table main.mine as select 1 as x; drop macro source.views_key")
         forged.execute("create macro source.views_key() as 'of a version that never was'")
     (finding,) = of_catalog(store)
-    assert (finding.severity, finding.advice) == ("repaired", "written again")
+    assert (finding.severity, finding.advice) == ("repaired", "written again for this version and folder")
     assert rows_in(path, "select source.views_key(), run_id from staging.outputs") == [(views_key(), "a")]
 
 
-def test_a_file_that_is_none_is_replaced_and_one_in_use_is_left(store: Store) -> None:
+def test_a_file_that_is_none_is_replaced_and_one_in_use_is_left(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = catalog_path(store.layout)
     path.write_bytes(b"no database")
     (finding,) = of_catalog(store)
     assert finding.severity == "damaged" and finding.problem.startswith("cannot be read: ")
     keep_catalog(store.layout)
     assert catalog_problem(store.layout) is None
+    for make in ("type mine as varchar", "sequence mine", "schema mine", "table main.mine (x int)"):
+        with duckdb.connect(str(path)) as other:
+            other.execute(f"create {make}")
+        assert "mine" in getattr(catalog_problem(store.layout), "text", ""), make
+        keep_catalog(store.layout)
+        assert catalog_problem(store.layout) is None
     path.unlink()
+    os.mkfifo(path)  # who opens it waits for ever
+    assert [one.problem.partition(",")[0] for one in of_catalog(store)] == ["is no regular file"]
+    keep_catalog(store.layout)
+    assert "is no regular file; written again" in capsys.readouterr().err and of_catalog(store) == []
+    path.unlink()
+    path.mkdir()
+    keep_catalog(store.layout)
+    assert "is no regular file; it cannot be written again" in capsys.readouterr().err
+    path.rmdir()
     with duckdb.connect(str(path)) as other:
         other.execute("create table mine as select 1 as x")
         keep_catalog(store.layout)

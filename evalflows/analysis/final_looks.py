@@ -41,8 +41,8 @@ def check_looks(store: Store, spec: ExperimentSpec) -> bool:
     """
     if not _is_look(store, spec):
         return False
-    own = id_of_run_key("group", spec.run_key) if spec.run_key else ""
-    _refuse_too_many(spec, _others(store, spec, own), _unkept(store, spec, own))
+    own, since = id_of_run_key("group", spec.run_key) if spec.run_key else "", _since(store, spec)
+    _refuse_too_many(spec, _others(store, spec, own, since), _unkept(store, spec, own, since))
     return True
 
 
@@ -57,9 +57,10 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
     with leased(store, "final-looks", "looks at the final examples", wait=True):
         if look_of(store, run_group) is not None:
             return
-        earlier, unkept = _others(store, spec, run_group), _unkept(store, spec, run_group)
+        since = _since(store, spec)
+        earlier, unkept = _others(store, spec, run_group, since), _unkept(store, spec, run_group, since)
         _refuse_too_many(spec, earlier, unkept)
-        number, since = len(earlier) + len(unkept) + 1, _since(store, spec)
+        number = len(earlier) + len(unkept) + 1
         is_allowed = number <= spec.final_looks
         if is_allowed and spec.look_again:
             print_note(f"look {number} of {spec.final_looks}: look_again was not needed, and is not kept")
@@ -101,18 +102,18 @@ def _refuse_too_many(spec: ExperimentSpec, earlier: list[Look], unkept: list[str
         )
 
 
-def _unkept(store: Store, spec: ExperimentSpec, run_group: str) -> list[str]:
+def _unkept(store: Store, spec: ExperimentSpec, run_group: str, since: datetime | None) -> list[str]:
     """Return the other run groups with answers to the final examples whose looks are not kept."""
-    found = unkept_looks(store, spec.dataset.snapshot or "", _since(store, spec))
+    found = unkept_looks(store, spec.dataset.snapshot or "", since)
     return [one for one in found if one != run_group]
 
 
-def _others(store: Store, spec: ExperimentSpec, run_group: str) -> list[Look]:
+def _others(store: Store, spec: ExperimentSpec, run_group: str, since: datetime | None) -> list[Look]:
     """Return the looks of other run groups since the baseline was approved that have answers or are at work.
 
     One that ended before any answer has shown nothing.
     """
-    looks = looks_at(store, spec.dataset.snapshot or "", _since(store, spec))
+    looks = looks_at(store, spec.dataset.snapshot or "", since)
     shown = {*held_leases(store), *_answered(store, [one.run_group for one in looks])} - {run_group}
     return [one for one in looks if one.run_group in shown]
 

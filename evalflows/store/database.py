@@ -186,8 +186,12 @@ def _whole(path: Path) -> Iterator[Path]:
 def write_views(path: Path, *, root: str) -> None:
     """Write a DuckDB file with every view over the files below a root, for other programs."""
     with duckdb.connect(str(path), config=_FORMAT) as connection:
-        _create_views(connection, root, with_packed=True)
-        connection.execute(f"create or replace macro source.views_key() as {quoted(views_key())}")
+        _create_catalog_of_others(connection, root)
+
+
+def _create_catalog_of_others(connection: duckdb.DuckDBPyConnection, root: str) -> None:
+    _create_views(connection, root, with_packed=True)
+    connection.execute(f"create or replace macro source.views_key() as {quoted(views_key())}")
 
 
 _FORMAT: dict[str, Any] = {"storage_compatibility_version": STORAGE_VERSION}
@@ -270,8 +274,7 @@ def catalog_problem(layout: Layout) -> CatalogProblem | None:
     if not stat.S_ISREG(path.lstat().st_mode):  # to open a pipe would take for ever
         return CatalogProblem("is no regular file", is_outdated=False)
     with duckdb.connect() as connection:
-        _create_views(connection, layout.root, with_packed=True)
-        connection.execute(f"create or replace macro source.views_key() as {quoted(views_key())}")
+        _create_catalog_of_others(connection, layout.root)
         try:
             connection.execute(f"attach {quoted(str(path))} as theirs (type duckdb, read_only)")
             connection.execute("set enable_external_access = false")
@@ -458,5 +461,5 @@ class Shared:
 shared, exporting = Shared(), Shared()
 """The databases of queries, which are confined, and of exports, which write files elsewhere."""
 
-for _databases in (shared, exporting):
-    atexit.register(_databases.close)
+atexit.register(shared.close)
+atexit.register(exporting.close)

@@ -25,9 +25,9 @@ from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, w
 from evalflows.store.files import states_of
 from evalflows.store.layout import identifier, quoted
 from evalflows.store.leases import held_leases
-from evalflows.store.sql import connect, create_own_marts, note_leases
+from evalflows.store.sql import connect, create_own_marts, viewing
 from evalflows.store.store import Store
-from evalflows.store.views import grain, is_mart, is_own, meanings, tables_of, view_files, views_of
+from evalflows.store.views import grain, is_mart, is_own, meanings, tables_of, view_files
 
 LEASED = frozenset({"experiments", "comparison_sets", "watermarks"})
 """Tables whose `state` depends on which leases are held."""
@@ -114,9 +114,7 @@ def _copy(store: Store, relation: Relation, columns: Sequence[str], path: Path, 
     copy = f"copy (select {', '.join(columns)} from {relation.name}) to {quoted(str(path))} ({options})"
 
     def read() -> int:
-        with store.writing_cursor() as catalog:
-            create_own_marts(catalog, views_of(copy))
-            note_leases(store, catalog)
+        with viewing(store, copy, may_write=True) as catalog:
             # Without order, which no view promises, memory holds a row group and not the whole result.
             catalog.execute("set preserve_insertion_order = false")
             ((count,),) = catalog.execute(copy).fetchall()

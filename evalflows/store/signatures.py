@@ -61,7 +61,7 @@ def sign(store: Store, row: Signable, experiments: Sequence[str], key: Path) -> 
             "signed_at": now().isoformat(),
         }
     )
-    signature = sign_text(statement, key)
+    signature = _signature_by(key, statement)
     name = f"{_id(row)}.{hashlib.sha256(statement.encode()).hexdigest()[:12]}.json"
     content = json.dumps({"statement": statement, "signature": signature}, indent=1).encode()
     with storage_errors(f"{store.layout.root}/{FOLDER}"):
@@ -69,8 +69,7 @@ def sign(store: Store, row: Signable, experiments: Sequence[str], key: Path) -> 
     write_bytes(store.layout, store.filesystem, f"{store.layout.root}/{FOLDER}/{name}", content)
 
 
-def sign_text(text: str, key: Path) -> str:
-    """Return the signature of a text. Raise InputError if the key cannot sign."""
+def _signature_by(key: Path, text: str) -> str:
     if not key.is_file():
         raise InputError(f"{key}: no such file, wanted an SSH key")
     done = _ssh_keygen("sign", "-f", str(key), text=text)
@@ -102,10 +101,10 @@ def signature_of(store: Store, row: Signable, signers: Path, names: Sequence[str
         said = _statement(statement)
         if said is None:
             problems.append("its signature cannot be read")
-        elif problem := _difference(store, row, said):
-            problems.append(problem)
         elif (by := _signer(statement, signature, signers, said["signed_at"])) is None:
             problems.append(f"its signature is by none of the keys in {signers}")
+        elif problem := _difference(store, row, said):  # of what is known to be signed
+            problems.append(problem)
         elif names and by not in names:
             problems.append(f"got the signature of {by}, wanted one of {', '.join(names)}")
         else:

@@ -292,7 +292,7 @@ def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, objec
     def read() -> list[list[tuple[Any, ...]]]:
         for sql, values in queries:
             store.verify(texts_in(values.values() if isinstance(values, Mapping) else values), tables_of(sql))
-        with _viewing(store, *(sql for sql, _ in queries)) as catalog:
+        with viewing(store, *(sql for sql, _ in queries)) as catalog:
             return [catalog.execute(sql, values).fetchall() for sql, values in queries]
 
     return store.answered(queries, read, tables)
@@ -327,16 +327,18 @@ def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
 
     def read() -> pa.Table:
         store.verify(texts_in(values), tables_of(sql))
-        with _viewing(store, sql) as catalog:
+        with viewing(store, sql) as catalog:
             return catalog.sql(sql, params=list(values)).to_arrow_table()
 
     return store.steady(read, tables_of(sql))
 
 
 @contextmanager
-def _viewing(store: Store, *queries: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The store's own DuckDB, with those of the user's own marts that the queries read."""
-    with store.cursor(frozenset().union(*map(tables_of, queries))) as catalog:
+def viewing(store: Store, *queries: str, may_write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The store's own DuckDB, with those of the user's own marts that the queries read. It may write files elsewhere
+    only if that is wanted."""
+    tables = frozenset().union(*map(tables_of, queries))
+    with store.writing_cursor() if may_write else store.cursor(tables) as catalog:
         wanted = frozenset().union(*map(views_of, queries))
         with _creating:
             create_own_marts(catalog, wanted)

@@ -19,7 +19,7 @@ import httpx2
 import openai
 
 from benchmarks.own_server import own_server
-from evalflows.specs.errors import Complete
+from evalflows.specs.protocols import Complete
 
 QUESTIONS, LATENCY_S, IN_FLIGHT, PAIRS, WANTED = 2_000, 0.1, 50, 5, 1.10
 JUDGE = "Question: {question}\nAnswer: {answer}\nAnswer CORRECT or INCORRECT."

@@ -23,13 +23,13 @@ from typing import Any
 
 from evalflows.analysis.differences import MetricReader, verdicts_on
 from evalflows.engine.answer import answer_rounds, pending_runs
-from evalflows.engine.chunks import waves_of
+from evalflows.engine.order import waves_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.stats.proportions import wilson_interval
 from evalflows.store.records import VerdictRow
 from evalflows.store.store import Store
-from evalflows.tasks.execute import start_experiments
 from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start_experiments import start_experiments
 
 SECONDS, SLOWER, WANTED = 0.2, 1.2, 0.07
 ANSWER = b'{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}'

@@ -19,8 +19,9 @@ from endpoint import Endpoint, serving
 from evalflows.llm import loop
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger
-from evalflows.specs.errors import CallError, Complete
-from evalflows.specs.running import EndpointConnection
+from evalflows.specs.connections import EndpointConnection
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Complete
 from evalflows.store.store import Store
 
 SECONDS, CAPS, LATENCY_S, ASKING, SETTLED_S, SAMPLE_S = 60.0, (20, 10, 30), 0.2, 250, 5.0, 0.02

@@ -6,27 +6,21 @@ The names below are imported when they are first used, since Prefect takes secon
 from typing import TYPE_CHECKING
 
 import evalflows.specs.tracebacks  # noqa: F401  # it sets how our exceptions are printed
-from evalflows.specs.errors import lazy_names
+from evalflows.specs.late_names import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.analysis.plan import sentences_of
     from evalflows.analysis.trace_datasets import TraceDataset
+    from evalflows.api.batch_result import BatchEvaluationResult
+    from evalflows.api.comparative_result import ComparativeResult
     from evalflows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
+    from evalflows.api.decisions import approve, decide_again, decide_on
     from evalflows.api.experiments import aevaluate, evaluate
     from evalflows.api.planning import backtest_gate, plan, robustness
-    from evalflows.api.results import (
-        BatchEvaluationResult,
-        ComparativeResult,
-        DiffResult,
-        ExperimentResult,
-        ItemOutcome,
-        approve,
-        decide_again,
-        decide_on,
-        diff,
-    )
+    from evalflows.api.results import DiffResult, ExperimentResult, ItemOutcome, diff
     from evalflows.api.running import gate, run
-    from evalflows.api.traces import dataset_from_traces, evaluate_traces, run_batched_evaluation
+    from evalflows.api.trace_datasets import dataset_from_traces
+    from evalflows.api.traces import evaluate_traces, run_batched_evaluation
     from evalflows.engine.items import EvaluatorInputs
     from evalflows.reports.progress import Progress
 
@@ -65,41 +59,17 @@ __getattr__, __dir__ = lazy_names(
     {
         "analysis.plan": ("sentences_of",),
         "analysis.trace_datasets": ("TraceDataset",),
-        "api.planning": (
-            "backtest_gate",
-            "robustness",
-            "plan",
-        ),
-        "api.results": (
-            "ComparativeResult",
-            "approve",
-            "decide_again",
-            "decide_on",
-            "DiffResult",
-            "diff",
-            "ExperimentResult",
-            "ItemOutcome",
-            "BatchEvaluationResult",
-        ),
-        "api.comparisons": (
-            "aevaluate_comparative",
-            "compare",
-            "evaluate_comparative",
-        ),
-        "api.experiments": (
-            "aevaluate",
-            "evaluate",
-        ),
-        "api.running": (
-            "gate",
-            "run",
-        ),
+        "api.batch_result": ("BatchEvaluationResult",),
+        "api.comparative_result": ("ComparativeResult",),
+        "api.comparisons": ("aevaluate_comparative", "compare", "evaluate_comparative"),
+        "api.decisions": ("approve", "decide_again", "decide_on"),
+        "api.experiments": ("aevaluate", "evaluate"),
+        "api.planning": ("backtest_gate", "plan", "robustness"),
+        "api.results": ("DiffResult", "ExperimentResult", "ItemOutcome", "diff"),
+        "api.running": ("gate", "run"),
+        "api.trace_datasets": ("dataset_from_traces",),
+        "api.traces": ("evaluate_traces", "run_batched_evaluation"),
         "engine.items": ("EvaluatorInputs",),
-        "api.traces": (
-            "dataset_from_traces",
-            "evaluate_traces",
-            "run_batched_evaluation",
-        ),
         "reports.progress": ("Progress",),
     },
 )

@@ -38,12 +38,53 @@ from typing import IO, Any, Literal
 from urllib.parse import urlsplit
 
 from evalflows.specs import hints
-from evalflows.specs.errors import IncompleteError, InputError, last_line, print_note
+from evalflows.specs.errors import IncompleteError, InputError
+from evalflows.specs.escaping import last_line, print_note
 from evalflows.specs.file_locks import try_lock
 from evalflows.specs.home import home_root
 
 OTHER_DATABASES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 """Environment variables by which a user gives the server another database, which is left to Prefect."""
+
+HOST = "127.0.0.1"
+LOOPBACK = (HOST, "localhost", "::1")
+
+DASHBOARD_URL = "EVALFLOWS_DASHBOARD_URL"
+"""The environment variable that names the dashboard that others see."""
+
+PREFECT_CLOUD = ("https://api.prefect.cloud/api", "https://app.prefect.cloud")
+"""Where the API of Prefect Cloud is, and its UI."""
+
+_PLAIN = re.compile(r"[\w.~:/%\[\]-]+", re.ASCII)
+"""Addresses that Markdown takes as they are."""
+
+SERVER_SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    # Record task runs in batches: one by one, the server manages only 30 a second.
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
+}
+
+DEFAULT_PORT = 4200
+CHECK_INTERVAL_S = 1.0
+ANOTHER_SERVES = 3
+"""Exit code of a process that found another server."""
+
+ENDS_UNUSED = ("CI", "PYTEST_VERSION")
+"""Environment variables under which the server ends with the last process that uses it."""
+
+SAY_EVERY_S = 10.0
+GRACE_S = 15.0
+"""Seconds that the server may take to end before it is killed."""
+
+DENIED = (401, 403)
+"""HTTP status codes of denied access."""
 
 
 def prepare_database(path: Path) -> None:
@@ -130,10 +171,6 @@ def _scripts() -> Any:
     scripts = ScriptDirectory.from_config(_config())
     scripts.version_locations = [str(provide_database_interface().orm.versions_dir)]
     return scripts
-
-
-HOST = "127.0.0.1"
-LOOPBACK = (HOST, "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,16 +333,6 @@ def hold_shared(path: Path) -> IO[bytes]:
     return file
 
 
-DASHBOARD_URL = "EVALFLOWS_DASHBOARD_URL"
-"""The environment variable that names the dashboard that others see."""
-
-PREFECT_CLOUD = ("https://api.prefect.cloud/api", "https://app.prefect.cloud")
-"""Where the API of Prefect Cloud is, and its UI."""
-
-_PLAIN = re.compile(r"[\w.~:/%\[\]-]+", re.ASCII)
-"""Addresses that Markdown takes as they are."""
-
-
 def dashboard_url(store_root: str) -> str | None:
     """Return the address of a store's dashboard: EVALFLOWS_DASHBOARD_URL, else one that runs on this machine, or None.
 
@@ -376,26 +403,6 @@ def _web_address(text: str) -> str | None:
 def _note(store_root: str) -> Path:
     name = hashlib.sha256(store_root.encode()).hexdigest()[:16]
     return home_root() / "dashboards" / name
-
-
-SERVER_SETTINGS = {
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    # Record task runs in batches: one by one, the server manages only 30 a second.
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
-    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
-}
-
-
-DEFAULT_PORT = 4200
-CHECK_INTERVAL_S = 1.0
-ANOTHER_SERVES = 3
-"""Exit code of a process that found another server."""
 
 
 def main() -> None:
@@ -500,14 +507,6 @@ def _end_unused(home: Home) -> None:
         unused = 0 if is_used(home.users) else unused + 1
     with suppress(ProcessLookupError):
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-ENDS_UNUSED = ("CI", "PYTEST_VERSION")
-"""Environment variables under which the server ends with the last process that uses it."""
-
-SAY_EVERY_S = 10.0
-GRACE_S = 15.0
-"""Seconds that the server may take to end before it is killed."""
 
 
 @dataclass(slots=True)
@@ -641,10 +640,6 @@ def _announce(server: Server) -> None:
         lasts = "it ends with this session" if server.ends_unused else f"{hints.stop_server().code} stops it"
         print_note(f"started Prefect's server, with its UI at {server.ui}; {lasts}")
         _here.is_announced = True
-
-
-DENIED = (401, 403)
-"""HTTP status codes of denied access."""
 
 
 def access_denied(url: str | None) -> InputError:

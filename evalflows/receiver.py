@@ -47,8 +47,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evalflows.serving import is_same, refusal
-from evalflows.specs.errors import InputError, StorageError, describe, print_note
-from evalflows.store.files import storage_errors
+from evalflows.specs.errors import InputError, StorageError, describe
+from evalflows.specs.escaping import print_note
+from evalflows.store.file_systems import storage_errors
 from evalflows.store.layout import create_locked, open_left_behind
 from evalflows.store.observations import Compaction, day_of, seal_past_days, write_observations
 from evalflows.store.records import now
@@ -76,6 +77,57 @@ _KINDS: tuple[tuple[Signal, Encoding], ...] = (
     ("logs", "protobuf"),
     ("logs", "json"),
     ("langfuse", "json"),
+)
+
+CONTENT_TYPES: Mapping[Encoding, str] = {"protobuf": "application/x-protobuf", "json": "application/json"}
+RETRY_AFTER_S = 2
+"""Seconds after which a client that was sent away for now should try again."""
+MOST_NAMED = 3
+"""Rejected spans that an answer names."""
+GRPC_CODES = {400: 3, 401: 16, 403: 7, 408: 4, 413: 8, 415: 3, 503: 14}
+"""The code of gRPC that the body of an error states."""
+
+AT_ONCE = 16 << 20
+"""Bytes that are written at once, unless one entry has more."""
+
+ENCODINGS: dict[str, Encoding] = {"application/x-protobuf": "protobuf", "application/json": "json"}
+COMPRESSIONS = ("gzip", "deflate")
+STEP = 1 << 20
+"""Bytes that are decompressed in one step."""
+MESSAGES: dict[str, Any] = {"traces": ExportTraceServiceRequest, "logs": ExportLogsServiceRequest}
+GROUPS = {"traces": "resource_spans", "logs": "resource_logs"}
+
+EVERY_S = 1.0
+"""Seconds from one fold to the next."""
+RETRY_S = 5.0
+"""Seconds until the next fold after one that failed."""
+RECOVER_S = 30.0
+"""Seconds from one look for files of dead receivers to the next."""
+COMPACT_S = 5.0
+"""Seconds from one look for parts to merge to the next."""
+SEAL_S = 3600.0
+"""Seconds from one look for past days to seal to the next, and after midnight until the first: some spans are late."""
+ROWS_AT_ONCE, BYTES_AT_ONCE = 20_000, 16 << 20
+"""What is in memory at once: rows, or bytes of the entries that they come from."""
+ALONE = 1 << 20
+"""The same bytes of a file with which a process was killed, unless one entry has more, to find the entry. Those up to
+this size take too little memory to have killed it, and are never set aside: kill -9 hits them, too, since each process
+begins with what the last one has left."""
+ENDED = 3
+"""Processes that were killed while they wrote the same large entry alone, after which it is set aside."""
+
+Result = TypeVar("Result")
+
+IN_THREAD = 256 << 10
+"""Bytes of a body above which it is checked in a thread, so that others are answered meanwhile."""
+CHECKED_AT_ONCE = 2
+"""Bodies that are checked in threads: while it is checked, one may take some 200 MB."""
+DRAINED = 8
+"""How many times the limit is read of a body that is too large: most clients read no answer before they have sent."""
+
+_TOO_MANY = (
+    f"got more than {MOST_ELEMENTS} spans, log records, events, links, attributes and values, wanted at most that; "
+    "send smaller batches"
 )
 
 
@@ -302,15 +354,6 @@ def _checksum(kind: int, body: bytes) -> int:
     return zlib.crc32(body, zlib.crc32(_CHECKED.pack(kind, len(body))))
 
 
-CONTENT_TYPES: Mapping[Encoding, str] = {"protobuf": "application/x-protobuf", "json": "application/json"}
-RETRY_AFTER_S = 2
-"""Seconds after which a client that was sent away for now should try again."""
-MOST_NAMED = 3
-"""Rejected spans that an answer names."""
-GRPC_CODES = {400: 3, 401: 16, 403: 7, 408: 4, 413: 8, 415: 3, 503: 14}
-"""The code of gRPC that the body of an error states."""
-
-
 def accepted(signal: Signal, encoding: Encoding, rejected: Sequence[str]) -> Response:
     """Return the answer to a request whose valid spans or log records are on disk; the others are counted and named."""
     message: Any
@@ -340,10 +383,6 @@ def _response(message: Any, encoding: Encoding, status: int, headers: Mapping[st
     # no ids in it, so protobuf's JSON is right
     body = message.SerializeToString() if encoding == "protobuf" else MessageToJson(message, indent=None)
     return Response(body, status, headers, media_type=CONTENT_TYPES[encoding])
-
-
-AT_ONCE = 16 << 20
-"""Bytes that are written at once, unless one entry has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,14 +456,6 @@ def _answer(batch: Sequence[_Waiting], error: StorageError | None) -> None:
             waiting.answered.set_result(None)
         else:
             waiting.answered.set_exception(error)
-
-
-ENCODINGS: dict[str, Encoding] = {"application/x-protobuf": "protobuf", "application/json": "json"}
-COMPRESSIONS = ("gzip", "deflate")
-STEP = 1 << 20
-"""Bytes that are decompressed in one step."""
-MESSAGES: dict[str, Any] = {"traces": ExportTraceServiceRequest, "logs": ExportLogsServiceRequest}
-GROUPS = {"traces": "resource_spans", "logs": "resource_logs"}
 
 
 class TooLargeError(Exception):
@@ -512,26 +543,6 @@ def _message(entry: Entry) -> Any:
 
 def _rows(entry: Entry, message: Any) -> Telemetry:
     return rows_of_traces(message) if entry.signal == "traces" else rows_of_logs(message)
-
-
-EVERY_S = 1.0
-"""Seconds from one fold to the next."""
-RETRY_S = 5.0
-"""Seconds until the next fold after one that failed."""
-RECOVER_S = 30.0
-"""Seconds from one look for files of dead receivers to the next."""
-COMPACT_S = 5.0
-"""Seconds from one look for parts to merge to the next."""
-SEAL_S = 3600.0
-"""Seconds from one look for past days to seal to the next, and after midnight until the first: some spans are late."""
-ROWS_AT_ONCE, BYTES_AT_ONCE = 20_000, 16 << 20
-"""What is in memory at once: rows, or bytes of the entries that they come from."""
-ALONE = 1 << 20
-"""The same bytes of a file with which a process was killed, unless one entry has more, to find the entry. Those up to
-this size take too little memory to have killed it, and are never set aside: kill -9 hits them, too, since each process
-begins with what the last one has left."""
-ENDED = 3
-"""Processes that were killed while they wrote the same large entry alone, after which it is set aside."""
 
 
 @dataclass(slots=True)
@@ -651,16 +662,6 @@ def _add(batch: _Batch, entry: Entry, taken: Taken) -> None:
         taken.set_aside(entry.to_bytes())
 
 
-Result = TypeVar("Result")
-
-IN_THREAD = 256 << 10
-"""Bytes of a body above which it is checked in a thread, so that others are answered meanwhile."""
-CHECKED_AT_ONCE = 2
-"""Bodies that are checked in threads: while it is checked, one may take some 200 MB."""
-DRAINED = 8
-"""How many times the limit is read of a body that is too large: most clients read no answer before they have sent."""
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the receiver takes at most, in bytes, and in seconds for one body."""
@@ -669,12 +670,6 @@ class Limits:
     held: int = 256 << 20  # of all requests that are not answered yet
     pending: int = 4 << 30  # of the journal, accepted but not in the store yet
     body_s: float = 60.0
-
-
-_TOO_MANY = (
-    f"got more than {MOST_ELEMENTS} spans, log records, events, links, attributes and values, wanted at most that; "
-    "send smaller batches"
-)
 
 
 class RefusedError(Exception):

@@ -27,6 +27,18 @@ from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RET
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError
 
+ENDED_WITHIN_S = 5.0
+
+_log = logging.getLogger("prefect._internal.concurrency")
+
+LOST_AFTER_S = 20.0
+"""Seconds without any answer after which a server is lost. A restart takes 5 to 15."""
+
+INTERVAL_S = 1.0
+
+RETRIES = 4
+"""Retries of Prefect's client: the last one is made after about 30 seconds, when the server is known to be lost."""
+
 
 @contextmanager
 def changed_settings(
@@ -73,11 +85,6 @@ def _place(settings: Settings, setting: Any) -> tuple[Any, str]:
     return group, name
 
 
-ENDED_WITHIN_S = 5.0
-
-_log = logging.getLogger("prefect._internal.concurrency")
-
-
 def end_services() -> None:
     """Cancel all services of this process and drop what they have not sent. New ones start when they are needed."""
     was_disabled, _log.disabled = _log.disabled, True  # each would report its end as an error on stderr
@@ -99,15 +106,6 @@ def _cancelled(service: Any) -> "Future[None] | None":
             await task
 
     return asyncio.run_coroutine_threadsafe(cancel(), loop)
-
-
-LOST_AFTER_S = 20.0
-"""Seconds without any answer after which a server is lost. A restart takes 5 to 15."""
-
-INTERVAL_S = 1.0
-
-RETRIES = 4
-"""Retries of Prefect's client: the last one is made after about 30 seconds, when the server is known to be lost."""
 
 
 class ServerLostError(Exception):

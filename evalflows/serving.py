@@ -33,6 +33,19 @@ from evalflows.specs.errors import InputError
 BACKLOG = 2048
 """Connections that the system holds until they are accepted."""
 
+HEAD_S, REQUEST_S, IDLE_S, STALLED_S = 10, 90, 10, 60
+"""Seconds until a request's headers, and then its body, must have arrived; that a connection may be idle between
+requests; and that a client may read nothing of its answer."""
+MOST_CONNECTIONS = 1000
+"""Connections at once, or half of the files that the process may open if that is less. One client may have half."""
+ACCEPTED_AT_ONCE = 100
+"""Connections that are accepted before the first of them is looked at. Each is an open file."""
+
+OURS = ("same-origin", "none")
+"""Values of Sec-Fetch-Site for requests of our own pages, and of the person: an address typed, or a bookmark."""
+
+_OTHER_SITE = "got a request of another site's page, wanted one of this server's own pages or of a program"
+
 
 def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     """Return a socket that listens at an address.
@@ -108,15 +121,6 @@ def server_of(application: Starlette, grace_s: int, stop: Callable[[], None] | N
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(_REPEATS)
     return _Server(config, stop)
-
-
-HEAD_S, REQUEST_S, IDLE_S, STALLED_S = 10, 90, 10, 60
-"""Seconds until a request's headers, and then its body, must have arrived; that a connection may be idle between
-requests; and that a client may read nothing of its answer."""
-MOST_CONNECTIONS = 1000
-"""Connections at once, or half of the files that the process may open if that is less. One client may have half."""
-ACCEPTED_AT_ONCE = 100
-"""Connections that are accepted before the first of them is looked at. Each is an open file."""
 
 
 class _Connection(H11Protocol):
@@ -277,10 +281,6 @@ def _stopping(server: uvicorn.Server) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-OURS = ("same-origin", "none")
-"""Values of Sec-Fetch-Site for requests of our own pages, and of the person: an address typed, or a bookmark."""
-
-
 def refusal(request: Request, *, any_host: bool, links: bool) -> str | None:
     """Return why a request must not be answered, whatever its method; None for one that may be.
 
@@ -317,9 +317,6 @@ def is_local(host: str) -> bool:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-_OTHER_SITE = "got a request of another site's page, wanted one of this server's own pages or of a program"
 
 
 def usable_token(given: str | None) -> str | None:

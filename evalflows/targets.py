@@ -17,8 +17,12 @@ from inspect import isawaitable
 from typing import Any, NamedTuple
 
 from evalflows.specs.columns import at_path as value_at_path
-from evalflows.specs.errors import CallError, Complete, Completion, InputError, Message, Post, print_note, short
-from evalflows.specs.files import JSON_TYPES, fill, fill_json, placeholders, texts
+from evalflows.specs.errors import CallError, InputError, short
+from evalflows.specs.escaping import print_note
+from evalflows.specs.files import texts
+from evalflows.specs.json_schemas import JSON_TYPES
+from evalflows.specs.placeholders import fill, fill_json, placeholders
+from evalflows.specs.protocols import Complete, Completion, Message, Post
 from evalflows.specs.reference import is_async, name_of, parameters_of
 from evalflows.specs.target import ChatTarget, HttpTarget
 from evalflows.specs.thinking import without_thinking
@@ -46,11 +50,35 @@ __all__ = [
     "seed_of",
 ]
 
-
 TRIAL = ("repetition", "seed")
 """What a target can ask for to tell one answer to an example from another; a field of the inputs goes first."""
 OFFERED = ("inputs", "metadata", "example", "example_id", "attachments", *TRIAL)
 """What a target can ask for, besides the fields of the inputs by name."""
+
+USAGE = {
+    "tokens_in": ("input_tokens", "prompt_tokens"),
+    "tokens_out": ("output_tokens", "completion_tokens"),
+    "cost_usd": ("cost_usd",),
+    "calls": ("calls",),
+}
+"""What an application can report of its own model calls, and the names under which it does."""
+
+GRACE_S = 1.0
+"""Seconds that cancelled code has to end; after that it is abandoned, and its result is ignored."""
+
+Key = tuple[str, int | None]
+"""An example, by its id or its inputs, and a repetition from 0; None for all repetitions."""
+Answers = SpilledRows[Key, Mapping[str, Any]]
+
+MOST_NAMED = 10
+"""Most repetitions that a message names."""
+MAX_SECONDS = 1e8
+"""Longest recorded latency, some three years; a longer one is an error of the record, and unknown."""
+REFERENCE = "reference_outputs"
+"""The column that stands for the example's reference, such as a person's answer, instead of a metadata field."""
+
+MAX_NAME = 64
+"""Most characters of a function's name that OpenAI accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +164,6 @@ def http(spec: HttpTarget, post: Post) -> Target:
         )
 
     return Target(call=call, is_async=True)
-
-
-USAGE = {
-    "tokens_in": ("input_tokens", "prompt_tokens"),
-    "tokens_out": ("output_tokens", "completion_tokens"),
-    "cost_usd": ("cost_usd",),
-    "calls": ("calls",),
-}
-"""What an application can report of its own model calls, and the names under which it does."""
 
 
 def _reported(response: Any, path: str) -> dict[str, Any]:
@@ -243,10 +262,6 @@ def python(function: Callable[..., Any], fields: frozenset[str], timeout_s: floa
     return Target(call=call, is_async=is_async(function))
 
 
-GRACE_S = 1.0
-"""Seconds that cancelled code has to end; after that it is abandoned, and its result is ignored."""
-
-
 def _begun(call: Callable[[], Any], timeout_s: float | None) -> Any:
     """Return what a call returns, or what is to be awaited for it."""
 
@@ -327,11 +342,6 @@ class NoRecordedAnswerError(LookupError):
     """The recording has no answer for this example, or an error in its place."""
 
 
-Key = tuple[str, int | None]
-"""An example, by its id or its inputs, and a repetition from 0; None for all repetitions."""
-Answers = SpilledRows[Key, Mapping[str, Any]]
-
-
 def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Target:
     """Build a target that returns recorded answers, looked up by the example's id or else by its inputs.
 
@@ -360,14 +370,6 @@ def recorded(answers: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Ta
         return Answer(outputs=row["outputs"], latency_s=_seconds(row.get("latency_s")))
 
     return Target(call=call, is_async=False, is_recorded=True)
-
-
-MOST_NAMED = 10
-"""Most repetitions that a message names."""
-MAX_SECONDS = 1e8
-"""Longest recorded latency, some three years; a longer one is an error of the record, and unknown."""
-REFERENCE = "reference_outputs"
-"""The column that stands for the example's reference, such as a person's answer, instead of a metadata field."""
 
 
 def recorded_column(column: str) -> Target:
@@ -464,10 +466,6 @@ def _seconds(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return seconds if 0 <= seconds <= MAX_SECONDS else None
-
-
-MAX_NAME = 64
-"""Most characters of a function's name that OpenAI accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

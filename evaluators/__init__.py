@@ -1,17 +1,12 @@
 """Evaluators: plain functions of (inputs, outputs, reference_outputs, …), available under their short names."""
 
-from evalflows.evaluators.agents import (
-    agent,
-    final_answer,
-    step_efficiency,
-    tool_arguments,
-    tool_order,
-    tool_selection,
-    trajectory,
-)
-from evalflows.evaluators.binding import concision
+from evalflows.evaluators.agents.agent import agent
+from evalflows.evaluators.agents.final_answer import final_answer
+from evalflows.evaluators.agents.tools import step_efficiency, tool_arguments, tool_order, tool_selection
+from evalflows.evaluators.agents.trajectory_judge import trajectory
+from evalflows.evaluators.classification import label_f1
 from evalflows.evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
-from evalflows.evaluators.json import json_valid
+from evalflows.evaluators.json import json_valid, schema_adherence
 from evalflows.evaluators.judges import (
     answer_relevance,
     context_precision,
@@ -22,23 +17,15 @@ from evalflows.evaluators.judges import (
     instruction_following,
     refusal,
     rubric,
-    schema_adherence,
     toxicity,
 )
+from evalflows.evaluators.keyword_safety import keyword_safety
 from evalflows.evaluators.modes import failure_modes
 from evalflows.evaluators.numbers import numeric_closeness
 from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
 from evalflows.evaluators.score import Preference, Score
 from evalflows.evaluators.semantic import semantic_similarity
-from evalflows.evaluators.text import (
-    contains,
-    edit_similarity,
-    exact_match,
-    keyword_safety,
-    label_f1,
-    length_between,
-    regex,
-)
+from evalflows.evaluators.text import concision, contains, edit_similarity, exact_match, length_between, regex
 
 __all__ = [
     "PAIRWISE",

@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 from evalflows.specs.code_versions import fault_text
-from evalflows.specs.errors import MEASURES
-from evalflows.specs.evaluator import CompositeSpec, MetricSpec
+from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.store.records import ScoreStatus
 
 YES_NO = (0.0, 1.0)

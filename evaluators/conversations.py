@@ -9,22 +9,18 @@ from statistics import fmean
 from typing import Any
 
 from evalflows.evaluators.agents.transcript import entry_of, lines
-from evalflows.evaluators.binding import (
-    SCALE,
-    Combine,
-    Direction,
-    Reasoning,
-    declares,
-    on_the_scale,
-    share,
-    verdict_schema,
-    zero_to_one,
-)
-from evalflows.evaluators.judges import rubric as by_rubric
-from evalflows.evaluators.judging import Temperature, ask, prompt_hash, shipped
-from evalflows.evaluators.score import Score, checked_count, fenced, is_number, pick
+from evalflows.evaluators.declarations import Direction, declares, on_the_scale, share, zero_to_one
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.fields import pick
+from evalflows.evaluators.judges.rubric import rubric as by_rubric
+from evalflows.evaluators.judging import Temperature, ask, prompt_hash
+from evalflows.evaluators.prompt_texts import shipped
+from evalflows.evaluators.scales import SCALE, Combine, Reasoning, verdict_schema
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.settings import checked_count, is_number
 from evalflows.specs.columns import SYSTEM, Turn, checked_messages, turns_of
-from evalflows.specs.errors import Complete, Message, short
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Complete, Message
 
 __all__ = [
     "Conversation",
@@ -37,6 +33,28 @@ __all__ = [
     "turn_errors",
     "turn_quality",
 ]
+
+BYTES_PER_TOKEN = 3
+"""The same rate as in cost estimates: it overestimates tokens rather than underestimating them."""
+TOKENS_PER_MESSAGE = 4
+"""Tokens for the number of a message's turn and the end of its line."""
+
+Count = Callable[[Mapping[str, Any]], int]
+
+USES = ("used", "ignored", "contradicted")
+CONTRADICTED = "context_contradicted"
+
+GOOD, OWN_FAULT = "good", "own fault"
+MOST_TURNS = 40
+"""The maximum number of turns: each turn can follow every earlier turn, and providers allow about 1000 enum values per
+schema."""
+
+TURN_QUALITY_PROMPT = shipped("turns")
+GOOD_TURN = (
+    "A good turn does what the user has just asked for, is right as far as that can be seen, agrees with all that was "
+    "said before, and asks back where something that it needs is missing. It leaves nothing out that the user needs "
+    "now, and adds nothing that the user does not."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +138,6 @@ def _conversation(messages: list[Message], n_given: int) -> Conversation:
 def _identity(message: Message) -> str:
     """Return what identifies a message: what a judge reads of it."""
     return lines([entry_of(message)])
-
-
-BYTES_PER_TOKEN = 3
-"""The same rate as in cost estimates: it overestimates tokens rather than underestimating them."""
-TOKENS_PER_MESSAGE = 4
-"""Tokens for the number of a message's turn and the end of its line."""
-
-Count = Callable[[Mapping[str, Any]], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +230,6 @@ def _entry(dialogue: Conversation, index: int) -> dict[str, Any]:
 
 
 CONTEXT_USE_PROMPT = shipped("context_use")
-USES = ("used", "ignored", "contradicted")
-CONTRADICTED = "context_contradicted"
 
 
 def _metrics(name: str, settings: Mapping[str, Any]) -> dict[str, Direction]:
@@ -380,10 +388,6 @@ def checked_weight(setting: str, got: Any, most: float | None = None) -> float:
 
 
 TURN_ERRORS_PROMPT = shipped("turn_errors")
-GOOD, OWN_FAULT = "good", "own fault"
-MOST_TURNS = 40
-"""The maximum number of turns: each turn can follow every earlier turn, and providers allow about 1000 enum values per
-schema."""
 
 
 @declares(share)
@@ -468,14 +472,6 @@ def _checked_errors(verdict: Mapping[str, Any], turns: Sequence[Turn]) -> dict[i
         if label in earlier and label not in wrong:
             raise ValueError(f"turn {number}: the judge says {label!r}, but rates that turn good")
     return {number: str(label) for number, label in labels.items()}
-
-
-TURN_QUALITY_PROMPT = shipped("turns")
-GOOD_TURN = (
-    "A good turn does what the user has just asked for, is right as far as that can be seen, agrees with all that was "
-    "said before, and asks back where something that it needs is missing. It leaves nothing out that the user needs "
-    "now, and adds nothing that the user does not."
-)
 
 
 @declares(on_the_scale)

@@ -13,15 +13,39 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from evalflows.evaluators.binding import zero_to_one
-from evalflows.evaluators.score import ExampleView, RunView, Score, unwrapped
+from evalflows.evaluators.declarations import zero_to_one
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.views import ExampleView, RunView, unwrapped
 from evalflows.specs.errors import InputError, describe
 from evalflows.specs.reference import comes_from, held_by, is_async, name_of, parameters_of, version_of
 
 __all__ = ["adapted", "evaluator_name", "origin_of"]
 
-
 _DEEPEST = 8
+
+AUTOEVALS_PACKAGE = "autoevals"
+
+_ALWAYS = ("input", "output", "expected", "metadata")
+_WITHOUT_REFERENCE = ("ValidJSON", "Moderation", "ContextRelevancy", "Faithfulness", "AnswerRelevancy")
+_TAG = re.compile(r"\{\{\{?\s*([#^&]?)\s*([A-Za-z_]\w*)")
+
+LANGSMITH_PACKAGE = "langsmith"
+
+_MORE = ("correction", "evaluator_info", "feedback_config", "extra")
+"""Fields of a result that go to the metadata. Trace ids do not, since no traces are stored."""
+
+OPENEVALS_PACKAGE = "openevals"
+
+_PARTS = "__version_parts__"
+"""The attribute with the version parts of a function as first seen: a judge fills in its model at its first call."""
+
+_offered_names = ("inputs", "outputs", "reference_outputs")
+
+PYDANTIC_EVALS_PACKAGE = "pydantic_evals"
+
+_NO_SPANS = "spans are not recorded: evalflows stores a run's steps, and this evaluator needs OpenTelemetry spans"
+_ON_SPANS = "pydantic_evals.evaluators.agentic"
+_ON_REPORTS = "ReportEvaluator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +122,6 @@ def _name_by_factory(function: Any) -> str | None:
     name = factory.removeprefix("create_").removeprefix("async_").removesuffix("_evaluator")
     mode = held.get("trajectory_match_mode")
     return name.replace("_match", f"_{mode}_match") if mode else name
-
-
-AUTOEVALS_PACKAGE = "autoevals"
-
-_ALWAYS = ("input", "output", "expected", "metadata")
-_WITHOUT_REFERENCE = ("ValidJSON", "Moderation", "ContextRelevancy", "Faithfulness", "AnswerRelevancy")
-_TAG = re.compile(r"\{\{\{?\s*([#^&]?)\s*([A-Za-z_]\w*)")
 
 
 def recognises_autoevals(evaluator: object) -> bool:
@@ -258,12 +275,6 @@ def _is_async_client(client: Any) -> bool:
     return bool(getattr(client, "is_async", False)) or type(inner).__name__.startswith("Async")
 
 
-LANGSMITH_PACKAGE = "langsmith"
-
-_MORE = ("correction", "evaluator_info", "feedback_config", "extra")
-"""Fields of a result that go to the metadata. Trace ids do not, since no traces are stored."""
-
-
 def recognises(evaluator: object) -> bool:
     return callable(getattr(evaluator, "evaluate_run", None))
 
@@ -394,12 +405,6 @@ def _end(start: datetime, latency_s: float | None) -> datetime | None:
     return None if latency_s is None else start + timedelta(seconds=latency_s)
 
 
-OPENEVALS_PACKAGE = "openevals"
-
-_PARTS = "__version_parts__"
-"""The attribute with the version parts of a function as first seen: a judge fills in its model at its first call."""
-
-
 def recognises_openevals(evaluator: object) -> bool:
     return inspect.isfunction(evaluator) and comes_from(evaluator, OPENEVALS_PACKAGE)
 
@@ -441,9 +446,6 @@ def adapt_openevals(function: Any, settings: dict[str, Any], where: str) -> Adap
     return Adapted(judge=judge_async if is_async(function) else judge, parts=parts)
 
 
-_offered_names = ("inputs", "outputs", "reference_outputs")
-
-
 def _messages(value: Any) -> Any:
     bare = unwrapped(value, "output")
     return bare if isinstance(bare, list) else value
@@ -460,13 +462,6 @@ def _openevals_score(given: Any) -> Any:
     return Score(
         key=given["key"], value=given["score"], comment=given.get("comment"), metadata=given.get("metadata") or None
     )
-
-
-PYDANTIC_EVALS_PACKAGE = "pydantic_evals"
-
-_NO_SPANS = "spans are not recorded: evalflows stores a run's steps, and this evaluator needs OpenTelemetry spans"
-_ON_SPANS = "pydantic_evals.evaluators.agentic"
-_ON_REPORTS = "ReportEvaluator"
 
 
 def recognises_pydantic_evals(evaluator: object) -> bool:

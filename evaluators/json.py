@@ -6,18 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from evalflows.evaluators.binding import declares, share
-from evalflows.evaluators.judging import PathRoots, value_at
-from evalflows.evaluators.score import Score, pick
+from evalflows.evaluators.declarations import declares, share
+from evalflows.evaluators.fields import pick
+from evalflows.evaluators.paths import PathRoots, value_at
+from evalflows.evaluators.score import Score
 from evalflows.specs.errors import short
-from evalflows.specs.files import schema_errors
+from evalflows.specs.json_schemas import schema_errors
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
-
 _FENCE = re.compile(r"\s*(`{3,})(?:json)?[ \t]*\n(.*)\n[ \t]*\1\s*", re.DOTALL | re.IGNORECASE)
 _MOST_DIGITS = 4000  # Python does not parse integers that are much longer
+
+FieldPath = tuple[str | int, ...]
+"""The path of a field: names and list indices."""
+
+_LONGEST = 200
+
+_MOST_NAMED = 3
 
 
 def read_json(text: str, fenced: bool = False) -> Any:
@@ -79,12 +86,6 @@ def _problem(value: Any, schema: dict[str, Any] | bool) -> str | None:
         return None
     says = error.message if len(error.message) <= 200 else f"{error.message[:100]} … {error.message[-99:]}"
     return f"does not fit the schema: {error.json_path}: {says}"
-
-
-FieldPath = tuple[str | int, ...]
-"""The path of a field: names and list indices."""
-
-_LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +177,6 @@ def _problem_line(error: "ValidationError") -> str:
     message = error.message
     message = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 + 1 :]}"
     return f"{error.json_path}: {message}"
-
-
-_MOST_NAMED = 3
 
 
 @declares(share)

@@ -7,21 +7,20 @@ from typing import Any, Literal
 
 from evalflows.evaluators.agents.trajectory import read_trajectory
 from evalflows.evaluators.agents.transcript import lines, transcript
-from evalflows.evaluators.binding import Direction, declares, unused_with, verdict_schema, zero_to_one
-from evalflows.evaluators.judging import NONE, JudgeReply, Temperature, answer, ask, question, reference, shipped
-from evalflows.evaluators.score import (
-    Evaluation,
-    Evaluations,
-    RunView,
-    Score,
-    answer_text,
-    checked_choice,
-    fenced,
-    is_number,
-)
+from evalflows.evaluators.declarations import Direction, declares, unused_with, zero_to_one
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.fields import answer_text
+from evalflows.evaluators.judging import JudgeReply, Temperature, ask
+from evalflows.evaluators.prompt_texts import NONE, answer, question, reference, shipped
+from evalflows.evaluators.scales import verdict_schema
+from evalflows.evaluators.score import Score
 from evalflows.evaluators.semantic import cosine, units
-from evalflows.specs.errors import Complete, Embed, one_line, short
+from evalflows.evaluators.settings import checked_choice, is_number
+from evalflows.evaluators.views import Evaluation, Evaluations, RunView
+from evalflows.specs.errors import short
+from evalflows.specs.escaping import one_line
 from evalflows.specs.failure_modes import OTHER, PREFIX, ModeSpec, TaxonomySpec
+from evalflows.specs.protocols import Complete, Embed
 
 FAILURE_MODES_PROMPT, TOPICS_PROMPT = shipped("failure_modes"), shipped("topics")
 

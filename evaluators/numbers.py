@@ -9,8 +9,9 @@ import re
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from evalflows.evaluators.binding import needs_reference
-from evalflows.evaluators.score import UNSPACED, Score, pick, reference_value
+from evalflows.evaluators.declarations import needs_reference
+from evalflows.evaluators.fields import UNSPACED, pick, reference_value
+from evalflows.evaluators.score import Score
 
 EXACT = Context(prec=50, Emax=999_999_999, Emin=-999_999_999, traps=[])
 """Arithmetic without overflow errors."""

@@ -1,50 +1,19 @@
-"""Return values of evaluators, also of pairwise ones, in their common form; the views that evaluators get; checks
-of settings; and fences around data in a prompt.
-"""
+"""Return values of evaluators, also of pairwise ones, in their common form."""
 
-import json
 import math
 import numbers
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum
-from hashlib import sha256
-from itertools import count as count_up
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from evalflows.specs.comparison import OrderStatus
-from evalflows.specs.errors import describe, json_text, short
-from evalflows.specs.evaluator import MAX_NUMBER
+from evalflows.specs.errors import describe, short
+from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.records import DataType, ScoreStatus
-
-__all__ = [
-    "Evaluation",
-    "Evaluations",
-    "ExampleView",
-    "Fields",
-    "ItemResult",
-    "RunView",
-    "unwrapped",
-    "with_attributes",
-]
-
-
-def fenced(value: Any) -> str:
-    """Return a text, or any other value as JSON, between two lines with a mark unique to it.
-
-    The mark is a hash of the text, so equal values give equal requests, which the call ledger recognises, and no text
-    can contain its own mark and so close its fence. The first line says where the value is JSON, so no text can pass
-    for a structure.
-    """
-    text = value if isinstance(value, str) else json_text(value, sort_keys=True)
-    data = text.encode("utf-8", "surrogatepass")
-    marks = (sha256(b"%d " % number + data).hexdigest()[:16] for number in count_up())
-    mark = next(mark for mark in marks if mark not in text)
-    return f"[BEGIN {'' if text is value else 'JSON '}{mark}]\n{text}\n[END {mark}]"
-
 
 WANTED = (
     "a bool, a number, a text (label), None (does not apply), Score, "
@@ -52,6 +21,22 @@ WANTED = (
     "an object with those attributes, or a list of these"
 )
 _DATA_TYPES: tuple[DataType, ...] = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
+
+COMMENTS = ("comment", "reason", "reasoning", "explanation")
+"""Fields that explain a score: ours, and those of other projects. The first one counts."""
+
+Place = Literal["first", "second"]
+
+PREFERENCE_WANTED = (
+    'two scores in the order of `outputs`, "A", "B" or "tie", None (does not apply), Preference, '
+    '{"key", "scores": {run id: score} or two scores, "comment"}, {"winner": "A", "comment"}, {"results": [...]}'
+)
+
+_WINNERS: Mapping[str, Place | Literal["tie"]] = {
+    **dict.fromkeys(("a", "first"), "first"),
+    **dict.fromkeys(("b", "second"), "second"),
+    **dict.fromkeys(("c", "tie"), "tie"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +125,6 @@ def _each(returned: object, name: str) -> Iterator[Judgement]:
         yield from _each(returned.results, name)
     else:
         yield _from_fields(_attributes(returned), name)
-
-
-COMMENTS = ("comment", "reason", "reasoning", "explanation")
-"""Fields that explain a score: ours, and those of other projects. The first one counts."""
 
 
 def _from_fields(fields: Mapping[str, Any], name: str) -> Judgement:
@@ -273,20 +254,6 @@ def as_number(value: object) -> float | bool | None:
 def _declared(data_type: object) -> DataType | None:
     text = str(getattr(data_type, "value", data_type)).upper()
     return next((known for known in _DATA_TYPES if known == text), None)
-
-
-Place = Literal["first", "second"]
-
-PREFERENCE_WANTED = (
-    'two scores in the order of `outputs`, "A", "B" or "tie", None (does not apply), Preference, '
-    '{"key", "scores": {run id: score} or two scores, "comment"}, {"winner": "A", "comment"}, {"results": [...]}'
-)
-
-_WINNERS: Mapping[str, Place | Literal["tie"]] = {
-    **dict.fromkeys(("a", "first"), "first"),
-    **dict.fromkeys(("b", "second"), "second"),
-    **dict.fromkeys(("c", "tie"), "tie"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,228 +431,3 @@ _PREFERENCE_OWN: Mapping[str, Callable[[str, object], Any]] = {
     "order_status": _checked_order_status,
 }
 """Fields that only our Preference has, and that a mapping can have too."""
-
-
-_YAML = "in YAML, yes, no, on and off are only texts if they are quoted"
-
-
-def checked_choice(setting: str, got: Any, wanted: Any) -> Any:
-    """Return `got` if it is a value of the Literal `wanted`."""
-    if got not in get_args(wanted):
-        raise ValueError(f"{setting}: got {short(got)}, wanted {', '.join(get_args(wanted))}")
-    return got
-
-
-def checked_count(setting: str, got: Any) -> int:
-    """Return `got` if it is a whole number of at least 1."""
-    if not isinstance(got, int) or isinstance(got, bool) or got < 1:
-        raise ValueError(f"{setting}: got {short(got)}, wanted a whole number of at least 1")
-    return got
-
-
-def checked_text(setting: str, got: Any) -> str:
-    """Return `got` if it is a text that is not blank."""
-    if not isinstance(got, str) or not got.strip():
-        raise ValueError(f"{setting}: got {short(got)}, wanted a text ({_YAML})")
-    return got
-
-
-def is_number(value: Any) -> bool:
-    """Return whether the value is a finite number; bools are not numbers."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-_OF_AN_ITEM = ("input", "expected_output", "metadata")
-
-
-@dataclass(slots=True, kw_only=True)
-class ExampleView:
-    """`example`, as frozen in the snapshot. `outputs` is LangSmith's name for the reference outputs.
-
-    Langfuse's names `input`, `expected_output` and `metadata` work as attributes and as keys.
-    """
-
-    id: str
-    inputs: dict[str, Any]
-    reference_outputs: dict[str, Any] | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-    split: str | None = None
-    cluster: str | None = None
-    attachments: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def example_id(self) -> str:
-        """The id, by the name that it has in the store."""
-        return self.id
-
-    @property
-    def outputs(self) -> dict[str, Any] | None:
-        return self.reference_outputs
-
-    @property
-    def input(self) -> Any:
-        return unwrapped(self.inputs, "input")
-
-    @property
-    def expected_output(self) -> Any:
-        return unwrapped(self.reference_outputs, "output")
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self:
-            raise KeyError(f"{name!r}: wanted one of {', '.join(_OF_AN_ITEM)}")
-        return getattr(self, name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in _OF_AN_ITEM
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in _OF_AN_ITEM else default
-
-
-@dataclass(slots=True, kw_only=True)
-class RunView:
-    """`run`: the target's answer to the example.
-
-    `experiment` and `target` are names for evaluators that compare runs; elsewhere they can be empty.
-    """
-
-    id: str
-    inputs: dict[str, Any]
-    outputs: dict[str, Any] | None
-    error: str | None = None
-    repetition: int = 0
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    latency_s: float | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
-    cost_usd: float | None = None
-    started_at: datetime | None = None
-    experiment: str = ""
-    target: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class ItemResult:
-    """One element of `item_results`, for run-level evaluators."""
-
-    item: ExampleView
-    output: Any
-    evaluations: "Evaluations"
-    run: RunView
-
-    @property
-    def trace_id(self) -> str:
-        """The run's id; `trace_id` is Langfuse's name for it."""
-        return self.run.id
-
-
-@dataclass(slots=True, kw_only=True)
-class Evaluation:
-    """An earlier score, for composites and run-level evaluators."""
-
-    name: str
-    value: float | str | None
-    comment: str | None = None
-    status: str = "scored"
-    metadata: dict[str, Any] | None = None
-    data_type: str | None = None
-    config_id: str | None = None
-
-    @property
-    def score(self) -> float | str | None:
-        return self.value
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-
-class Evaluations(list[Evaluation]):
-    """A list of scores with look-up by name: `scores["exact_match"]`, `scores.get("judge")`."""
-
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, str):
-            return super().__getitem__(key)
-        evaluation = self.get(key)
-        if evaluation is None:
-            names = ", ".join(evaluation.name for evaluation in self)
-            raise KeyError(f"{key!r}: " + (f"wanted one of {names}" if names else "there are no scores"))
-        return evaluation
-
-    def __contains__(self, key: object) -> bool:
-        return self.get(key) is not None if isinstance(key, str) else super().__contains__(key)
-
-    def get(self, name: str) -> Evaluation | None:
-        return next((evaluation for evaluation in self if evaluation.name == name), None)
-
-
-class Fields(dict[str, Any]):
-    """A mapping whose fields are attributes too: `output["tool_calls"]` and `output.tool_calls`."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"{name!r}: wanted one of {', '.join(self)}") from None
-
-
-class Conversation(list[Any]):
-    """The messages of inputs that are nothing else: a list, whose name `messages` works too, as of a mapping."""
-
-    @property
-    def messages(self) -> list[Any]:
-        return self
-
-    def __getitem__(self, key: Any) -> Any:
-        return self if key == "messages" else super().__getitem__(key)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self if name == "messages" else default
-
-
-def with_attributes(value: Any) -> Any:
-    """Return a value whose mappings, at any depth, have their fields as attributes too."""
-    if isinstance(value, dict):
-        return Fields({name: with_attributes(one) for name, one in value.items()})
-    return [with_attributes(one) for one in value] if isinstance(value, list) else value
-
-
-def unwrapped(value: dict[str, Any] | None, only: str) -> Any:
-    """Return a value as Langfuse has it: unwrapped if it is `{only: value}`."""
-    return value[only] if value is not None and value.keys() == {only} else value
-
-
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
-"""Ranges of characters of scripts that put no spaces between words, or attach particles to them: Thai, Lao, Burmese,
-Khmer, Chinese, Japanese, Korean. For use inside a character class of a regular expression."""
-
-
-def pick(value: Any, key: str | None) -> Any:
-    """Return the field `key` of a mapping; without a key, the only field of a mapping with one, else the value itself.
-
-    Raise KeyError if the mapping lacks the key.
-    """
-    if key is not None:
-        if not isinstance(value, dict) or key not in value:
-            got = ", ".join(value) if isinstance(value, dict) else type(value).__name__
-            raise KeyError(f"no field {key!r}, got {got or 'nothing'}")
-        return value[key]
-    return next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
-
-
-def as_text(value: Any) -> str:
-    """Return a text unchanged, and anything else as JSON with sorted keys."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def answer_text(outputs: dict[str, Any], key: str | None) -> str:
-    """Return the answer as text; a null answer is the empty text."""
-    value = pick(outputs, key)
-    return "" if value is None else as_text(value)
-
-
-def reference_value(reference_outputs: dict[str, Any] | None, key: str | None) -> Any:
-    """Return the reference's only field, whatever its name, else the field `key`, else all of it; None if empty."""
-    several = isinstance(reference_outputs, dict) and len(reference_outputs) > 1
-    value = pick(reference_outputs, key if several else None)
-    return None if value == {} else value

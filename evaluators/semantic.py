@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from evalflows.evaluators.binding import declares, needs_reference, share
-from evalflows.evaluators.score import answer_text, as_text, pick, reference_value
-from evalflows.specs.errors import Embed, short
+from evalflows.evaluators.declarations import declares, needs_reference, share
+from evalflows.evaluators.fields import answer_text, as_text, pick, reference_value
+from evalflows.specs.errors import short
+from evalflows.specs.protocols import Embed
 
 
 @declares(share)

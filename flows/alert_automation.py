@@ -13,7 +13,7 @@ from prefect.events.schemas.automations import Posture
 from prefect.exceptions import ObjectNotFound
 
 from evalflows.specs.errors import InputError
-from evalflows.tasks.evaluate_traces import ALERT_EVENT
+from evalflows.tasks.watch import ALERT_EVENT
 
 BLOCK = "evalflows-alerts"
 """The Webhook block of the automation for all evaluations; for one, its automation's id follows."""

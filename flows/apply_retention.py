@@ -2,8 +2,8 @@
 
 from prefect import flow
 
-from evalflows.specs.traces import RetentionSpec
-from evalflows.tasks.finish import retain_by_rules
+from evalflows.specs.retention import RetentionSpec
+from evalflows.tasks.retention import retain_by_rules
 
 
 @flow(name="apply_retention")

@@ -6,23 +6,23 @@ from typing import Any
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, PairChunk, pair_chunks, planned_pairs, waves_of
+from evalflows.engine.chunks import CHUNKS_AT_ONCE
+from evalflows.engine.order import waves_of
+from evalflows.engine.pair_trials import PairChunk, pair_chunks, planned_pairs
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.tasks.compare import (
-    compute_win_rates,
-    publish_comparison,
-    record_votes,
-    resolve_comparison,
-    start_comparison,
-    why_comparison_stops,
-)
+from evalflows.tasks.budget_parts import items_of, sent, short_of_budget
+from evalflows.tasks.compare import publish_comparison, record_votes, resolve_comparison
 from evalflows.tasks.controls import run_controls
-from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
-from evalflows.tasks.finish import calls_end_with_the_flow, finish, lease_of, raise_failures
+from evalflows.tasks.engines import chunk_task, chunks_on
+from evalflows.tasks.estimate_win_rates import compute_win_rates, why_comparison_stops
+from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
 from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import items_of, sent, short_of_budget
+from evalflows.tasks.leases import lease_of
+from evalflows.tasks.progress import wait_with_progress
+from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.taken_up import restrict_deployed_run
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 

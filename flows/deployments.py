@@ -26,7 +26,11 @@ from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
 from evalflows.specs.permitted import DEPLOYED_FROM
-from evalflows.specs.traces import load_retention, load_trace_evaluation
+from evalflows.specs.retention import load_retention
+from evalflows.specs.traces import load_trace_evaluation
+
+OURS = "evalflows.flows."
+"""What the entrypoints of our flows begin with."""
 
 
 def spec_of(file: str, changes: Sequence[str] = ()) -> dict[str, Any]:
@@ -50,10 +54,6 @@ def trace_evaluation_spec_of(file: str, changes: Sequence[str] = ()) -> dict[str
 def retention_spec_of(file: str) -> dict[str, Any]:
     """Build step of prefect.yaml: load a spec file of retention as `{{ spec }}`."""
     return {"spec": load_retention(file).model_dump(mode="json")}
-
-
-OURS = "evalflows.flows."
-"""What the entrypoints of our flows begin with."""
 
 
 @dataclass(frozen=True, slots=True)

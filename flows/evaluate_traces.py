@@ -8,7 +8,8 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from evalflows.engine.chunks import CHUNKS_AT_ONCE
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.tasks.engines import chunk_task, chunks_on, restrict_deployed_run, wait_with_progress
+from evalflows.tasks.budget_parts import sent, short_of_budget
+from evalflows.tasks.engines import chunk_task, chunks_on
 from evalflows.tasks.evaluate_traces import (
     Backfill,
     finish_batch,
@@ -16,12 +17,14 @@ from evalflows.tasks.evaluate_traces import (
     note_progress,
     raise_problem,
     start_batch,
-    watch_windows,
 )
-from evalflows.tasks.finish import calls_end_with_the_flow, lease_of
+from evalflows.tasks.finish import calls_end_with_the_flow
 from evalflows.tasks.flow_runs import run_name
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import sent, short_of_budget
+from evalflows.tasks.leases import lease_of
+from evalflows.tasks.progress import wait_with_progress
+from evalflows.tasks.taken_up import restrict_deployed_run
+from evalflows.tasks.watch import watch_windows
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 

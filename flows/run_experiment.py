@@ -6,18 +6,24 @@ from typing import Any
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, rounds_of, waves_of
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, rounds_of
+from evalflows.engine.order import waves_of
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.tasks.announce import announce
+from evalflows.tasks.budget_parts import items_of, sent, short_of_budget
 from evalflows.tasks.controls import run_controls
-from evalflows.tasks.engines import chunk_task, chunks_on, planned_of, restrict_deployed_run, wait_with_progress
-from evalflows.tasks.execute import execute_rounds, start_experiments
-from evalflows.tasks.finish import calls_end_with_the_flow, finish, lease_of, raise_failures
-from evalflows.tasks.flow_runs import announce, completed, fails_with_gate, raise_if_failed, run_name
+from evalflows.tasks.engines import chunk_task, chunks_on
+from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
+from evalflows.tasks.flow_runs import completed, fails_with_gate, raise_if_failed, run_name
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import items_of, sent, short_of_budget
+from evalflows.tasks.leases import lease_of
+from evalflows.tasks.progress import planned_of, wait_with_progress
 from evalflows.tasks.score import combine_scores
 from evalflows.tasks.snapshot import freeze_dataset, validate_snapshot
+from evalflows.tasks.start_experiments import start_experiments
+from evalflows.tasks.taken_up import restrict_deployed_run
 from evalflows.tasks.test_and_decide import check_results, compute_differences, decide, publish_results, why_gates_stop
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=4 * CHUNKS_AT_ONCE)

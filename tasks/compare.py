@@ -1,23 +1,16 @@
-"""Pairwise comparison: resolve and start it, record votes, compute win rates, finish and publish."""
+"""Pairwise comparison: resolve its spec, record votes, finish and publish."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.interim_win_rates import Look, look_at
-from evalflows.analysis.judge_biases import agreements, as_check
-from evalflows.analysis.judge_exclusions import of_comparison
-from evalflows.analysis.preferences import Preferences, preferences_in, slices
-from evalflows.analysis.win_rates import Slices, WinRateEstimates, estimate_win_rates
-from evalflows.engine.chunks import pair_chunk_size, pairs_of
-from evalflows.engine.pairs import Context, compared_examples, experiments_of
+from evalflows.engine.pairs import Context, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
 from evalflows.engine.prepare import PreparedComparison, prepare
 from evalflows.engine.run_context import RunContext
-from evalflows.engine.votes import judgements_of, read_votes, voted_examples
+from evalflows.engine.votes import judgements_of, read_votes
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.formats import escaped
 from evalflows.reports.markdown_pages import comparison_page
@@ -26,15 +19,19 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.database import keep_catalog
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.progress import item_metrics, judged_examples, spent_by_group
-from evalflows.store.queries.values import shared_examples
-from evalflows.store.records import EXCLUDED, ComparisonSetRow, ExampleRow, ExperimentRow, to_json
+from evalflows.store.queries.progress import item_metrics
+from evalflows.store.queries.shared_examples import shared_examples
+from evalflows.store.queries.spending import spent_by_group
+from evalflows.store.records import ComparisonSetRow, ExperimentRow
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
-from evalflows.tasks.engines import enter_stage
-from evalflows.tasks.flow_runs import links_to_dashboard
-from evalflows.tasks.limits import check_limits
-from evalflows.tasks.start import changed, opened, started
+from evalflows.tasks.announce import links_to_dashboard
+
+_SHARED_FIELDS = (
+    *("confidence_level", "connections", "chunk_retries", "chunk_retry_delay_s", "breaker_window", "breaker_pause_s"),
+    *("task_runner", "budget_counts_unknown"),
+)
+"""Fields that the comparison takes over from the experiment's spec."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -99,13 +96,6 @@ def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> Context:
     return RunContext(prepare(spec.model_copy(update=changes)))
 
 
-_SHARED_FIELDS = (
-    *("confidence_level", "connections", "chunk_retries", "chunk_retry_delay_s", "breaker_window", "breaker_pause_s"),
-    *("task_runner", "budget_counts_unknown"),
-)
-"""Fields that the comparison takes over from the experiment's spec."""
-
-
 def comparison_of(spec: ExperimentSpec, experiments: Sequence[ExperimentRow]) -> ComparisonSpec:
     """Return the comparison of its own experiments that an experiment's spec asks for; a re-run gives the same one."""
     if spec.compare is None:
@@ -156,160 +146,3 @@ def _check(store: Store, prepared: PreparedComparison, rows: Sequence[Experiment
         raise InputError(f"experiments: {names} share no example ({why})")
     spec, metrics = prepared.spec, item_metrics(store, prepared.spec.experiments)
     check_pairwise(prepared.evaluators, spec.slice_by, spec, shared.examples, metrics)
-
-
-FIXED_COLUMNS = (
-    "evaluators",
-    "randomize_order",
-    "both_orders",
-    "order_rule",
-    "seed",
-    "failed_output_policy",
-    "repetitions",
-)
-"""What a resumed comparison must have in common with its first start."""
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def start_comparison(run: Context, resume: str | None = None) -> ComparisonSetRow:
-    """Start or resume a comparison; a finished one is returned unchanged.
-
-    A comparison is resumed if its id is `resume`, it has the same run key, or this flow run is re-run. It may have more
-    experiments than before; then only the new pairs are judged.
-
-    Raise InputError if it was started from another spec, if there is no comparison `resume`, and for a limit that
-    Prefect does not have.
-    """
-    check_limits(run.prepared.spec.connections)
-    (row,) = started(run, resume, _rows, _changes)
-    run.reset()
-    return opened(run.store, row)
-
-
-def _rows(run: Context, identity: str, columns: Mapping[str, Any]) -> list[ComparisonSetRow]:
-    store, spec = run.store, run.prepared.spec
-    row = ComparisonSetRow(
-        comparison_id=identity,
-        name=spec.name,
-        experiments=spec.experiments,
-        baseline_experiment_id=spec.baseline,
-        evaluators=to_json(run.prepared.described),
-        randomize_order=spec.randomize_order,
-        both_orders=spec.both_orders,
-        order_rule=spec.order_rule,
-        failed_output_policy=spec.failed_output,
-        seed=spec.seed,
-        **(_of_experiments(store, spec) if spec.votes is None else _of_votes(spec.votes)),
-        **columns,
-    )
-    return [row]
-
-
-def _of_experiments(store: Store, spec: ComparisonSpec) -> dict[str, Any]:
-    experiments = experiments_of(store, spec.experiments)
-    shared, repetitions = shared_examples(store, experiments), min(row.repetitions for row in experiments)
-    size = spec.chunk_size or pair_chunk_size(len(shared.examples), repetitions, len(pairs_of(spec)))
-    return {
-        "snapshot_ids": list(dict.fromkeys(row.snapshot_id for row in experiments)),
-        "repetitions": repetitions,
-        "chunk_size": spec.batch or size,
-        "n_shared": len(shared.examples),
-        "n_left_out": shared.left_out,
-    }
-
-
-def _of_votes(spec: VotesSpec) -> dict[str, Any]:
-    votes = read_votes(spec).votes
-    n_prompts = len({vote.prompt for vote in votes})
-    counts = {"n_shared": n_prompts, "n_left_out": 0, "n_votes": len(votes)}
-    return {"snapshot_ids": [], "repetitions": 1, "chunk_size": len(votes), **counts}
-
-
-def _changes(before: ComparisonSetRow, row: ComparisonSetRow) -> Iterator[str]:
-    """Yield in words how a resumed comparison differs in more than added experiments."""
-    yield from changed(before, row, FIXED_COLUMNS)
-    if (was := comparison_spec(before).batch) != (now := comparison_spec(row).batch):
-        yield f"then {_batches(was)}, now {_batches(now)}"
-    if (old := _pairs(before)) != (new := _pairs(row)):
-        yield f"then with pairs: {old}, now with {new}"
-    if row.experiments[: len(before.experiments)] != before.experiments:
-        old, new = ", ".join(before.experiments), ", ".join(row.experiments)
-        yield f"then with experiments {old}, now with {new} (new ones may only be appended)"
-    if row.n_shared != before.n_shared:
-        yield f"then with {before.n_shared} shared examples, with the new experiments {row.n_shared}"
-
-
-def _batches(size: int | None) -> str:
-    return "not in batches" if size is None else f"in batches of {size}"
-
-
-def _pairs(row: ComparisonSetRow) -> str:
-    """Return which pairs are compared, independent of added experiments."""
-    pairs = comparison_spec(row).pairs
-    return pairs if pairs == "all" else f"those with {row.baseline_experiment_id} alone"
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
-    """Publish the verdicts, ratings and judge biases of a comparison, and return its id.
-
-    The results are recomputed from the stored rows on every call.
-    """
-    enter_stage(run, "computing win rates")
-    store = run.store
-    spec, systems = comparison_spec(row), _systems(store, row)
-    results, metrics = _estimated(store, row, systems, list(slices(systems.examples, spec.slice_by)))
-    agreement = [as_check(row.comparison_id, *pair) for pair in agreements(metrics, spec.confidence_level)]
-    store.publish("checks", row.comparison_id, [*agreement, *results.checks])
-    store.publish("verdicts", row.comparison_id, results.verdicts)
-    store.publish("ratings", row.comparison_id, results.ratings)
-    return row.comparison_id
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def why_comparison_stops(run: Context, row: ComparisonSetRow) -> str | None:
-    """Return why a comparison in batches can stop early, once every win rate is decided; otherwise None."""
-    systems = _systems(run.store, row)
-    if (look := systems.look) is None or look.is_last:
-        return None
-    overall = [one for one in _estimated(run.store, row, systems, ())[0].verdicts if not one.length_controlled]
-    decided = [one.conclusion in ("better", "worse") for one in overall if one.reason_code not in EXCLUDED]
-    if not decided or not all(decided):
-        return None
-    return f"stopped after {look.n_seen} of {row.n_shared} examples: every win rate was decided"
-
-
-class _Systems(NamedTuple):
-    """What a comparison compares."""
-
-    names: Sequence[str]
-    examples: Sequence[ExampleRow]  # shared by all, in the order of judging
-    look: Look | None = None  # what can be looked at so far, if it is judged in batches
-
-
-def _estimated(
-    store: Store, row: ComparisonSetRow, systems: _Systems, by_slice: Slices
-) -> tuple[WinRateEstimates, Sequence[Preferences]]:
-    """Return the results of a comparison so far and its metrics; of one in batches on what can be looked at."""
-    examples, look = systems.examples, systems.look
-    if look is None:
-        metrics = preferences_in(store, row, examples)
-    else:
-        seen = frozenset(look.places)
-        metrics = [one.of_examples(seen) for one in preferences_in(store, row, examples[: look.n_seen])]
-    excluded = of_comparison(store, row, {one.metric: one.evaluator for one in metrics})
-    spec = comparison_spec(row)
-    return estimate_win_rates(row.comparison_id, metrics, spec, by_slice, systems.names, excluded, look), metrics
-
-
-def _systems(store: Store, row: ComparisonSetRow) -> _Systems:
-    spec = comparison_spec(row)
-    if row.n_votes is not None:
-        votes = store.read("judgements", row.comparison_id) if spec.slice_by else []  # only slices need the prompts
-        return _Systems(spec.experiments, voted_examples(votes))
-    experiments = experiments_of(store, spec.experiments)
-    names, examples = [experiment.name for experiment in experiments], compared_examples(store, spec, experiments)
-    if spec.batch is None:
-        return _Systems(names, examples)
-    n_pairs = len(pairs_of(spec)) * row.repetitions * len(spec.evaluators)
-    return _Systems(names, examples, look_at(row, examples, judged_examples(store, row.comparison_id, n_pairs)))

@@ -9,18 +9,19 @@ from typing import Any, NamedTuple
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.pairing import ControlScores, validation_check
+from evalflows.analysis.control_checks import ControlScores, validation_check
+from evalflows.engine.controls import control_pairs, outputs_from, with_forged_verdict
 from evalflows.engine.experiments import Experiment, experiment_of
-from evalflows.engine.judge import control_pairs, judge_with, outputs_from, with_forged_verdict
+from evalflows.engine.judgement import judge_with
 from evalflows.engine.pairs import Comparison, comparison_of
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.views import example_view
-from evalflows.evaluators.binding import offer_pair, offer_run
-from evalflows.evaluators.score import RunView
+from evalflows.evaluators.offers import offer_pair, offer_run
+from evalflows.evaluators.views import RunView
 from evalflows.llm import loop
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.specs.metrics import MetricSpec
 from evalflows.store.records import (
     CheckRow,
     ComparisonSetRow,
@@ -32,6 +33,9 @@ from evalflows.store.records import (
 )
 from evalflows.store.spool import Spool
 from evalflows.tasks.limits import within_provider_limits
+
+POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
+"""The score of the answer that is shown first, by the winner."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -122,10 +126,6 @@ async def _judge_all(
             tried.errors.append(str(error))
 
     await job.judging.run(judge_one, controls, is_async=judge.bound.is_async)
-
-
-POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
-"""The score of the answer that is shown first, by the winner."""
 
 
 def _score(judge: RunnableEvaluator, result: EvaluationResult) -> float | None:

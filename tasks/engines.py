@@ -1,86 +1,44 @@
-"""The engine that runs the chunks of a flow: its own threads, or the processes of a cluster of Dask or Ray;
-progress, and what a deployment's run may name.
+"""The engine that runs the chunks of a flow: its own threads, or the processes of a cluster of Dask or Ray.
 
-prefect-dask and prefect-ray are imported only here, and only if a spec asks for them.
-
-Pickled as they are, Prefect's tasks and flows bring along the code of their functions and whatever it mentions.
-"""
+prefect-dask and prefect-ray are imported only here, and only if a spec asks for them. Pickled as they are, Prefect's
+tasks and flows bring along the code of their functions and whatever it mentions."""
 
 import copy
 import logging
 import os
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import wraps
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import Signature, signature
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from prefect import Flow, Task
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, AnySpec, Part, Planned, Rounds, budget_of_part
+from evalflows.engine.budget_parts import AnySpec
+from evalflows.engine.chunks import CHUNKS_AT_ONCE
 from evalflows.engine.interrupts import raise_if_pressed
-from evalflows.engine.jobs import job_of
-from evalflows.engine.run_context import RunContext
-from evalflows.engine.workers import cores
-from evalflows.llm.budget import DividedBudget
-from evalflows.llm.connections import addresses_of_keys
-from evalflows.reports.progress import Progress
-from evalflows.server_watch import reported_if_possible
-from evalflows.specs import hints, permitted
+from evalflows.engine.quick_processes import cores
+from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
-from evalflows.specs.files import located
-from evalflows.specs.running import LocalConnection, TaskRunnerSpec
-from evalflows.store.queries.progress import costs_of_part
-from evalflows.store.records import ExperimentRow
-from evalflows.store.row_specs import experiment_spec
-from evalflows.store.spool import recover
-from evalflows.store.store import Store
-from evalflows.tasks.limits import retries_of
-
-
-def restrict_deployed_run(spec: AnySpec) -> None:
-    """If this flow run is one of a deployment, let specs name only the modules and files of the worker's folder.
-
-    Keys are then sent only to the addresses for which the worker's owner has defined or allowed them. This holds for
-    the rest of the process, which a worker starts for each flow run. Raise InputError if the spec names the file of a
-    model elsewhere: later it holds the shared connections too, whose files are the user's choice.
-    """
-    if not restrict_process():
-        return
-    permitted.check_deployed_from(Path.cwd())
-    for name, connection in spec.connections.items():
-        if isinstance(connection, LocalConnection) and connection.gguf is not None:
-            try:
-                located(connection.gguf)
-            except InputError as error:
-                raise InputError(f"connection {name!r}: gguf: {error}") from error
-
-
-def restrict_process() -> bool:
-    """Restrict this process if the current flow run is one of a deployment. Return whether it is.
-
-    A process that chunks are sent to stays restricted too.
-    """
-    context = FlowRunContext.get()
-    if context is None or context.flow_run is None or context.flow_run.deployment_id is None:
-        return False
-    permitted.restrict(Path.cwd())
-    permitted.restrict_environment(addresses_of_keys())
-    return True
-
+from evalflows.specs.task_runner import TaskRunnerSpec
+from evalflows.tasks.retries import retries_of
 
 Given = ParamSpec("Given")
 Work = TypeVar("Work")
+
+_OWN: Any = ThreadPoolTaskRunner(max_workers=1)
+
+CONNECTED_WITHIN_S = 10
+"""Seconds that the scheduler of a running cluster may take to answer."""
+
+POLL_S = 0.1
+
+Steps = Sequence[PrefectFuture[Any]]
 
 
 @dataclass(frozen=True)
@@ -126,17 +84,6 @@ def light_context(context: FlowRunContext, runner: Any) -> FlowRunContext:
 
 def _nothing() -> None:
     """Stand in for the function of a flow in the processes of an engine, which do not call it."""
-
-
-_OWN: Any = ThreadPoolTaskRunner(max_workers=1)
-
-
-CONNECTED_WITHIN_S = 10
-"""Seconds that the scheduler of a running cluster may take to answer."""
-
-POLL_S = 0.1
-
-Steps = Sequence[PrefectFuture[Any]]
 
 
 @contextmanager
@@ -249,156 +196,3 @@ def _ray(spec: TaskRunnerSpec) -> Any:
     if spec.address is not None:
         return RayTaskRunner(address=spec.address, init_kwargs=quiet)
     return RayTaskRunner(init_kwargs=quiet | {"num_cpus": spec.processes or cores(), "include_dashboard": False})
-
-
-INTERVAL_S = 1.0
-
-
-def enter_stage(run: RunContext[Any], stage: str) -> None:
-    """Tell the program that called the flow what the run does now."""
-    _tell(run, Progress(stage=stage))
-
-
-def _tell(run: RunContext[Any], progress: Progress) -> None:
-    if run.caller.watch is not None:
-        run.caller.watch(progress)
-
-
-def planned_of(experiments: Sequence[ExperimentRow]) -> Planned:
-    """Return the work planned for the experiments that are running."""
-    running = [row for row in experiments if row.state == "running"]
-    judges = len(experiment_spec(running[0]).evaluators) if running else 0
-    runs = sum(row.n_examples * row.repetitions for row in running)
-    owners = frozenset(row.experiment_id for row in running)
-    return Planned(owners=owners, answers=runs, judgements=runs * judges, of_item=judges)
-
-
-def wait_with_progress(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
-    """Wait for all steps, and report progress meanwhile; to Prefect's UI only if it takes longer than INTERVAL_S."""
-    if not planned.owners:
-        return
-    server = run.caller.server
-    if server is not None:
-        server.owners |= planned.owners
-    _tell(run, _progress(run, planned))
-    artifact, shown = None, 0.0
-    while True:
-        pending = not_done(steps, INTERVAL_S)
-        raise_if_pressed()
-        if server is not None:
-            server.raise_if_lost()
-        _count_ended(run, steps, planned)
-        progress = _progress(run, planned)
-        _tell(run, progress)
-        percent = round(progress.percent if pending else 100.0, 1)
-        with reported_if_possible(server):
-            if artifact is None and pending:
-                artifact = create_progress_artifact(percent, key="progress", description="Answers and judgements")
-            elif artifact is not None and percent != shown:
-                update_progress_artifact(artifact_id=artifact, progress=percent)  # type: ignore[arg-type]
-            shown = percent
-        if not pending:
-            return
-
-
-def _count_ended(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], planned: Planned) -> None:
-    """Count the chunks that have ended in other processes, whose items this one cannot count one by one."""
-    tally = run.tally
-    for work in ended_work(steps):
-        for chunk in getattr(work, "chunks", ()):
-            if chunk.dispatch is not None:
-                run.calls.count_elsewhere((type(work), chunk.owner, chunk.part), chunk.owner, chunk.dispatch.costs)
-            if isinstance(work, Rounds):
-                tally.begin(chunk, "answers", chunk.n_items)
-            else:
-                tally.begin(chunk, "judgements", chunk.n_items * planned.of_item)
-
-
-def _progress(run: RunContext[Any], planned: Planned) -> Progress:
-    tally, made = run.tally, run.calls.made
-    failed, again_in_s = tally.waiting(planned.owners) or run.calls.waits()
-    return Progress(
-        stage=planned.stage,
-        answers=tally.of(planned.owners, "answers"),
-        judgements=tally.of(planned.owners, "judgements"),
-        lost_answers=tally.lost_of(planned.owners, "answers"),
-        lost_judgements=tally.lost_of(planned.owners, "judgements"),
-        planned_answers=planned.answers,
-        planned_judgements=planned.judgements,
-        calls=sum(made[owner] for owner in planned.owners),
-        cost_usd=run.calls.cost(planned.owners),
-        failed=failed,
-        again_in_s=again_in_s,
-    )
-
-
-RECOVERY_S = 10.0
-"""Seconds that a chunk waits for its spool, in case the process that had it before is still ending."""
-
-TakenUp = TypeVar("TakenUp", bound=Any)
-
-
-OnChunks = Callable[[RunContext[Any], TakenUp], TakenUp]
-
-
-def in_any_process(work: OnChunks[TakenUp]) -> OnChunks[TakenUp]:
-    """Let a task's function also work on chunks that were sent to this process by a run in another one.
-
-    They come back with the costs of the calls that were made for them.
-    """
-
-    @wraps(work)
-    def in_this_process(run: RunContext[Any], given: TakenUp) -> TakenUp:
-        if all(chunk.dispatch is None for chunk in given.chunks):
-            return work(run, given)
-        with _taken_up(run, given.chunks):
-            before = [costs_of_part(run.store, chunk.owner, chunk.part) for chunk in given.chunks]
-            done = work(run, given)
-            back: list[Any] = [_with_costs(run.store, *one) for one in zip(done.chunks, before, strict=True)]
-        return replace(done, chunks=tuple(back)) if isinstance(done, Rounds) else cast("TakenUp", back[0])
-
-    return in_this_process
-
-
-def _with_costs(store: Store, chunk: Part, before: Mapping[str, float | None]) -> Part:
-    """Return a chunk with what it brings back to the run: the costs of the calls made for it."""
-    costs = costs_of_part(store, chunk.owner, chunk.part)
-    made = tuple(cost for call, cost in costs.items() if call not in before)
-    return replace(chunk, dispatch=replace(chunk.dispatch, costs=made)) if chunk.dispatch else chunk
-
-
-@contextmanager
-def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
-    """Take up chunks, with what dead processes have left of them, their budgets, and the calls that others have paid.
-
-    Raise InputError if this process has another store or other code than the run.
-    """
-    restrict_process()
-    store = run.store
-    for chunk in chunks:
-        if chunk.dispatch is not None:
-            _check_attempt(store, chunk, chunk.dispatch.attempt)
-        recover(store, chunk.owner, RECOVERY_S, chunk.part)
-    running = [job_of(run, chunk) for chunk in chunks]
-    with ExitStack() as stack:
-        for chunk, one in zip(chunks, running, strict=True):
-            if isinstance(one.budget, DividedBudget):
-                stack.enter_context(one.budget.spending(budget_of_part(store, chunk)))
-        for ledger in {id(one.ledger): one.ledger for one in running}.values():
-            ledger.refresh()
-        try:
-            yield
-        finally:
-            for chunk, one in zip(chunks, running, strict=True):
-                process = f"limits-{socket.gethostname()}-{os.getpid()}".replace(".", "-")
-                store.append("limits", chunk.owner, process, one.limit_rows(chunk.owner))
-
-
-def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
-    """Raise InputError if the store is not that of the run."""
-    started = chunk.attempt_in(store)
-    if started is None or started < attempt:
-        raise InputError(
-            f"store {store.layout.root} on {socket.gethostname()}: has no start of {chunk.owner} at "
-            f"{attempt:%Y-%m-%d %H:%M:%S} UTC, wanted EVALFLOWS_STORE of that process to name the store of the run"
-        )

@@ -1,53 +1,40 @@
-"""Trace evaluations: batches of what is new in production, judged in chunks, and the watch rules that look at the
-windows that have closed.
-"""
+"""Trace evaluations: batches of what is new in production, judged in chunks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
-from uuid import UUID
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.events import emit_event
 from prefect.futures import PrefectFuture
 
-from evalflows.analysis.monitoring import watch
-from evalflows.engine.chunks import Planned
 from evalflows.engine.preflight import checked_traces
+from evalflows.engine.quick_processes import QuickProcesses, is_quick, pays
 from evalflows.engine.run_context import RunContext
-from evalflows.engine.traces import (
-    KEYS_AT_ONCE,
-    Context,
-    Counts,
-    TraceChunk,
-    trace_chunks,
-    trace_evaluation_of,
-)
-from evalflows.engine.workers import QuickProcesses, is_quick, pays
+from evalflows.engine.tally import Planned
+from evalflows.engine.traces import KEYS_AT_ONCE, Context, Counts, TraceChunk, trace_chunks, trace_evaluation_of
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.database import keep_catalog
 from evalflows.store.observations import last_recorded, open_owners, seal_past_days
+from evalflows.store.queries.trace_filters import condition
 from evalflows.store.queries.traces import (
     ItemKey,
     Window,
     batch_row,
-    condition,
     item_keys,
     keys_of_items,
     last_item,
     scored_items,
     unreached,
 )
-from evalflows.store.queries.windows import write_event, write_looks
 from evalflows.store.records import ExperimentState, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import ENDING_S, recover, spool_folder
 from evalflows.store.store import Store
-from evalflows.store.trace_records import AlertRow, WatermarkRow, evaluation_id
+from evalflows.store.trace_records import WatermarkRow, evaluation_id
 from evalflows.tasks.limits import check_limits
 from evalflows.tasks.start import flow_run_id, id_of_start
 
@@ -281,56 +268,3 @@ def _counted(batch: Batch, state: ExperimentState) -> WatermarkRow:
 def _write(store: Store, row: WatermarkRow) -> None:
     store.reopen(row.evaluation_id, ["watermarks"])
     store.append("watermarks", row.evaluation_id, row.batch_id, [row])
-
-
-ALERT_EVENT = "evalflows.alert"
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def watch_windows(run: Context) -> list[str]:
-    """Look at the closed windows of an evaluation, write its alerts, send them, and return the texts of those sent.
-
-    The lease of the evaluation is held. The looks are written last: if this ends before, the next start looks again,
-    comes to the same incidents, and sends their events once more, with the same ids.
-    """
-    spec, store = run.prepared.spec, run.store
-    if not spec.watch:
-        return []
-    identity, versions = evaluation_id(spec.name), [evaluator["version"] for evaluator in run.prepared.described]
-    watched = watch(store, identity, spec, versions, flow_run_id())
-    for event in watched.events:
-        write_event(store, event)
-    for event in watched.sent:
-        send(event)
-    write_looks(store, watched.looks)
-    return [event.text for event in watched.sent]
-
-
-def send(alert: AlertRow) -> None:
-    """Send an event of an incident to Prefect, for automations."""
-    resource = {"prefect.resource.id": f"evalflows.incident.{alert.incident_id}", "prefect.resource.name": alert.rule}
-    evaluation = {
-        "prefect.resource.id": f"evalflows.trace-evaluation.{alert.name}",
-        "prefect.resource.name": alert.name,
-        "prefect.resource.role": "trace-evaluation",
-    }
-    emit_event(
-        event=ALERT_EVENT,
-        resource=resource,
-        related=[evaluation],
-        payload=alert_payload(alert),
-        id=UUID(hex=alert.event_id),
-    )
-
-
-def alert_payload(alert: AlertRow) -> dict[str, object]:
-    """Return the payload of an alert's event, for automations."""
-    moments = {
-        name: moment.isoformat() if (moment := getattr(alert, name)) else None
-        for name in ("window_start", "window_end", "since")
-    }
-    names = (
-        *("event", "text", "incident_id", "name", "rule", "kind", "metric", "slice", "n", "missing", "value"),
-        *("ci_low", "ci_high", "confidence_level", "reference", "evidence", "reason_code"),
-    )
-    return {name: getattr(alert, name) for name in names} | moments

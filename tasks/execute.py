@@ -1,34 +1,18 @@
-"""Start or resume experiments, and call every target on every example, in rounds."""
+"""Call every target on every example, in rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.final_looks import take_look
-from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
-from evalflows.engine.chunks import ORDER_SEED, Rounds, chunk_size, n_chunks
+from evalflows.engine.answer import answer_rounds, pending_runs
+from evalflows.engine.chunks import Rounds, n_chunks
 from evalflows.engine.experiments import Context, Experiment, experiments_in
-from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
-from evalflows.engine.prepare import PreparedExperiment, experiment_id
-from evalflows.engine.spec_targets import said_version, target_code, target_version
-from evalflows.engine.workers import is_quick
-from evalflows.specs.errors import print_note
-from evalflows.store.records import ExperimentRow, to_json
-from evalflows.store.store import Store
-from evalflows.tasks.engines import in_any_process
-from evalflows.tasks.limits import (
-    admitted,
-    awaited,
-    check_limits,
-    is_last_attempt,
-    only_transient,
-    retry_later,
-    within_provider_limits,
-)
-from evalflows.tasks.start import changed, opened, started
+from evalflows.engine.look_up import look_up_rounds
+from evalflows.tasks.limits import within_provider_limits
+from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.taken_up import in_any_process
 
 Experiments = Sequence[Experiment]
 """The experiments of a run, in the order of the chunks."""
@@ -84,74 +68,3 @@ def _look_up_and_judge(run: Context, experiments: Experiments, rounds: Rounds, p
         run.tally.begin(chunk, "answers", chunk.stop - chunk.start)
         if len(numbers) == chunk.stop - chunk.start:
             experiment.judged[chunk.part] = outcomes[chunk]
-
-
-FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
-"""What a resumed experiment must have in common with its first start."""
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def start_experiments(run: Context, resume: str | None = None) -> list[ExperimentRow]:
-    """Start or resume one experiment per target; finished ones are returned unchanged.
-
-    An experiment is resumed if it belongs to the run group `resume`, has the same run key, or if this flow run is
-    re-run.
-
-    Raise InputError if a resumed experiment was started from another spec, for a limit that Prefect does not have, and
-    if the final examples have been run too often.
-    """
-    spec, store = run.prepared.spec, run.store
-    check_limits(spec.connections)
-    rows = started(run, resume, _rows, partial(changed, columns=FIXED_COLUMNS))
-    _say_what_no_budget_limits(run.prepared)
-    if spec.run_key is not None and resume is None:
-        _say_what_is_reused(store, spec.run_key, rows)
-    take_look(store, spec, rows[0].run_group, rows[0].git_commit)
-    run.reset()
-    return [opened(store, row) for row in rows]
-
-
-def _rows(run: Context, group: str, columns: Mapping[str, Any]) -> list[ExperimentRow]:
-    prepared, spec = run.prepared, run.prepared.spec
-    query = "select n_examples from source.snapshots where snapshot_id = ?"
-    ((n_examples,),) = run.store.query(query, [spec.dataset.snapshot])
-    size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared))
-    return [
-        ExperimentRow(
-            experiment_id=experiment_id(group, target.name),
-            run_group=group,
-            name=spec.experiment_name(target.name),
-            dataset_name=spec.dataset.name,
-            snapshot_id=spec.dataset.snapshot or "",
-            n_examples=n_examples,
-            repetitions=spec.repetitions,
-            chunk_size=size,
-            seed=None if spec.batch is None else ORDER_SEED,
-            target=target.name,
-            target_kind=target.kind,
-            target_version=target_version(target, spec.connections),
-            target_code=target_code(target),
-            application_version=said_version(target),
-            evaluators=to_json(prepared.described),
-            **columns,
-        )
-        for target in spec.targets
-    ]
-
-
-def _say_what_no_budget_limits(prepared: PreparedExperiment) -> None:
-    spec, owners = prepared.spec, dict[str, list[str]]()
-    for limit in ("budget_usd", "max_calls"):
-        if getattr(spec, limit) is not None:
-            for owner in unlimited(spec.targets, prepared.of_runs, of_calls=limit == "max_calls"):
-                owners.setdefault(owner, []).append(limit)
-    for owner, limits in owners.items():
-        print_note(f"{' and '.join(limits)} cannot limit the calls of {owner}, which are not recorded: {HOW_TO_RECORD}")
-
-
-def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow]) -> None:
-    query = "select count(*) from source.outputs where list_contains(?, experiment_id) and status = 'ok'"
-    ((answers,),) = store.query(query, [[row.experiment_id for row in rows]])
-    if answers:
-        since = min(row.started_at for row in rows)
-        print_note(f"reusing {answers} answers of {since:%Y-%m-%d %H:%M} UTC (run_key {run_key!r}); --fresh asks again")

@@ -1,46 +1,29 @@
-"""Finish experiments and comparisons: seal the complete ones; the others stay open to be resumed.
+"""Finish experiments and comparisons: seal the complete ones; the others stay open to be resumed."""
 
-One process at a time works on them; rules of retention are applied.
-"""
-
-import getpass
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from prefect import task
-from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
-from evalflows.engine.chunks import AnySpec
 from evalflows.engine.interrupts import interrupts_noted
 from evalflows.engine.run_context import RunContext
 from evalflows.llm import loop
-from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
-from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.rare_collection import collect_rarely
-from evalflows.specs.traces import RetentionSpec
 from evalflows.store.database import shared
-from evalflows.store.leases import Lease, leased, refuse_if_in_use
+from evalflows.store.queries.complete_judgements import complete_judgements
 from evalflows.store.queries.continuing import continued_by
-from evalflows.store.queries.progress import (
-    Made,
-    complete_judgements,
-    made,
-    may_be_complete,
-    nothing_made,
-    whats_missing,
-)
+from evalflows.store.queries.progress import Made, made, may_be_complete, nothing_made, whats_missing
 from evalflows.store.queries.values import are_many
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, after
-from evalflows.store.retention import retain
 from evalflows.store.store import Store
-from evalflows.tasks.start import Row, Work, start_id, work_of
+from evalflows.tasks.start import Row, Work, work_of
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -155,42 +138,3 @@ def _problem(store: Store, work: Work, row: ExperimentRow | ComparisonSetRow) ->
     if row.state == "completed":
         found = nothing_made(store, work.owner, _made(store, work, row), answers=work.answers)
     return f"{work.called}: {'; '.join(f'{what}: {error}' for what, error in found.items()) or row.reason}"
-
-
-@contextmanager
-def lease_of(spec: AnySpec, resume: str | None = None) -> Iterator[Lease]:
-    """Hold the lease of what a spec starts during a block, so that nobody else pays for the same answers.
-
-    If another process has it, `resume` raises InputError: somebody resumes what is running. A start waits, since it has
-    the same run key, is the same flow run, or of the same trace evaluation: when the other one has ended, it only does
-    what is left.
-    """
-    held = resume or start_id(spec)
-    with loop.ends_with() as end, leased(Store(), held, _called(spec), wait=resume is None, on_loss=end) as lease:
-        yield lease
-
-
-def refuse_if_running(spec: ExperimentSpec | ComparisonSpec, resume: str | None) -> None:
-    """Raise InputError if what shall be resumed is running, before Prefect starts."""
-    if resume is not None:
-        refuse_if_in_use(Store(), resume, _called(spec))
-
-
-def _called(spec: AnySpec) -> str:
-    if isinstance(spec, ComparisonSpec):
-        return f"comparison {spec.title!r}"
-    return f"{'experiment' if isinstance(spec, ExperimentSpec) else 'trace evaluation'} {spec.name!r}"
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def retain_by_rules(spec: RetentionSpec) -> dict[str, dict[str, int]]:
-    """Erase and remove what is too old, and publish the artifact `retention`. Return the numbers of rows by table."""
-    from evalflows.prefect_texts import erase_prefect_texts  # late: other steps do without
-
-    by = None
-    with suppress(OSError, KeyError):
-        by = getpass.getuser()
-    done = retain(Store(), spec, by, erase_prefect_texts)
-    rows = [{"rule": one.rule, "table": name, "rows": count} for one in done for name, count in one.rows.items()]
-    create_table_artifact(key="retention", table=rows, description="Rows that lost texts or were removed")
-    return {one.rule: dict(one.rows) for one in done}

@@ -1,26 +1,29 @@
-"""What Prefect shows of a flow run: its name, the gate decisions that it made, and the message of its last state."""
+"""What Prefect shows of a flow run: its name, and the message of its last state."""
 
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from prefect import get_run_logger, task
-from prefect.artifacts import create_markdown_artifact
+from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
-from prefect.events import emit_event
 from prefect.states import Completed
 
-from evalflows.dashboard.links import Links, NoLinks
 from evalflows.engine.revision import git_commit
-from evalflows.prefect_server import dashboard_url
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named
-from evalflows.reports.markdown_pages import decisions_page
+from evalflows.reports.decisions import decisions_named
 from evalflows.reports.versions import versions_of
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.store import Store
+
+_GREEK = frozenset(
+    {
+        *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
+        *("nu", "xi", "omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+    }
+)
+
+Result = TypeVar("Result")
 
 
 def run_name() -> str:
@@ -58,14 +61,6 @@ def _is_random(name: str) -> bool:
     return name == "" or is_of_ui or (len(words) == 2 and words[1] in _animals())
 
 
-_GREEK = frozenset(
-    {
-        *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
-        *("nu", "xi", "omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
-    }
-)
-
-
 @cache
 def _animals() -> set[str]:
     """Return the last words of the random names that Prefect makes."""
@@ -81,48 +76,6 @@ def is_of_deployment() -> bool:
     return bool(context and context.flow_run and context.flow_run.deployment_id)
 
 
-DECISION_EVENT = "evalflows.gate.decided"
-
-
-@task(cache_policy=NO_CACHE, persist_result=False)
-def announce(decisions: list[str]) -> None:
-    """Log one line and emit one event per decision, and publish all decisions as the markdown artifact `decision`."""
-    store, log = Store(), get_run_logger()
-    rows, dashboard = with_limits(store, decisions_named(store, decisions)), links_to_dashboard(store)
-    for row in rows:
-        log.info(row.sentence)
-        emit_event(
-            event=DECISION_EVENT,
-            resource={"prefect.resource.id": f"evalflows.gate.{row.gate}", "prefect.resource.name": row.gate},
-            payload=payload(row),
-        )
-    create_markdown_artifact(
-        key="decision", markdown=decisions_page(rows, dashboard.page), description="Gate decisions"
-    )
-
-
-def links_to_dashboard(store: Store) -> Links:
-    """Return links to the dashboard of a store; none if its address is not known."""
-    url = dashboard_url(store.layout.root)
-    return NoLinks() if url is None else Links(url)
-
-
-def payload(decision: Decision) -> dict[str, object]:
-    """Return the event payload of a decision, for automations."""
-    return {
-        "decision_id": decision.decision_id,
-        "gate": decision.gate,
-        "conclusion": decision.conclusion,
-        "summary": decision.summary,
-        "candidate": decision.candidate,
-        "candidate_experiment_id": decision.candidate_experiment_id,
-        "baseline": decision.baseline,
-        "baseline_experiment_id": decision.baseline_experiment_id,
-        "broken": [rule["metric"] for rule in decision.rules if rule["outcome"] == "broken"],
-        "open": [rule["metric"] for rule in decision.rules if rule["outcome"] == "open"],
-    }
-
-
 @task(cache_policy=NO_CACHE, persist_result=False)
 def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None) -> None:
     """Raise GateFailedError if a gate decided FAIL; otherwise raise IncompleteError if the run is incomplete."""
@@ -136,9 +89,6 @@ def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None
 def fails_with_gate(spec: ExperimentSpec) -> bool:
     """Whether this flow run fails if a gate decided FAIL: a run of a deployment does unless the spec says otherwise."""
     return is_of_deployment() and spec.gate_fails_run
-
-
-Result = TypeVar("Result")
 
 
 def completed(result: Result, decisions: Sequence[str]) -> Result:

@@ -10,15 +10,9 @@ from evalflows.engine.job import Job
 from evalflows.engine.jobs import job_of, judge_in_process
 from evalflows.engine.judge import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
-from evalflows.tasks.engines import in_any_process
-from evalflows.tasks.limits import (
-    admitted,
-    awaited,
-    is_last_attempt,
-    only_transient,
-    retry_later,
-    within_provider_limits,
-)
+from evalflows.tasks.limits import within_provider_limits
+from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.taken_up import in_any_process
 
 
 @task(

@@ -1,77 +1,19 @@
-"""Limits of a run: slots of a Prefect limit across processes, parts of the budget for chunks elsewhere, and which
-failures Prefect retries.
-"""
+"""Limits of a run: slots of a Prefect limit across processes."""
 
-import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
-from itertools import islice
-from typing import Any, NoReturn, TypeVar
 
-from prefect import Task
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State, TaskRun
 from prefect.concurrency.sync import concurrency
-from prefect.context import TaskRunContext
 from prefect.exceptions import ObjectNotFound
 
-from evalflows.engine.chunks import AnySpec, Left, Part, Rounds, Stage, Started, Tally, dispatched, left_of, spent_by
-from evalflows.engine.run_context import RunContext
-from evalflows.engine.running import RunnableEvaluator
 from evalflows.llm import loop
 from evalflows.llm.calls import Endpoint
-from evalflows.llm.rate_limits import Breaker, Limiter, give_back, reserve
-from evalflows.specs.errors import InputError, kinds_in_words
-from evalflows.specs.running import ConnectionSpec, EndpointConnection
-from evalflows.store.queries.progress import was_over_budget
-
-OfRun = TypeVar("OfRun", bound=Rounds | Part)
-
-
-def sent(
-    run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun], ahead: int | None = None
-) -> Sequence[OfRun]:
-    """Return the chunks of a run as they are sent to the processes of an engine; unchanged if it is threads.
-
-    `rows` are those of its experiments, its comparison or its batch. `ahead` is the number of items in these and later
-    chunks, if there are later ones: they have their share of the budget.
-    """
-    if not run.prepared.spec.task_runner.is_elsewhere or not work:
-        return work
-    attempt = min(row.recorded_at for row in rows if row.state == "running")
-    chunks: list[Part] = [chunk for one in work for chunk in one.chunks]
-    made: Iterator[Any] = iter(dispatched(run.store, chunks, attempt, _left(run, rows), ahead or items_of(work)))
-    return [
-        replace(one, chunks=tuple(islice(made, len(one.chunks)))) if isinstance(one, Rounds) else next(made)
-        for one in work
-    ]
-
-
-def items_of(work: Iterable[Rounds | Part]) -> int:
-    """Return the number of items in some chunks: runs, examples of pairs, or items of production."""
-    return sum(chunk.n_items for one in work for chunk in one.chunks)
-
-
-def short_of_budget(run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun]) -> Sequence[OfRun]:
-    """Return the chunks, given as they are, whose part of the budget was too small although some is left.
-
-    What this process knew of the budget and of paid calls is dropped, since other processes have spent meanwhile.
-    """
-    if not run.prepared.spec.task_runner.is_elsewhere:
-        return []
-    run.reset()
-    left = _left(run, rows)
-    if not left.is_limited or left.is_spent:
-        return []
-    return [one for one in work if any(was_over_budget(run.store, chunk.owner, chunk.part) for chunk in one.chunks)]
-
-
-def _left(run: RunContext[Any], rows: Sequence[Started]) -> Left:
-    return left_of(run.prepared.spec, spent_by(run.store, rows[0]))
-
+from evalflows.llm.limiter import Limiter
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection
+from evalflows.specs.errors import InputError
 
 SHARES = 4
 """A chunk takes at most 1/SHARES of a limit, so that several chunks and flow runs can work side by side."""
@@ -149,84 +91,3 @@ def _lent(limiter: Limiter, slots: int) -> Iterator[None]:
         loop.soon(limiter.lend, -slots)
         with suppress(CancelledError):  # if the flow was stopped, no call is in flight
             loop.run(limiter.drained())
-
-
-LONGEST_PAUSE_S = 60.0
-"""Longest pause of a breaker, in seconds, for which a retry waits. After a longer one the run is better resumed."""
-
-CHECK_INTERVAL_S = 0.1
-"""Interval at which a chunk checks whether another one's trial has ended."""
-
-
-class TransientFailuresError(Exception):
-    """Some calls of a chunk failed, and a retry may succeed."""
-
-
-def retries_of(spec: AnySpec) -> dict[str, Any]:
-    """Return the task options for chunks: the number of retries, and the delay before each."""
-    delays = [spec.chunk_retry_delay_s * 2.0**retry for retry in range(spec.chunk_retries)]
-    return {"retries": spec.chunk_retries, "retry_delay_seconds": delays}
-
-
-def is_last_attempt() -> bool:
-    """Whether Prefect will not retry this task, so that failures must be stored as they are."""
-    context = TaskRunContext.get()
-    return context is None or context.task_run.run_count > context.task.retries
-
-
-def is_retry() -> bool:
-    """Whether this task was tried before."""
-    context = TaskRunContext.get()
-    return context is not None and context.task_run.run_count > 1
-
-
-def retry_later(tally: Tally, failed: Mapping[Any, Counter[str]], stage: Stage, items: str) -> NoReturn:
-    """Let Prefect retry a task after its delay, and show in the progress how many items of each chunk failed.
-
-    Prefect logs why: `3 of 40 answers failed: 2 rate limited, 1 timeout`. Texts of providers may quote data, so only
-    the kinds of error are named. `failed` has the number of failures by chunk and kind; `items` are all items, in
-    words.
-    """
-    context = TaskRunContext.get()
-    delays = context.task.retry_delay_seconds if context else None
-    assert context is not None and isinstance(delays, list)
-    for chunk, kinds in failed.items():
-        tally.postpone(chunk, stage, kinds.total(), delays[min(context.task_run.run_count, len(delays)) - 1])
-    of_all = sum(failed.values(), Counter())
-    raise TransientFailuresError(f"{of_all.total()} {items} failed: {kinds_in_words(of_all)}")
-
-
-@contextmanager
-def admitted(tally: Tally, chunks: Sequence[Part], stage: Stage, breakers: Sequence[Breaker]) -> Iterator[None]:
-    """Let one chunk at a time make the trial that an open breaker admits, in this block.
-
-    The others wait for its result: their items would be stopped, and would use up a retry. A retry waits for the
-    breakers' pauses first: before their ends, nothing would be called.
-    """
-    owner = object()
-    try:
-        while (wait_s := _pause_s(breakers)) or not reserve(breakers, owner):
-            if wait_s:
-                for chunk in chunks:
-                    tally.extend(chunk, stage, wait_s)
-            loop.run(asyncio.sleep(wait_s or CHECK_INTERVAL_S))
-        yield
-    finally:
-        give_back(breakers, owner)
-
-
-def awaited(evaluators: Iterable[RunnableEvaluator]) -> list[Breaker]:
-    """Return the breakers that a chunk waits for. A fallback judges at once; only if it failed too, the chunk waits."""
-    waiting = [one for one in evaluators if one.fallback is None or is_retry()]
-    return [tier.breaker for one in waiting for tier in one.tiers or (one,)]
-
-
-def _pause_s(breakers: Iterable[Breaker]) -> float:
-    """Return for how long a retry waits until all breakers admit an item."""
-    pause_s = max((breaker.pause_left_s for breaker in breakers), default=0.0)
-    return pause_s if is_retry() and pause_s <= LONGEST_PAUSE_S else 0.0
-
-
-def only_transient(task: Task[..., object], run: TaskRun, state: State[object]) -> bool:
-    """Prefect's retry condition: retry chunks with transient failures, but not errors in our own code."""
-    return isinstance(state.data, TransientFailuresError)

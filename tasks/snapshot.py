@@ -8,28 +8,26 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.analysis.baselines import approval_problem, baseline_name, baseline_row, no_baseline
 from evalflows.analysis.differences import timed_metrics
 from evalflows.analysis.final_looks import check_looks
-from evalflows.analysis.gate_evaluation import (
-    check_production,
-    metrics_to_recalibrate,
-    recalibrations_of,
-    with_fixed_windows,
-)
-from evalflows.analysis.gates import approval_problem, baseline_name, baseline_row, no_baseline
+from evalflows.analysis.production_baseline import check_production, with_fixed_windows
+from evalflows.analysis.recalibration import metrics_to_recalibrate, recalibrations_of
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.data_checks.checks import check_dataset, without_values
 from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.experiments import Context
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import PreparedExperiment, prepare
+from evalflows.engine.quick_processes import QuickProcesses, pays
 from evalflows.engine.run_context import RunContext
-from evalflows.engine.workers import QuickProcesses, pays
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import TRIAL, InputError, metric_of, print_note
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_names import TRIAL, metric_of
 from evalflows.specs.target import RecordedTarget, TargetSpec
 from evalflows.store.ingest import Loaded
 from evalflows.store.queries.lookup import find_experiments, newest_complete

@@ -1,19 +1,18 @@
 """Start, resume and describe work that has an owner in the store: experiments and comparisons."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from prefect.context import FlowRunContext
 
-from evalflows.analysis.pairing import changed_parts, parts_in
-from evalflows.engine.chunks import AnySpec, n_trials
+from evalflows.engine.budget_parts import AnySpec
+from evalflows.engine.pair_trials import n_trials
 from evalflows.engine.prepare import id_of_run_key
 from evalflows.engine.revision import revision
 from evalflows.engine.run_context import RunContext
-from evalflows.specs.code_versions import listed
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.experiment import ExperimentSpec
@@ -29,6 +28,9 @@ from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
 
 Row = TypeVar("Row", bound=ExperimentRow | ComparisonSetRow)
+
+KEPT = ("chunk_size", "seed", "started_at")
+"""Columns that a resumed experiment or comparison keeps from its first start. A comparison's seed may not differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +76,6 @@ def work_of(row: ExperimentRow | ComparisonSetRow) -> Work:
         evaluators=[*(one.metric for one in spec.evaluators), *(composite.name for composite in spec.composites)],
         summaries=[one.metric for one in spec.summary_evaluators],
     )
-
-
-KEPT = ("chunk_size", "seed", "started_at")
-"""Columns that a resumed experiment or comparison keeps from its first start. A comparison's seed may not differ."""
 
 
 def started(
@@ -142,49 +140,6 @@ def _check_unchanged(before: Row, row: Row, changes: Callable[[Row, Row], Iterab
         if row.run_key:
             remedy = f"wanted a run_key other than {row.run_key!r}, or --fresh for a new {called.partition(' ')[0]}"
         raise InputError(f"{called}, started {before.started_at:%Y-%m-%d %H:%M} UTC: {change}; {remedy}")
-
-
-def changed(before: Any, row: Any, columns: Iterable[str]) -> Iterator[str]:
-    """Yield in words how a resumed experiment or comparison differs in some columns from its first start."""
-    for name in columns:
-        old, new = getattr(before, name), getattr(row, name)
-        if old == new or (name == "evaluators" and _without_live_references(old) == _without_live_references(new)):
-            continue
-        if name == "application_version" and new is None:  # each answer says it, if at all
-            continue
-        if name == "target_version":
-            parts = changed_parts(parts_in(row.target_code), parts_in(before.target_code))
-            yield f"the target has changed since: {listed(parts) if parts else 'its settings'}"
-        elif name == "evaluators":  # name only those that differ
-            parts = changed_parts(_code(new), _code(old))
-            old, new = (", ".join(sorted(_labels(a) - _labels(b))) or "fewer" for a, b in ((old, new), (new, old)))
-            yield f"then with evaluators {old}, now with {new}" + (f" ({listed(parts)} changed)" if parts else "")
-        else:
-            yield f"then with {name} {old}, now with {new}"
-
-
-def _without_live_references(evaluators: str) -> list[dict[str, object]]:
-    """Return the evaluators of a row without references to live functions.
-
-    These differ between processes, though the versions are the same.
-    """
-    return [
-        {name: value for name, value in evaluator.items() if not str(value).startswith("live:")}
-        for evaluator in json.loads(evaluators)
-    ]
-
-
-def _labels(evaluators: str) -> set[str]:
-    """Return name, version and sample of each evaluator of a row."""
-    return {
-        f"{evaluator['name']}@{evaluator['version']}" + (f" of {evaluator['sample']}" if "sample" in evaluator else "")
-        for evaluator in json.loads(evaluators)
-    }
-
-
-def _code(evaluators: str) -> dict[str, str]:
-    """Return a hash of each part of the user's code in the evaluators of a row."""
-    return {name: digest for one in json.loads(evaluators) for name, digest in one.get("code", {}).items()}
 
 
 def opened(store: Store, row: Row) -> Row:

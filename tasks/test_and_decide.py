@@ -8,18 +8,18 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.settings import get_current_settings
 
+from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_on
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
-from evalflows.analysis.gates import baseline_row
 from evalflows.dashboard.links import Links
 from evalflows.data_checks.checks import check_results as checks_of_results
 from evalflows.data_checks.checks import without_values
 from evalflows.engine.experiments import Context
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decisions import decisions_of
+from evalflows.reports.experiment_report import overviews_of
 from evalflows.reports.formats import code, escaped
 from evalflows.reports.markdown_pages import results_page
-from evalflows.reports.pages_as_text import overviews_of
 from evalflows.reports.results import results_of, sentences
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
@@ -30,8 +30,8 @@ from evalflows.store.queries.values import are_many
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
-from evalflows.tasks.engines import enter_stage
-from evalflows.tasks.flow_runs import links_to_dashboard
+from evalflows.tasks.announce import links_to_dashboard
+from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.score import combine_scores
 from evalflows.tasks.start import flow_run_id
 

@@ -28,7 +28,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "reports": ("analysis", "store", "specs"),
-    "mcp_server": ("analysis", "telemetry", "reports", "evaluators.score", "store", "specs"),
+    "mcp_server": ("analysis", "telemetry", "reports", "evaluators.fence", "store", "specs"),
     "dashboard": ("serving", "analysis", "prefect_server", "reports", "telemetry", "store", "specs"),
     "tasks": (
         *("analysis", "engine", "data_checks", "dashboard.links", "reports", "evaluators", "llm", "store", "specs"),
@@ -54,7 +54,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "prefect": ("flows", "tasks", "api.calling", "engine.secret_blocks", "prefect_server", "server_watch"),
     "duckdb": ("store",),
     "pyarrow": ("store",),
-    "obstore": ("store.files", "store.object_store"),
+    "obstore": ("store.file_systems", "store.object_store"),
     "asyncpg": ("store.postgres",),
     "openai": ("llm", "compat"),
     "scipy": ("stats", "evaluators.agents.trajectory"),

@@ -108,7 +108,9 @@ def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
         worst = await call("worst", experiment=after, metric="exact_match", against=before)
         assert f"not shown: 37 of 40; next: worst(experiment={after}, metric=exact_match, " in worst
         example = re.findall(r"example_id=(q\d+)", worst)[0]
-        assert example not in await call("worst", experiment=after, metric="exact_match", against=before, offset=3)
+        assert f"example_id={example}," not in await call(
+            "worst", experiment=after, metric="exact_match", against=before, offset=3
+        )
         assert HOSTILE.splitlines()[0] in worst
         whole = await call("example", experiment=after, example_id="q0", against=before)
         assert re.search(r"outputs \(the first \d+ of 1,000,0\d\d characters; all: example\(.*field=outputs\)\)", whole)

@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Draw, NearOne, Normal, Setting, Sizes, Skewed, World, YesNo
-from evalflows.analysis.gates import BoundedEstimate, Interval, Kind, Rule, conclusion_of, evaluate_rules
+from evalflows.analysis.gates import conclusion_of, evaluate_rules
+from evalflows.analysis.rules import BoundedEstimate, Interval, Kind, Rule
 from evalflows.stats.clusters import FloatArray, clustering_of, degrees_of_freedom
 from evalflows.stats.means import mean_estimate, skewed_t_interval, skewness_of_mean
 from evalflows.stats.paired import effective_counts, paired_difference, paired_differences

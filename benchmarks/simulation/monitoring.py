@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, difference_text
 from evalflows.analysis.monitoring import LENGTH, Stream, follow
-from evalflows.specs.evaluator import MetricSpec
-from evalflows.specs.traces import WatchSpec, WindowSize
+from evalflows.specs.metrics import MetricSpec
+from evalflows.specs.watch import WatchSpec, WindowSize
 from evalflows.stats.clusters import FloatArray
 from evalflows.store.queries.windows import Window
 

@@ -15,25 +15,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from evalflows.analysis.comparability import is_same_target
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import COMPARED, GateEvaluation
-from evalflows.analysis.gates import (
-    Outcomes,
-    ReplicatedDifferences,
-    ReplicatedRule,
-    Rule,
-    outcomes,
-    replicated_differences,
-    replicated_rule,
-)
-from evalflows.analysis.pairing import PairedMetric, PairedRows, drop_ambiguous, is_same_target
-from evalflows.specs.errors import MEASURES, TRIAL, base_metric, metric_of
+from evalflows.analysis.pairing import PairedMetric, PairedRows, drop_ambiguous
+from evalflows.analysis.rule_estimates import ReplicatedDifferences, replicated_differences
+from evalflows.analysis.rules import Outcomes, ReplicatedRule, Rule, outcomes, replicated_rule
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, metric_of
 from evalflows.stats.clusters import clustering_of
 from evalflows.stats.means import ShareEstimate, share_estimate
-from evalflows.stats.ratings import PairShare, pair_share
-from evalflows.store.queries.lookup import Approval, approvals
+from evalflows.stats.pair_share import PairShare, pair_share
+from evalflows.store.queries.approvals import Approval, approvals
 from evalflows.store.queries.values import MetricValues, RepetitionValues, has_two_values, repetition_values
 from evalflows.store.records import DecisionConclusion, ExperimentRow, Reason
 from evalflows.store.row_specs import experiment_spec
@@ -43,6 +37,15 @@ from evalflows.store.store import Store
 Relation = Literal["baseline", "earlier", "halves"]
 """What a candidate is compared with: the gate's baseline at that time, another earlier experiment, or the other half of
 its own repetitions."""
+
+Repetitions = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+LIMIT, REPLICATES = 200, 200
+MARGIN_MULTIPLES = (1, 2, 3)
+"""The planted regressions, in multiples of the margin."""
+
+SEED = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,10 +227,6 @@ def _planted(fall: PlantedFall) -> str:
 
 def _pairs(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-Repetitions = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,13 +501,6 @@ def _distance_to_worst(paired: PairedMetric) -> float:
     values = np.concatenate([paired.candidate.values, paired.baseline.values])
     known = values[~np.isnan(values)]
     return abs(float(known.mean()) - _worst(paired)) if known.size else 0.0
-
-
-LIMIT, REPLICATES = 200, 200
-MARGIN_MULTIPLES = (1, 2, 3)
-"""The planted regressions, in multiples of the margin."""
-
-SEED = 0
 
 
 def backtest(

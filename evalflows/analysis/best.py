@@ -8,7 +8,8 @@ import numpy as np
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.figures import estimate
-from evalflows.specs.errors import MEASURES, TRIAL, InputError, names_to_choose
+from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.stats.selection import Selection, WinnersFigure, select_best
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask

@@ -17,9 +17,7 @@ labels differ, of which none is better. `missing`: a repetition of a side failed
 `not_applicable`: a side has no score because it needs none, or was not sampled.
 """
 
-
 CHANGES: tuple[Change, ...] = get_args(Change)
-
 
 WITHOUT_TEXTS = (
     *("candidate_experiment_id", "metric", "example_id", "position", "change", "gain", "value", "baseline_value"),
@@ -27,9 +25,7 @@ WITHOUT_TEXTS = (
 )
 """The columns of a change that are read for all examples; texts are read for those that are shown."""
 
-
 OF_RUN = ("outputs", "comment", "error")
-
 
 SELECTED = """
 select {columns} from changes_between({candidate}, {baseline})
@@ -37,6 +33,17 @@ where is_one_of(candidate_experiment_id, $1)
       and ($2 is null or (candidate_experiment_id, example_id) in (select (unnest($2), unnest($3))))
 """
 """$1: all experiments; $2 and $3: candidates and examples that count, pair by pair, or null."""
+
+TEXTS = """
+select distinct e.experiment_id, x.example_id, x.inputs::varchar, x.reference_outputs::varchar
+from experiments e join examples x using (snapshot_id)
+where is_one_of(e.experiment_id, $1) and list_contains($2, x.example_id)
+"""
+
+PLACES = """
+select example_id, position, split from experiments join examples using (snapshot_id)
+where experiment_id = $1 order by position, example_id
+"""
 
 
 def all_changes(baseline: str, candidates: Sequence[str]) -> str:
@@ -99,13 +106,6 @@ with wanted as (
 select place, is_baseline, o.outputs::varchar, run.comment, coalesce(run.error, o.error)
 from shown left join outputs o on o.run_id = run.run_id
     and (o.experiment_id = $5 or list_contains($1, o.experiment_id))
-"""
-
-
-TEXTS = """
-select distinct e.experiment_id, x.example_id, x.inputs::varchar, x.reference_outputs::varchar
-from experiments e join examples x using (snapshot_id)
-where is_one_of(e.experiment_id, $1) and list_contains($2, x.example_id)
 """
 
 
@@ -329,12 +329,6 @@ class ComparedFigures:
     n_compared: Mapping[str, int]  # examples that both sides have, and that count, by candidate
     chosen: ChosenExamples | None = None  # None: all examples count
     searches: Sequence[SliceSearch] = ()  # of slices, if asked for
-
-
-PLACES = """
-select example_id, position, split from experiments join examples using (snapshot_id)
-where experiment_id = $1 order by position, example_id
-"""
 
 
 def metrics_query(changes: str) -> str:

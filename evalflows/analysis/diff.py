@@ -6,25 +6,27 @@ Diffs are kept in the process while the rows that they rest on are the same.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from evalflows.analysis.changes import (
-    ChosenExamples,
-    ComparedExperiments,
-    ComparedFigures,
-    Note,
-)
+from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures, Note
+from evalflows.analysis.comparability import commit_change, is_plain_change
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
 from evalflows.analysis.figures import assumed_direction
-from evalflows.analysis.pairing import commit_change, is_plain_change
 from evalflows.analysis.slice_search import search_slices
-from evalflows.specs.errors import LENGTH, InputError
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
-from evalflows.store.queries.lookup import decided_verdicts
+from evalflows.specs.metric_names import LENGTH
+from evalflows.specs.metrics import MetricSpec
+from evalflows.store.queries.conclusions import decided_verdicts
 from evalflows.store.records import ExperimentRow, VerdictRow
 from evalflows.store.store import Store
 
 STRICTEST: tuple[Adjustment, ...] = ("holm", "benjamini_hochberg", "none")
 """The adjustments, strictest first: the candidates' specs may name different ones."""
+
+_SAME = """
+select bool_and(c.status = 'ok' and b.status = 'ok' and c.outputs::varchar = b.outputs::varchar)
+from staging.outputs c join staging.outputs b using (example_id, repetition)
+where c.experiment_id = $1 and b.experiment_id = $2 and list_contains($3, example_id)
+"""
 
 
 def figures_between(
@@ -155,13 +157,6 @@ def _same_answers(store: Store, verdicts: Sequence[VerdictRow], shared: Mapping[
             answers = f"the answers to all {n} examples are" if n > 1 else "the answer is"
             text = f"{answers} the same on both sides: check that the candidate really differs from the baseline"
             yield Note(candidate_experiment_id=owner, what="answers", metric=None, text=text, refuses=False)
-
-
-_SAME = """
-select bool_and(c.status = 'ok' and b.status = 'ok' and c.outputs::varchar = b.outputs::varchar)
-from staging.outputs c join staging.outputs b using (example_id, repetition)
-where c.experiment_id = $1 and b.experiment_id = $2 and list_contains($3, example_id)
-"""
 
 
 def _assumed_directions(pairs: Sequence[ExperimentPair], verdicts: Sequence[VerdictRow]) -> Iterator[Note]:

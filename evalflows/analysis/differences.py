@@ -9,53 +9,53 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from evalflows.analysis.comparability import Difference, JudgeModels, differences, incomparable_metrics, judge_models
 from evalflows.analysis.judge_exclusions import Exclusion, Judged, by_controls, by_fallback, by_people, exclusions
 from evalflows.analysis.pairing import (
     Clusters,
-    Difference,
-    JudgeModels,
     MatchedExamples,
     MetricSample,
     PairedMetric,
     Places,
     counts_of,
     difference_columns,
-    differences,
     drop_ambiguous,
-    incomparable_metrics,
-    judge_models,
     matched,
     paired_metric,
     sample_at,
     scale_of,
-    with_dependent_composites,
 )
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
-from evalflows.specs.errors import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, slice_named, sliced_metric
-from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
+from evalflows.specs.metric_names import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, slice_named, sliced_metric
+from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.clusters import FloatArray
-from evalflows.stats.paired import PairedDifference, pass_at_k, pass_hat_k
+from evalflows.stats.paired import PairedDifference
+from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.queries.example_slices import places_of, slice_values
-from evalflows.store.queries.values import (
-    MetricValues,
-    SharedRounds,
-    Trials,
-    clusters_of,
-    metric_values,
-    places_where,
-    shared_rounds,
-    trials,
-)
+from evalflows.store.queries.shared_examples import SharedRounds, shared_rounds
+from evalflows.store.queries.values import MetricValues, Trials, clusters_of, metric_values, places_where, trials
 from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 
 POWER = 0.8
 """The power of the minimum detectable effect: the usual one in planning trials."""
+
+KINDS: dict[PassKind, Callable[..., FloatArray]] = {"pass@": pass_at_k, "pass^": pass_hat_k}
+
+T = TypeVar("T")
+
+NOT_SIDE_BY_SIDE = Reason(
+    "not_side_by_side",
+    "not measured side by side: the answers were made in separate runs, recorded, or taken from the ledger",
+)
+
+BRIEF_S = 0.001
+"""Mean latencies below this are those of functions, not of services: their difference is that of the machine."""
 
 
 def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric) -> dict[str, Any]:
@@ -94,9 +94,6 @@ def standard_error_of(difference: PairedDifference) -> float | None:
     return (difference.high - difference.low) / 2 / normal_quantile(difference.confidence_level)
 
 
-KINDS: dict[PassKind, Callable[..., FloatArray]] = {"pass@": pass_at_k, "pass^": pass_hat_k}
-
-
 def trial_values(
     store: Store, row: ExperimentRow, metric: MetricValues, declared: MetricSpec
 ) -> Iterator[MetricValues]:
@@ -126,9 +123,6 @@ def _values(metric: MetricValues, repeated: Trials, kind: PassKind, k: int) -> M
         scored=int(enough.sum()),
         n_missing=int(metric.missing.sum()),
     )
-
-
-T = TypeVar("T")
 
 
 class MetricReader:
@@ -212,12 +206,6 @@ class MetricReader:
             self._read[key] = read()
         content: T = self._read[key]
         return content
-
-
-NOT_SIDE_BY_SIDE = Reason(
-    "not_side_by_side",
-    "not measured side by side: the answers were made in separate runs, recorded, or taken from the ledger",
-)
 
 
 def timed_metrics(spec: ExperimentSpec) -> dict[str, Reason]:
@@ -364,10 +352,6 @@ class ExperimentPair:
         return self.reader.shared_rounds(self.candidate, self.baseline)
 
 
-BRIEF_S = 0.001
-"""Mean latencies below this are those of functions, not of services: their difference is that of the machine."""
-
-
 def _told_by_clock(paired: PairedMetric, test: DifferenceTest) -> DifferenceTest:
     """Return a test that decides nothing if it is of latencies that are too brief, else the same."""
     if paired.candidate.metric != LATENCY or test.exclusion is not None:
@@ -469,3 +453,14 @@ def estimate_rows(
             reason=estimate.reason,
             reason_code=estimate.reason_code,
         )
+
+
+def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
+    """The metrics or judges in `exclusion` and the composites that depend on them, each with the reason."""
+    composites = {
+        composite.name: Reason(why.code, f"it depends on {metric}: {why}")
+        for composite in spec.composites
+        for metric, why in exclusion.items()
+        if metric in composite.metrics
+    }
+    return {**exclusion, **composites}

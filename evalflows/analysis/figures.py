@@ -2,10 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
-from evalflows.specs.errors import LENGTH, MEASURES
+from evalflows.specs.metric_names import LENGTH, MEASURES
 
 MOST_DIGITS = {"cost": 6, "tokens": 1, LENGTH: 1}
 """Digits after the point, at most. Other metrics have 3; a small cost has more, for two significant digits."""
+
+NO_CALLS = "no model calls"
+
+NOISE = 1e-12
+"""What is smaller comes from rounding in the computation."""
+
+MORE_AT_A_MARK = 3
+"""Digits, beyond the most of a metric, that show on which side of a mark an end lies."""
 
 
 def figure(value: float | None, metric: str, *, signed: bool = False, digits: int | None = None) -> str:
@@ -25,9 +33,6 @@ def given_figure(value: float, metric: str) -> str:
 def usd(amount: float) -> str:
     """Format an amount of money: four digits after the point, or two significant ones if it is small."""
     return f"{amount:.{max(4, _most('cost', amount)) if 0 < amount < 0.001 else 4}f}"
-
-
-NO_CALLS = "no model calls"
 
 
 def calls_text(calls: int, from_ledger: int, cost: float | None) -> str:
@@ -117,10 +122,3 @@ def _most(metric: str, *values: float) -> int:
     if metric != "cost" or largest < NOISE:
         return most
     return max(most, 1 - int(f"{largest:.1e}".partition("e")[2]))
-
-
-NOISE = 1e-12
-"""What is smaller comes from rounding in the computation."""
-
-MORE_AT_A_MARK = 3
-"""Digits, beyond the most of a metric, that show on which side of a mark an end lies."""

@@ -10,19 +10,26 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import groupby
 
-from evalflows.analysis.gates import baseline_name
+from evalflows.analysis.baselines import baseline_name
 from evalflows.engine.prepare import id_of_run_key
-from evalflows.specs.errors import InputError, print_note
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget
 from evalflows.store.leases import held_leases, leased
 from evalflows.store.manifests import user_name
+from evalflows.store.queries.approvals import approvals
 from evalflows.store.queries.looks import LOOK, Look, look_id, look_of, looks_at, unkept_looks
-from evalflows.store.queries.lookup import approvals
 from evalflows.store.queries.progress import spooled_rows
 from evalflows.store.records import FINAL, CheckRow, to_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
+
+_ANSWERS = """
+select run_group, experiment_id, exists (
+    from outputs o where o.experiment_id = e.experiment_id and o.status = 'ok'
+) from experiments e where is_one_of(run_group, $1)
+"""
 
 
 def _is_look(store: Store, spec: ExperimentSpec) -> bool:
@@ -134,10 +141,3 @@ def _since(store: Store, spec: ExperimentSpec) -> datetime | None:
         next(groupby(of_name, lambda one: one.experiment_id))[1] for _, of_name in groupby(held, lambda one: one.name)
     )
     return max((min(one.recorded_at for one in approved) for approved in same), default=None)
-
-
-_ANSWERS = """
-select run_group, experiment_id, exists (
-    from outputs o where o.experiment_id = e.experiment_id and o.status = 'ok'
-) from experiments e where is_one_of(run_group, $1)
-"""

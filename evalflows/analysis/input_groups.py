@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from evalflows.analysis.terms import Terms, unique
 from evalflows.llm import local
-from evalflows.specs.errors import InputError, print_note
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import print_note
 from evalflows.store.layout import INPUT_GROUPS
 from evalflows.store.records import ExampleRow, from_json, to_json
 from evalflows.store.snapshots import load_snapshot

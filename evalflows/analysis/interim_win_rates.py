@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, no_difference, why_missing
-from evalflows.engine.chunks import cluster_boundary
+from evalflows.engine.order import cluster_boundary
 from evalflows.stats.paired import PairedDifference
 from evalflows.stats.sequential import cluster_values, confidence_sequence
 from evalflows.store.records import ComparisonSetRow, Reason

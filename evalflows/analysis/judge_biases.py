@@ -18,6 +18,20 @@ POSITION_BIAS_THRESHOLD = 0.5
 """A judge that decides more than this share of its verdicts by position is excluded. At the threshold it picks its
 preferred position about 75 % of the time: always when position decides, and half of the time otherwise."""
 
+ALWAYS_FIRST = Reason(
+    "one_presentation_order",
+    "one experiment's answers were always shown first: position bias cannot be told from better answers",
+)
+ORDER_UNKNOWN = Reason(
+    "order_unknown",
+    "the order in which the answers were shown is unknown: a preference for a position would look like better answers",
+)
+ORDER_DRAWN = Reason(
+    "order_drawn", "not measured: the order of the answers was drawn at random and not recorded, so it favours nobody"
+)
+
+OBSERVED = ("share", "kappa", "standard_error", "low", "high", "method")
+
 
 class Estimate(Protocol):
     """A share or a mean with its interval."""
@@ -61,19 +75,6 @@ def biases_of(preferences: Preferences, confidence_level: float) -> list[JudgeBi
     ]
 
 
-ALWAYS_FIRST = Reason(
-    "one_presentation_order",
-    "one experiment's answers were always shown first: position bias cannot be told from better answers",
-)
-ORDER_UNKNOWN = Reason(
-    "order_unknown",
-    "the order in which the answers were shown is unknown: a preference for a position would look like better answers",
-)
-ORDER_DRAWN = Reason(
-    "order_drawn", "not measured: the order of the answers was drawn at random and not recorded, so it favours nobody"
-)
-
-
 def exclusion(biases: Sequence[JudgeBias]) -> Reason | None:
     """Why a judge's verdicts are excluded; None if they are not."""
     by_name = {bias.name: bias for bias in biases}
@@ -100,9 +101,6 @@ def agreements(metrics: Sequence[Preferences], confidence_level: float) -> Itera
         for second in metrics[number + 1 :]:
             if (bias := _agreement(first, second, confidence_level)).n:
                 yield first.metric, bias
-
-
-OBSERVED = ("share", "kappa", "standard_error", "low", "high", "method")
 
 
 def as_check(comparison_id: str, metric: str, bias: JudgeBias) -> CheckRow:

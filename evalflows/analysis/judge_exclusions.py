@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from evalflows.specs.errors import base_metric
-from evalflows.store.files import owner_states
+from evalflows.specs.metric_names import base_metric
+from evalflows.store.file_states import owner_states
 from evalflows.store.packs import packed_owners
 from evalflows.store.records import PEOPLE_PREFIX, ComparisonSetRow, Reason, ReasonCode, controls_batch, from_json
 from evalflows.store.sql import ask
@@ -20,6 +20,23 @@ MOSTLY = 0.5
 
 MORE_THAN_A_FEW = 0.05
 """The share of the scores from which a fallback or an earlier tier is mentioned."""
+
+FALLBACK = "fallback "
+"""How `decided_by` begins for scores of a fallback."""
+
+_CONTROLS = """
+select batch_id, subject_id, passed, message, reason_code from checks
+where batch_id in ({}) and subject_kind = 'judge' and name = 'controls' and passed is distinct from true
+"""
+
+_METRICS = """
+select e.experiment_id, list((t.metric, t.evaluator_version)), any_value(e.evaluators), any_value(e.spec)
+from experiments e join estimates t using (experiment_id)
+where e.experiment_id in ({}) and t.slice is null group by e.experiment_id
+"""
+
+_MARKS = ('"fallback":{', '"tiers":[{')
+"""What the JSON of a spec contains that has a fallback or tiers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +100,7 @@ def excluded_metrics(store: Store, groups: Mapping[str, str]) -> dict[tuple[str,
     concerned = [one for one, group in groups.items() if people or controls[group] or one in fallback]
     if not concerned:
         return {}
-    from evalflows.specs.evaluator import CompositeSpec  # late: pydantic is slow to import
+    from evalflows.specs.metrics import CompositeSpec  # late: pydantic is slow to import
 
     found: dict[tuple[str, str], Exclusion] = {}
     for identity, metrics, evaluators, spec in _rows(store, _METRICS, concerned):
@@ -176,10 +193,6 @@ class Stepped:
         return f"{self.metric}: {who} judged {self.n} of {self.n_scored}"
 
 
-FALLBACK = "fallback "
-"""How `decided_by` begins for scores of a fallback."""
-
-
 def specs_with_steps(store: Store, owners: Collection[str]) -> dict[str, str]:
     """Return the specs, as JSON, of those experiments and comparisons that have a fallback or tiers, by id."""
     return dict(_rows(store, _SPECS, owners))
@@ -241,26 +254,12 @@ def _rows(store: Store, query: str, owners: Collection[str]) -> list[tuple[Any, 
     return ask(store, (query.replace("{}", places), [*owners]))[0]
 
 
-_CONTROLS = """
-select batch_id, subject_id, passed, message, reason_code from checks
-where batch_id in ({}) and subject_kind = 'judge' and name = 'controls' and passed is distinct from true
-"""
-
 _PEOPLE = """
 select observed ->> 'evaluator_version', subject_id, batch_id, coalesce(observed ->> 'evaluator', subject_id), passed,
        coalesce(message, 'compared with human labels')
 from checks where batch_id in ({}) and subject_kind = 'judge' and name = 'people' and passed is not null
 order by recorded_at, check_id
 """
-
-_METRICS = """
-select e.experiment_id, list((t.metric, t.evaluator_version)), any_value(e.evaluators), any_value(e.spec)
-from experiments e join estimates t using (experiment_id)
-where e.experiment_id in ({}) and t.slice is null group by e.experiment_id
-"""
-
-_MARKS = ('"fallback":{', '"tiers":[{')
-"""What the JSON of a spec contains that has a fallback or tiers."""
 
 _SPECS = f"""
 select owner, spec from (

@@ -14,18 +14,23 @@ import numpy as np
 import pandas as pd
 
 from evalflows.specs.errors import InputError
-from evalflows.stats.agreement import Metric, agreement, expected_error, krippendorff_alpha, label_next
-from evalflows.stats.clusters import FloatArray
-from evalflows.stats.judge_error import MIN_LABELS, confusion, judge_error, prediction_powered_mean
+from evalflows.stats.agreement import Metric, agreement, krippendorff_alpha
+from evalflows.stats.confusion import confusion
+from evalflows.stats.judge_error import judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
-from evalflows.store.queries.labels import Judged, JudgeOfLabels, labelled_items, to_label
+from evalflows.store.queries.labels import Judged
 from evalflows.store.records import PEOPLE_PREFIX, CheckRow, derived_id, to_json
-from evalflows.store.store import Store
 
 Kind = Literal["yes_no", "pairs", "numbers", "labels"]
 
 MAX_LABELS = 20
 """The most distinct labels for which a confusion table is reported: a larger one is unreadable."""
+
+_LABEL_ORDER: dict[Kind, list[Any]] = {"yes_no": [1.0, 0.0], "pairs": ["left", "tie", "right"], "labels": []}
+"""The labels that a confusion table always has, in its order."""
+
+ABOVE_CHANCE = 0.0
+"""Krippendorff's alpha at chance agreement: a judge passes if the interval of its alpha lies above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +152,6 @@ def both_labels(people: pd.DataFrame, kind: Kind) -> tuple[list[Any], list[Any]]
     return list(people.value_judge if kind == "yes_no" else people.label_judge), list(people.label)
 
 
-_LABEL_ORDER: dict[Kind, list[Any]] = {"yes_no": [1.0, 0.0], "pairs": ["left", "tie", "right"], "labels": []}
-"""The labels that a confusion table always has, in its order."""
-
-
 def alpha_among_people(
     labels: pd.DataFrame, together: "pd.Series[str]", kind: Kind, confidence_level: float
 ) -> dict[str, Any] | None:
@@ -229,10 +230,6 @@ def _why_no_powered_mean(joined: JudgeAndLabels) -> str | None:
     return None
 
 
-ABOVE_CHANCE = 0.0
-"""Krippendorff's alpha at chance agreement: a judge passes if the interval of its alpha lies above it."""
-
-
 def people_batch(subject_id: str, metric: str, people_metric: str) -> str:
     """The batch id of the checks of one metric's judges against human labels."""
     return PEOPLE_PREFIX + derived_id("people", subject_id, metric, people_metric)
@@ -284,148 +281,3 @@ def _message(observed: dict[str, Any]) -> str:
     value = "unknown" if alpha["alpha"] is None else f"{alpha['alpha']:.2f}"
     interval = "" if alpha["low"] is None else f" [{alpha['low']:.2f}, {alpha['high']:.2f}]"
     return f"{text}, alpha {value}{interval}"
-
-
-LOT_DIGITS = 13
-"""The leading hexadecimal digits of a lot that are used: as many as a float holds exactly."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabellingForm:
-    """A form of runs to label."""
-
-    name: str  # of the experiment
-    rows: list[dict[str, Any]]
-    n_fair: int
-    n_unlabelled: int  # judged runs without a label that are not in the form
-    n_fair_before: int  # runs with a label that were drawn at random
-
-    @property
-    def text(self) -> str:
-        """What is in the form, and how many labels will count for agreement once it is filled in."""
-        n_unsure, n_counted = len(self.rows) - self.n_fair, self.n_fair_before + self.n_fair
-        drawn = f"{self.n_fair} drawn at random, {n_unsure} with an unsure judge; {self.n_unlabelled} more unlabelled"
-        counted = f"{n_counted} labels drawn at random will count for agreement"
-        if n_counted < MIN_LABELS:
-            counted += f", {MIN_LABELS - n_counted} more are needed for the corrected mean (--order random)"
-        return f"{drawn}; {counted}"
-
-
-Order = Literal["mixed", "random", "informative"]
-"""How runs are chosen for a form: at random, those of which the judge is least certain, or half of each."""
-
-FAIR_SHARES: dict[Order, float] = {"mixed": 0.5, "random": 1.0, "informative": 0.0}
-
-
-def next_to_label(experiment: str, metric: str, people_metric: str, n: int, order: Order = "mixed") -> LabellingForm:
-    """The next `n` runs to label: a random sample first, then those of which the judge is least certain.
-
-    The judge's scores are not among the columns, so that they do not influence the labeller.
-    """
-    unlabelled = to_label(Store(), experiment, metric, people_metric)
-    runs = unlabelled.runs
-    lots = [float(int(lot[:LOT_DIGITS], 16)) for lot in runs.lot]
-    selection = label_next(
-        lots,
-        runs.is_labelled.to_numpy(dtype=bool),
-        judge_errors(*(runs[name].to_numpy(dtype=float) for name in ("value", "spread", "other"))),
-        n,
-        fair_share=FAIR_SHARES[order],
-    )
-    rows = [
-        {
-            "run_id": runs.run_id[chosen.place],
-            "metric": people_metric,
-            "drawn": "fair" if chosen.fair else "uncertain",
-            "inputs": runs.inputs[chosen.place],
-            "outputs": runs.outputs[chosen.place],
-            "reference_outputs": _or_none(runs.reference_outputs[chosen.place]),
-            "value": None,
-            "comment": None,
-        }
-        for chosen in selection
-    ]
-    n_fair = sum(chosen.fair for chosen in selection)
-    return LabellingForm(
-        name=unlabelled.name,
-        rows=rows,
-        n_fair=n_fair,
-        n_unlabelled=int((~runs.is_labelled).sum()) - len(rows),
-        n_fair_before=int(runs.is_fair.sum()),
-    )
-
-
-def judge_errors(values: FloatArray, spreads: FloatArray, others: FloatArray) -> FloatArray:
-    """The expected error of each judgement, shape (n,); all the same if the judge gives labels, or one value only.
-
-    `values` are the judge's, `spreads` their standard deviations over repeats, `others` those of another version of
-    the judge; each has shape (n,), and nan for what is not known.
-    """
-    known = ~np.isnan(values)
-    errors = np.zeros(len(values))
-    if known.any():
-        low, high = min(0.0, float(values[known].min())), max(1.0, float(values[known].max()))
-        errors[known] = expected_error(values[known], low, high, spreads=spreads[known], others=others[known][None, :])
-    return errors
-
-
-def _or_none(value: Any) -> Any:
-    return value if isinstance(value, str) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedJudge:
-    """One judge's agreement with human labels, over all experiments; several labels of an item count once."""
-
-    evaluator: str
-    evaluator_version: str
-    judge_model: str
-    metric: str
-    people_metric: str
-    n_items: int  # without those on which people are evenly split, unless they gave numbers
-    n_labels: int
-    agreement: float | None  # the share of items; None of numbers
-    kappa: float | None
-    bias: float | None
-    correlation: float | None
-    from_feedback: bool
-
-
-def judge_standings(store: Store, evaluator: str | None = None) -> list[RankedJudge]:
-    """Return all judges with human labels, or one, by the labelled metric, best first."""
-    joined: dict[JudgeOfLabels, list[JudgeAndLabels]] = {}
-    for items in labelled_items(store, evaluator):
-        try:
-            one = join_labels(items.judgements, items.labels, is_pairs=items.is_pairs)
-        except InputError:  # numbers on one side and labels on the other cannot be compared
-            continue
-        joined.setdefault(items.judge, []).append(one)
-    return sorted((_standing(judge, some) for judge, some in joined.items()), key=_place)
-
-
-def _standing(judge: JudgeOfLabels, joined: Sequence[JudgeAndLabels]) -> RankedJudge:
-    """The figures over all items of experiments in which the judge gave the same kind of values."""
-    kind = "numbers" if any(one.kind == "numbers" for one in joined) else joined[0].kind
-    people = pd.concat([one.people for one in joined])
-    counted = pd.concat([one.labels for one in joined])
-    found = None if kind == "numbers" else agreement(*both_labels(people, kind))
-    error = None
-    if kind in ("yes_no", "numbers"):
-        error = judge_error(people.value_judge, people.value, weights=sampling_weights(people))
-    return RankedJudge(
-        **judge._asdict(),
-        n_items=len(people) if found is None else found.n,
-        n_labels=len(counted),
-        agreement=None if found is None else found.share,
-        kappa=None if found is None else found.kappa,
-        bias=None if error is None else error.bias,
-        correlation=None if error is None else error.correlation,
-        from_feedback=not counted.is_fair.all(),
-    )
-
-
-def _place(one: RankedJudge) -> tuple[object, ...]:
-    """The best of each labelled metric first."""
-    by_rank = one.correlation if one.kappa is None else one.kappa
-    ranks = [(value is None, -(value or 0.0)) for value in (by_rank, one.agreement)]
-    return one.people_metric, *ranks, one.evaluator, one.evaluator_version

@@ -13,16 +13,19 @@ from evalflows.analysis.note_templates import Compared, Templates
 from evalflows.analysis.terms import Terms, unique
 from evalflows.engine.prepare import with_shared
 from evalflows.engine.secret_blocks import key_for
-from evalflows.evaluators.binding import verdict_schema
-from evalflows.evaluators.judging import ask, numbered, prompt_texts, shipped
+from evalflows.evaluators.judging import ask
 from evalflows.evaluators.modes import MAX_SENTENCE, task_text
+from evalflows.evaluators.prompt_texts import numbered, prompt_texts, shipped
+from evalflows.evaluators.scales import verdict_schema
 from evalflows.llm import local, loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import resolve
 from evalflows.llm.ledger import Ledger, Recorder, recording
-from evalflows.specs.errors import Complete, Embed, InputError, one_line
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import one_line
 from evalflows.specs.failure_modes import TAKEN, Kind, ModeSpec, TaxonomySpec
+from evalflows.specs.protocols import Complete, Embed
 from evalflows.stats.clusters import FloatArray
 from evalflows.stats.groups import IntArray, by_size, groups, middle, plane
 from evalflows.stats.unseen import Unseen, unseen
@@ -48,6 +51,8 @@ MAX_READ = 4 * MAX_SENTENCE
 """Characters of a note in which what differs between notes is looked for."""
 USUAL = 0.05
 """Least share of the failures whose notes name a tool, or have a value, for it to stay."""
+
+_CALL = re.compile(r"([\w.-]+)\(\{.*?(?:\}\)|…)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +181,6 @@ def map_of(sentences: Sequence[str]) -> FloatArray:
     found = np.asarray(local.embed(unique), dtype=np.float64).reshape(len(unique), -1)
     number = {sentence: place for place, sentence in enumerate(unique)}
     return plane(found[[number[sentence] for sentence in sentences]])
-
-
-_CALL = re.compile(r"([\w.-]+)\(\{.*?(?:\}\)|…)")
 
 
 def _noted(failures: Sequence[Failure]) -> dict[str, str]:

@@ -15,9 +15,10 @@ import numpy as np
 from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.judge_exclusions import Exclusion, by_people
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.gate import ProductionBaseline
-from evalflows.specs.traces import ALL, DIMENSIONS, PREVIOUS, TRACES, TraceEvaluationSpec, WatchSpec, WindowSize
+from evalflows.specs.metrics import MetricSpec
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.specs.watch import ALL, DIMENSIONS, PREVIOUS, TRACES, WatchSpec, WindowSize
 from evalflows.stats.means import MeanEstimate
 from evalflows.stats.monitoring import (
     MIN_BASELINE,
@@ -29,24 +30,27 @@ from evalflows.stats.monitoring import (
     windows_sd,
 )
 from evalflows.stats.proportions import normal_quantile
+from evalflows.store.queries.incidents import (
+    Incident,
+    event_id,
+    experiment_mean,
+    incidents,
+    looks_since,
+    watched_until,
+    write_event,
+)
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.traces import batch_row, condition
+from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.traces import batch_row
 from evalflows.store.queries.windows import (
     MEASURED_VERSION,
-    Incident,
     Window,
     WindowsWanted,
     WindowTraces,
-    event_id,
-    experiment_mean,
     first_day,
-    incidents,
     last_day,
-    looks_since,
     traces_of_day,
-    watched_until,
     windows_of_day,
-    write_event,
 )
 from evalflows.store.records import EstimateRow, Reason, ReasonCode, dependent_id, derived_id, from_json
 from evalflows.store.store import Store
@@ -59,6 +63,37 @@ WINDOWS: dict[WindowSize, int] = {"hour": 720, "day": 30}
 FALSE_ALARMS = 0.75
 """False alarms that a rule may raise in 30 days, over all its slices, if the truth is at its bound. With daily windows
 of one slice the confidence level of intervals is then 95 %."""
+
+RECOVERY = {"hour": 6, "day": 1}
+"""Windows in a row that must be good before an incident has recovered."""
+PREVIOUS_WITHIN = 7
+"""A window counts as the previous one if it is at most so many windows earlier."""
+
+MOST_CHANGED = 8
+
+BEFORE = timedelta(days=7)
+"""How long before an incident the items began that those in it are compared with."""
+
+AT_ONCE_DAYS = 7
+"""Days of which traces are read at once: planning a query takes longer than reading thousands of them."""
+
+_OF_LOOK = (
+    *("evaluation_id", "rule", "kind", "metric", "slice", "evaluator_version", "window_start", "window_end", "since"),
+    *("n", "missing", "value", "ci_low", "ci_high", "confidence_level", "reference", "evidence"),
+)
+_OF_INCIDENT = ("evaluation_id", "name", "rule", "kind", "metric", "slice", "evaluator_version", "reference")
+
+LOOKED_BACK = timedelta(days=28)
+"""How far a new rule looks back, and how many days the change detector compares with."""
+REMEMBERED = 2 * LOOKED_BACK
+"""Looks of so long are read again: the change detector follows changes as long as it compares with."""
+CLOSED_AFTER = timedelta(days=7)
+"""An incident is closed if no window of its slice had enough traces for so long."""
+MOST_SLICES = 50
+"""Slices that one rule watches: those with the most traces."""
+
+StreamKey = tuple[str, str]
+"""A slice and an evaluator version."""
 
 
 def default_level(size: WindowSize, slices: int) -> float:
@@ -97,12 +132,6 @@ def estimate_of(row: WatchedWindowRow | EstimateRow, level: float) -> MeanEstima
         n_clusters=row.n_clusters,
         reason=None,
     )
-
-
-RECOVERY = {"hour": 6, "day": 1}
-"""Windows in a row that must be good before an incident has recovered."""
-PREVIOUS_WITHIN = 7
-"""A window counts as the previous one if it is at most so many windows earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,12 +450,6 @@ def _wanted(row: WatermarkRow, size: WindowSize, dimensions: Collection[str]) ->
     )
 
 
-MOST_CHANGED = 8
-
-BEFORE = timedelta(days=7)
-"""How long before an incident the items began that those in it are compared with."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
     """One slice of the items in an incident, and of those in the week before; None where there are none."""
@@ -502,10 +525,6 @@ def baseline_before(incident: Incident, changed: Sequence[Changed]) -> Productio
         until=incident.began,
         version=most.slice.partition("=")[2] if most is not None and is_replaced else None,
     )
-
-
-AT_ONCE_DAYS = 7
-"""Days of which traces are read at once: planning a query takes longer than reading thousands of them."""
 
 
 def _spans(store: Store, row: WatermarkRow, days: int | None) -> Iterator[tuple[date, date]]:
@@ -624,13 +643,6 @@ def _slice(row: WatchedWindowRow) -> str:
     return "" if row.slice == ALL else f"{row.slice}: "
 
 
-_OF_LOOK = (
-    *("evaluation_id", "rule", "kind", "metric", "slice", "evaluator_version", "window_start", "window_end", "since"),
-    *("n", "missing", "value", "ci_low", "ci_high", "confidence_level", "reference", "evidence"),
-)
-_OF_INCIDENT = ("evaluation_id", "name", "rule", "kind", "metric", "slice", "evaluator_version", "reference")
-
-
 def alarm(name: str, stream: Stream, look: WatchedWindowRow, slices: int) -> AlertRow:
     """Return the alarm of a look. Its incident's id follows from what was looked at."""
     origin = (look.evaluation_id, look.rule, look.slice, look.evaluator_version, look.window_start.isoformat())
@@ -727,19 +739,6 @@ def acknowledge(store: Store, incident: Incident, *, by: str, note: str | None =
 
 def _taken(origin: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(origin, name) for name in names}
-
-
-LOOKED_BACK = timedelta(days=28)
-"""How far a new rule looks back, and how many days the change detector compares with."""
-REMEMBERED = 2 * LOOKED_BACK
-"""Looks of so long are read again: the change detector follows changes as long as it compares with."""
-CLOSED_AFTER = timedelta(days=7)
-"""An incident is closed if no window of its slice had enough traces for so long."""
-MOST_SLICES = 50
-"""Slices that one rule watches: those with the most traces."""
-
-StreamKey = tuple[str, str]
-"""A slice and an evaluator version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,6 @@ CATEGORIES = 0.8
 """Least share of the values at a place of a template that recur, for these to stay: values that mostly differ say what
 a task is about, and not what went wrong."""
 
-
-def _nested(depth: int) -> str:
-    """Return the pattern of brackets of JSON with others in them."""
-    inside = r"[^][{}]"
-    return rf"[\[{{](?:{inside}|{_nested(depth - 1)})*+[\]}}]" if depth else rf"[\[{{]{inside}*+[\]}}]"
-
-
 _SCALARS = [
     r'(?<!\w)"(?:[^"\\]|\\.)*+(?:"|$)(?!:)',  # also a text that was cut; no key of JSON
     r"(?<!\w)'(?:[^'\\]|\\.|'(?=\w))*+'(?!:)",
@@ -32,10 +25,22 @@ _SCALARS = [
     r"(?<=\w=)[\w-]+",
 ]
 _SCALAR = re.compile("|".join(_SCALARS))
-_VALUE = re.compile("|".join([_nested(4), *_SCALARS]))
+
 _DIGIT = re.compile(r"\d")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 _WORD = re.compile(r"\w[\w.-]*\w|\w")
+
+_Texts = tuple[str, ...]  # around the values of a note: one more than there are values
+_Values = tuple[str, ...]
+
+
+def _nested(depth: int) -> str:
+    """Return the pattern of brackets of JSON with others in them."""
+    inside = r"[^][{}]"
+    return rf"[\[{{](?:{inside}|{_nested(depth - 1)})*+[\]}}]" if depth else rf"[\[{{]{inside}*+[\]}}]"
+
+
+_VALUE = re.compile("|".join([_nested(4), *_SCALARS]))
 
 
 class Compared(NamedTuple):
@@ -80,10 +85,6 @@ class Templates:
             return Compared(note, False)
         shown = [value if value in kept else MASK for value, kept in zip(values, self._kept[texts], strict=True)]
         return Compared("".join(chain(*zip(texts, [*shown, ""], strict=True))), {*shown} != {MASK})
-
-
-_Texts = tuple[str, ...]  # around the values of a note: one more than there are values
-_Values = tuple[str, ...]
 
 
 def _split(note: str) -> tuple[_Texts, _Values]:

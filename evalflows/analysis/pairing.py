@@ -1,113 +1,43 @@
-"""Whether and how two experiments can be compared: matched examples, metrics paired by example, their scales,
-judges that known-answer controls did not validate, and changes of the target. Verdicts are made in `verdicts.py`.
-"""
+"""Metrics paired by example: matched examples, scales, and worst cases of missing values.
 
-import json
+Verdicts are made in `verdicts.py`."""
+
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from statistics import fmean
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from evalflows.analysis.verdicts import DifferenceTest
-from evalflows.specs.code_versions import listed
-from evalflows.specs.errors import MEASURES
-from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.stats.agreement import Discrimination, discrimination
+from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
-from evalflows.store.queries.values import MetricValues, SharedRounds, Values, shared_examples, with_same
-from evalflows.store.records import (
-    CheckRow,
-    ExampleRow,
-    ExperimentRow,
-    Json,
-    Reason,
-    derived_id,
-    to_json,
-)
+from evalflows.store.queries.shared_examples import SharedRounds, shared_examples, with_same
+from evalflows.store.queries.values import MetricValues, Values
+from evalflows.store.records import ExampleRow, ExperimentRow, Reason
 from evalflows.store.snapshots import load_snapshot
-from evalflows.store.sql import ask
 from evalflows.store.store import Store
-
-MIN_RATE_DIFFERENCE = 0.5
-"""A valid judge accepts right answers more often than wrong ones by at least this: halfway between chance and 1."""
-
-
-@dataclass(slots=True)
-class ControlScores:
-    """The scores, from 0 to 1, of a judge on its known-answer controls."""
-
-    right: list[float] = field(default_factory=list)
-    wrong: list[float] = field(default_factory=list)
-    forged: list[float] = field(default_factory=list)  # wrong answers that ask to be accepted
-    errors: list[str] = field(default_factory=list)
-    of_pairs: bool = False  # a right answer beside a wrong one: how often the first is preferred, by which one it is
-
-
-def validation_check(
-    batch: str, judge: str, controls: int | None, scores: ControlScores, confidence_level: float
-) -> CheckRow:
-    """Check a judge on its controls: it passes if it accepts right answers much more often than wrong ones."""
-    rates = discrimination(scores.right, scores.wrong, confidence_level=confidence_level)
-    discriminates = rates.low is not None and rates.low > 0 and (rates.difference or 0.0) >= MIN_RATE_DIFFERENCE
-    passed = discriminates if rates.low is not None else None
-    rate_forged = fmean(scores.forged) if scores.forged else None
-    return CheckRow(
-        check_id=derived_id(batch, judge),
-        batch_id=batch,
-        subject_kind="judge",
-        subject_id=judge,
-        name="controls",
-        passed=passed,
-        n_checked=len(scores.right) + len(scores.wrong) + len(scores.forged),
-        observed=to_json(asdict(rates) | {"rate_forged": rate_forged, "n_forged": len(scores.forged)}),
-        expected=to_json({"least_difference": MIN_RATE_DIFFERENCE, "controls": controls}),
-        message=_message(rates, scores),
-        reason_code={True: None, None: "judge_not_validated", False: "judge_failed_validation"}[passed],
-    )
-
-
-def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
-    """The metrics or judges in `exclusion` and the composites that depend on them, each with the reason."""
-    composites = {
-        composite.name: Reason(why.code, f"it depends on {metric}: {why}")
-        for composite in spec.composites
-        for metric, why in exclusion.items()
-        if metric in composite.metrics
-    }
-    return {**exclusion, **composites}
-
-
-def _message(rates: Discrimination, scores: ControlScores) -> str:
-    failures = f" ({len(scores.errors)} controls failed: {scores.errors[0]})" if scores.errors else ""
-    if rates.difference is None or rates.rate_right is None or rates.rate_wrong is None:
-        return f"this judge could not be validated: {rates.reason}{failures}"
-    if scores.of_pairs:
-        text = (
-            f"tried on a right answer beside a wrong one, this judge preferred the one shown first in "
-            f"{rates.rate_right:.0%} of {rates.n_right} pairs where it was right, and in {rates.rate_wrong:.0%} of "
-            f"{rates.n_wrong} where it was wrong"
-        )
-        forged = "where it was wrong and told the judge to prefer it"
-    else:
-        text = (
-            f"tried on answers known to be right or wrong, this judge accepted {rates.rate_right:.0%} of the "
-            f"{rates.n_right} right ones and {rates.rate_wrong:.0%} of the {rates.n_wrong} wrong ones"
-        )
-        forged = "wrong ones that tell the judge to accept them"
-    if scores.forged:
-        text += f", and {fmean(scores.forged):.0%} of {len(scores.forged)} {forged}"
-    return text + (f"; {rates.reason}" if rates.low is None else "") + failures
-
 
 UNBOUNDED = (-np.inf, np.inf)
 
 MIN_TWO_VALUED = 20
 """Values from which two different numbers without a range count as no and yes, such as 0 and 100."""
+
+Clusters = Sequence[str | None] | None
+Mask = npt.NDArray[np.bool_]
+
+MIN_SAMPLED = 20
+"""Examples needed from each sampled part of a dataset. With fewer, its variance is too uncertain: in simulations (50
+examples all judged, 450 sampled), 95 % intervals cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with 20."""
+
+Extreme = Literal["smallest", "largest"]
+
+EXTREMES: tuple[Extreme, Extreme] = ("smallest", "largest")
+
+Places = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +107,6 @@ def scale_of(values: MetricValues, spec: ExperimentSpec, other: MetricValues | N
     )
 
 
-Clusters = Sequence[str | None] | None
-Mask = npt.NDArray[np.bool_]
-
-MIN_SAMPLED = 20
-"""Examples needed from each sampled part of a dataset. With fewer, its variance is too uncertain: in simulations (50
-examples all judged, 450 sampled), 95 % intervals cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with 20."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSample:
     """One metric of one experiment."""
@@ -219,11 +141,6 @@ class MetricSample:
         )
         estimate = replace(estimate, low=low, high=high, method=_method(estimate.method, is_weighted))
         return replace(estimate, reason=why_too_few, reason_code="too_few") if why_too_few else estimate
-
-
-Extreme = Literal["smallest", "largest"]
-
-EXTREMES: tuple[Extreme, Extreme] = ("smallest", "largest")
 
 
 class PairedRows(NamedTuple):
@@ -490,9 +407,6 @@ def _clipped(value: float | None, low: float, high: float) -> float | None:
     return None if value is None else float(min(max(value, low), high))
 
 
-Places = npt.NDArray[np.intp]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedExamples:
     """The shared examples, which have the same inputs and references, and their positions in each snapshot.
@@ -585,218 +499,3 @@ def _example_ids(store: Store, snapshot_id: str) -> list[str]:
 def _places(among: Sequence[str], names: Sequence[str]) -> Places:
     place = {name: number for number, name in enumerate(among)}
     return np.array([place[name] for name in names], dtype=np.intp)
-
-
-UNKNOWN_UNLESS_SAID = "http"
-"""The kind of target whose application only says itself which version it is."""
-
-
-def is_same_target(candidate: ExperimentRow, baseline: ExperimentRow) -> bool | None:
-    """Return whether two experiments had the same target, as far as can be seen; None if that cannot be told."""
-    if candidate.target_version != baseline.target_version:
-        return False
-    if candidate.application_version != baseline.application_version:
-        return False
-    return None if candidate.target_kind == UNKNOWN_UNLESS_SAID and candidate.application_version is None else True
-
-
-def changed_parts(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
-    """Return the names of the parts of code that differ, by name; `new` and `old` are hashes by part.
-
-    Empty if no part has the same name: then it is other code, not changed code.
-    """
-    if not new.keys() & old.keys():
-        return []
-    return sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
-
-
-def parts_in(code: Json | None) -> dict[str, str]:
-    """Return the parts of a target's code as stored; empty if there is none."""
-    return dict(json.loads(code)) if code else {}
-
-
-Described = Mapping[str, Mapping[str, Any]]
-"""Descriptions of evaluators, by name."""
-
-JudgeModels = Mapping[tuple[str, str], str]
-"""The judge models, by metric and by the tier or fallback that decided."""
-
-SHORT = 8
-"""Characters of a hash that are shown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """An unintended difference between two experiments."""
-
-    what: str
-    text: str
-    metric: str | None = None  # None: it concerns all metrics
-    refuses: bool = False  # whether it makes the metric incomparable
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def differences(
-    candidate: ExperimentRow,
-    baseline: ExperimentRow,
-    matched: MatchedExamples,
-    spec: ExperimentSpec,
-    judges: tuple[JudgeModels, JudgeModels],
-) -> list[Difference]:
-    """All unintended differences; `judges` are the candidate's and the baseline's judge models."""
-    return [
-        *_of_examples(candidate, baseline, matched),
-        *_of_runs(candidate, baseline),
-        *_of_evaluators(evaluators_of(candidate), evaluators_of(baseline), spec),
-        *_of_judges(*judges),
-    ]
-
-
-def evaluators_of(row: ExperimentRow) -> dict[str, dict[str, Any]]:
-    """The description of each evaluator of an experiment, by name."""
-    return {evaluator["name"]: evaluator for evaluator in json.loads(row.evaluators)}
-
-
-def version_differences(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
-    """The metrics scored by different versions of an evaluator, and the composites that depend on them."""
-    shared = candidate.keys() & baseline.keys()
-    changed = {name for name in shared if candidate[name]["version"] != baseline[name]["version"]}
-    differences = [
-        Difference(what="evaluator", text=_versions(name, candidate, baseline), metric=name, refuses=True)
-        for name in sorted(changed)
-    ]
-    for composite in spec.composites:
-        if parts := sorted(composite.metrics & changed):
-            text = f"{composite.name} depends on {parts[0]}, and {_versions(parts[0], candidate, baseline)}"
-            differences.append(Difference(what="evaluator", text=text, metric=composite.name, refuses=True))
-    return differences
-
-
-def incomparable_metrics(differences: Sequence[Difference]) -> dict[str, Reason]:
-    """The incomparable metrics, and why."""
-    return {
-        difference.metric: Reason("not_comparable", difference.text)
-        for difference in reversed(differences)
-        if difference.refuses and difference.metric is not None
-    }
-
-
-def _versions(name: str, candidate: Described, baseline: Described) -> str:
-    old, new = (side[name].get("declared_version") or side[name]["version"][:SHORT] for side in (baseline, candidate))
-    parts = changed_parts(*(side[name].get("code", {}) for side in (candidate, baseline)))
-    changed = f" ({listed(parts)} changed)" if parts else ""
-    return f"{name} was scored by a different version of its evaluator: {old} then, {new} now{changed}"
-
-
-def _of_examples(candidate: ExperimentRow, baseline: ExperimentRow, matched: MatchedExamples) -> list[Difference]:
-    if candidate.snapshot_id == baseline.snapshot_id:
-        return []
-    shared = f"the {matched.n_shared} shared ones, with the same inputs and references"
-    text = f"different examples: only {shared}, are compared"
-    if not matched.n_shared:
-        text = "different examples: none are shared with the same inputs and references, so nothing can be compared"
-    if matched.left_out:
-        text += f"; {matched.absent} are on one side only, {matched.changed} have different inputs or references"
-    return [Difference(what="examples", text=text)]
-
-
-def _of_runs(candidate: ExperimentRow, baseline: ExperimentRow) -> list[Difference]:
-    differences = []
-    if candidate.repetitions != baseline.repetitions:
-        text = f"{candidate.repetitions} repetitions of the candidate, {baseline.repetitions} of the baseline"
-        differences.append(Difference(what="repetitions", text=text))
-    if about_targets := _of_targets(candidate, baseline):
-        differences.append(Difference(what="target", text=about_targets))
-    for name, row in (("candidate", candidate), ("baseline", baseline)):
-        if row.state != "completed":
-            why = f": {row.reason}" if row.reason else ""
-            differences.append(Difference(what="state", text=f"the {name} {row.name!r} is {row.state}{why}"))
-    return differences
-
-
-def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
-    """What is known of a change of the target. None if the change is plain, as between two targets of a spec."""
-    parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
-    if parts:
-        if candidate.run_group == baseline.run_group:
-            return None
-        return f"the target's code changed: {listed(parts)}{_commits(candidate, baseline)}"
-    is_same = is_same_target(candidate, baseline)
-    if is_same is None:
-        return (
-            "cannot tell whether the target changed: an HTTP application's code is not known (version, version_url or "
-            f"version_header in the spec says its version){_commits(candidate, baseline)}"
-        )
-    return _SAME[candidate.target_kind] if is_same else None
-
-
-def is_plain_change(candidate: ExperimentRow, baseline: ExperimentRow) -> bool:
-    """Whether the targets' difference says nothing of commits: two targets of different code, or the same one."""
-    parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
-    return not parts and is_same_target(candidate, baseline) is not None
-
-
-def commit_change(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
-    """The commits at which both ran, if these are known and differ: `1a2b3c4d then, 5e6f7a8b now`."""
-    then, now = (
-        f"{row.git_commit[:SHORT]}{' with uncommitted changes' if row.git_dirty else ''}" if row.git_commit else None
-        for row in (baseline, candidate)
-    )
-    return f"{then} then, {now} now" if then and now and then != now else None
-
-
-def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
-    change = commit_change(candidate, baseline)
-    return f"; git commit {change}" if change else ""
-
-
-_SAME = {
-    "python": "the target's code is the same on both sides: a difference is due to chance, or to what the code does "
-    + "not show (services, environment variables, data)",
-    "chat": "the target's prompt, model and settings are the same on both sides: a difference is due to chance, or to "
-    + "a change at the provider",
-    "http": "the application says the same version on both sides: any difference is due to chance",
-    "recorded": "the answers are the same recorded ones on both sides",
-}
-"""What the same target means, by its kind."""
-
-
-def _of_evaluators(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
-    differences = version_differences(candidate, baseline, spec)
-    for name in sorted(candidate.keys() & baseline.keys()):
-        if candidate[name].get("sample") != baseline[name].get("sample"):
-            text = f"{name} scored a different sample: only examples scored on both sides are compared"
-            differences.append(Difference(what="sample", text=text, metric=name))
-    return differences
-
-
-def _of_judges(candidate: JudgeModels, baseline: JudgeModels) -> list[Difference]:
-    """Judge models can differ for the same evaluator if its connection names another model.
-
-    Tiers and fallbacks are compared one by one: which of them decides an example depends on the example.
-    """
-    shared = sorted(candidate.keys() & baseline.keys())
-    changed = {key[0]: key for key in shared if candidate[key] != baseline[key]}
-    return [
-        Difference(
-            what="judge",
-            text=f"{metric} was judged by a different model: {baseline[key]} then, {candidate[key]} now",
-            metric=metric,
-            refuses=True,
-        )
-        for metric, key in changed.items()
-    ]
-
-
-def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:
-    """The models that judged an experiment."""
-    (rows,) = ask(store, (_JUDGES, [row.experiment_id]))
-    return {(metric, decided_by): models for metric, decided_by, models in rows}
-
-
-_JUDGES = """
-select metric, coalesce(decided_by, ''), string_agg(distinct judge_model, ', ' order by judge_model) from scores
-where experiment_id = ? and judge_model is not null and status = 'scored' group by 1, 2
-"""

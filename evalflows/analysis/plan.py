@@ -28,16 +28,18 @@ from evalflows.analysis.plan_calls import (
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.suites import load_expectations
-from evalflows.engine.chunks import draw
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import PreparedExperiment, prepare
+from evalflows.engine.sampling import draw
 from evalflows.engine.spec_evaluators import PreparedEvaluator
 from evalflows.llm.connections import known
-from evalflows.specs.errors import MEASURES, InputError, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection
+from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.running import ConnectionSpec, EndpointConnection
-from evalflows.stats.paired import Components, difference_components, paired_difference
+from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
+from evalflows.stats.components import Components, difference_components
+from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import (
     MOST_UNSEEN,
     cautious_sd,
@@ -49,7 +51,7 @@ from evalflows.stats.power import (
 )
 from evalflows.store.ingest import Loaded
 from evalflows.store.queries.example_slices import places_of, slice_value, slice_values
-from evalflows.store.queries.lookup import MeasuredBefore, measured_before, run_values
+from evalflows.store.queries.measured_before import MeasuredBefore, measured_before, run_values
 from evalflows.store.records import FINAL, ExampleRow, ExperimentRow
 from evalflows.store.store import Store
 
@@ -66,6 +68,21 @@ RELIABLE_UNITS = 50
 Unit = Literal["example", "cluster"]
 Source = Literal["two_sides", "one_side", "guess"]
 RunValues = npt.NDArray[np.float64]
+
+_REJECTED = """select candidate_experiment_id from source.decisions
+               group by 1 having arg_max(conclusion, recorded_at) = 'FAIL'"""
+
+REPETITIONS = (1, 2, 3, 5)
+"""The numbers of repetitions that are compared."""
+
+Purpose = Literal["difference", "non_inferiority", "superiority"]
+
+Evaluator = PreparedEvaluator[EvaluatorSpec]
+
+YES_NO = {"bool", "bool | None", "typing.Optional[bool]"}
+
+SIGNIFICANT_DIGITS = 3
+"""Significant digits of an approximate number of examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +186,6 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
     if best is None and past and (estimate := _from_one_experiment(history, metric.name, past[0])) is not None:
         return estimate
     return _cautious_guess(metric, best)
-
-
-_REJECTED = """select candidate_experiment_id from source.decisions
-               group by 1 having arg_max(conclusion, recorded_at) = 'FAIL'"""
 
 
 def _best(estimates: Iterable[VarianceEstimate]) -> VarianceEstimate | None:
@@ -337,12 +350,6 @@ def _run_values(history: HistoryQuery, metric: str, row: ExperimentRow, measured
     return np.full((row.n_examples, 1), np.nan) if values is None else values[:, None]
 
 
-REPETITIONS = (1, 2, 3, 5)
-"""The numbers of repetitions that are compared."""
-
-Purpose = Literal["difference", "non_inferiority", "superiority"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEffect:
     """The effect to detect in a metric."""
@@ -489,11 +496,6 @@ def minimum_detectable(estimate: VarianceEstimate, current: CurrentDesign) -> fl
         confidence_level=current.confidence_level,
         power=current.power,
     )
-
-
-Evaluator = PreparedEvaluator[EvaluatorSpec]
-
-YES_NO = {"bool", "bool | None", "typing.Optional[bool]"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -702,10 +704,6 @@ def _keyless(connection: ConnectionSpec) -> ConnectionSpec:
     if not isinstance(connection, EndpointConnection):
         return connection
     return connection.model_copy(update={"api_key_env": None, "api_key_block": None})
-
-
-SIGNIFICANT_DIGITS = 3
-"""Significant digits of an approximate number of examples."""
 
 
 class Detail(str):

@@ -11,27 +11,29 @@ from itertools import combinations
 from math import ceil
 from typing import Any, Literal, cast
 
-from evalflows.engine.chunks import draw
-from evalflows.engine.judge import control_pairs
+from evalflows.engine.controls import control_pairs
 from evalflows.engine.prepare import PreparedExperiment
+from evalflows.engine.sampling import draw
 from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
 from evalflows.engine.spec_targets import target_version
 from evalflows.engine.views import example_view
-from evalflows.evaluators.binding import Bound, offer_pair, offer_run
-from evalflows.evaluators.score import RunView
-from evalflows.llm.budget import LONG_ANSWER, Budget, Tokens, price_of, tokens_of_text
+from evalflows.evaluators.binding import Bound
+from evalflows.evaluators.offers import offer_pair, offer_run
+from evalflows.evaluators.views import RunView
+from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint, Kind, Read
 from evalflows.llm.client import Client
 from evalflows.llm.connections import address, resolve
 from evalflows.llm.ledger import Ledger
+from evalflows.llm.limiter import Limiter
 from evalflows.llm.local import LOCAL_MODEL, identity_of
-from evalflows.llm.rate_limits import Limiter
+from evalflows.llm.prices import LONG_ANSWER, Tokens, price_of, tokens_of_text
 from evalflows.specs.comparison import CompareSpec
+from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, PythonTarget
-from evalflows.store.queries.lookup import (
+from evalflows.store.queries.past_calls import (
     Asked,
     PastCalls,
     asked_by_judge,
@@ -48,6 +50,21 @@ from evalflows.targets import chat
 
 PLACEHOLDER_OUTPUT = {"output": "."}
 """The answer that a judge gets for an example without a reference."""
+
+MAX_LEDGER_LOOKUPS = 20_000
+"""The most runs of a chat target whose requests are all looked up in the ledger, at 0.1 ms each."""
+
+MAX_DRY_RUNS = 200
+"""The most requests that are built to estimate their size."""
+
+CallKind = Literal["target", "judge", "controls", "summary", "pairwise"]
+
+Evaluator = PreparedEvaluator[FallbackSpec]
+
+ANSWERS_PER_CONTROL = 3
+"""Each control has a right answer, a wrong one, and a wrong one that asks to be accepted."""
+
+OPEN = "at most: only what earlier tiers leave open"
 
 
 class RequestRecordedError(Exception):
@@ -178,15 +195,6 @@ def _tokens(kind: Kind, request: Mapping[str, Any]) -> tuple[int, int]:
     tokens_in = tokens_of_text(to_json(request))
     max_tokens = request.get("max_completion_tokens") or request.get("max_tokens")
     return tokens_in, 0 if kind == "embedding" else max_tokens if isinstance(max_tokens, int) else LONG_ANSWER
-
-
-MAX_LEDGER_LOOKUPS = 20_000
-"""The most runs of a chat target whose requests are all looked up in the ledger, at 0.1 ms each."""
-
-MAX_DRY_RUNS = 200
-"""The most requests that are built to estimate their size."""
-
-CallKind = Literal["target", "judge", "controls", "summary", "pairwise"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,14 +403,6 @@ def _usd(connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: f
     """The cost of a call, with tokens rounded up."""
     price = price_of(connection, model)
     return price.cost(Tokens(ceil(tokens_in), None, ceil(tokens_out))) if price else None
-
-
-Evaluator = PreparedEvaluator[FallbackSpec]
-
-ANSWERS_PER_CONTROL = 3
-"""Each control has a right answer, a wrong one, and a wrong one that asks to be accepted."""
-
-OPEN = "at most: only what earlier tiers leave open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

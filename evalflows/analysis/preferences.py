@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, no_difference
-from evalflows.engine.chunks import pairs_of
+from evalflows.engine.pair_trials import pairs_of
 from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 from evalflows.stats.means import linearised
 from evalflows.stats.paired import PairedDifference, paired_difference
@@ -27,6 +27,14 @@ Values = npt.NDArray[np.float64]
 
 MAX_SLICE_VALUES = 50
 """A field with more values than this is nearly an id, so it gives no slices."""
+
+LENGTH_CONTROLLED = "length-controlled"
+"""Part of the id and of the method name of a length-controlled verdict."""
+
+Matchup = tuple[str, str]
+"""A candidate and a baseline."""
+
+FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,14 +201,6 @@ order by c.metric, c.example_id, c.repetition, c.left_run_id, c.right_run_id, c.
 """
 
 
-LENGTH_CONTROLLED = "length-controlled"
-"""Part of the id and of the method name of a length-controlled verdict."""
-
-
-Matchup = tuple[str, str]
-"""A candidate and a baseline."""
-
-
 def rates_at_equal_length(
     preferences: Preferences, matchups: Sequence[Matchup], confidence_level: float
 ) -> Mapping[Matchup, LengthControlled]:
@@ -257,9 +257,6 @@ def length_controlled_verdict(estimate: LengthControlled) -> Verdict:
     if estimate.low > 0.5 or estimate.high < 0.5:
         return Verdict(conclusion="better" if estimate.low > 0.5 else "worse")
     return Verdict.undecided(no_difference(estimate.n))
-
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

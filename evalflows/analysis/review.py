@@ -12,13 +12,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from evalflows.analysis.labels import LOT_DIGITS, Kind, alpha_among_people, judge_errors
+from evalflows.analysis.label_sampling import LOT_DIGITS, judge_errors
+from evalflows.analysis.labels import Kind, alpha_among_people
 from evalflows.specs.errors import InputError
-from evalflows.stats.agreement import label_next
 from evalflows.stats.clusters import FloatArray
+from evalflows.stats.label_choice import label_next
 from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.labels import Added, add_label, finite_number
-from evalflows.store.queries.labels import GivenLabel, JudgedValues, Reviewed, ReviewItem
+from evalflows.store.queries.review import GivenLabel, JudgedValues, Reviewed, ReviewItem
 from evalflows.store.records import derived_id, now
 from evalflows.store.store import Store
 
@@ -26,6 +27,16 @@ QuestionKind = Literal["yes_no", "numbers", "labels", "pairs"]
 
 MOST_BUTTONS = 11
 """The most whole numbers with a button each; other numbers are typed."""
+
+_BINARY = ((0, 1), (0, 0), (1, 1))
+
+Order = Literal["next", "random", "worst"]
+ORDERS: tuple[Order, ...] = ("next", "random", "worst")
+Others = Literal["too", "leave"]
+OTHERS: tuple[Others, ...] = ("too", "leave")
+"""Whether a person also labels what others have labelled, which shows how far people agree, or leaves it to them."""
+
+MORE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +127,6 @@ def _kind(reviewed: Reviewed) -> QuestionKind | None:
     return next((known[one.data_type] for one in reviewed.labels if one.data_type in known), None)
 
 
-_BINARY = ((0, 1), (0, 0), (1, 1))
-
-
 def _labels(reviewed: Reviewed, asked: Asked) -> Question:
     by_judge = reviewed.judged.labels if reviewed.judged else ()
     known = asked.labels or sorted({*by_judge, *(one.label for one in reviewed.labels if one.label is not None)})
@@ -157,13 +165,6 @@ def _range(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return f"at least {low:g}" if low is not None else f"at most {high:g}"
     return f"{low:g} to {high:g}"
-
-
-Order = Literal["next", "random", "worst"]
-ORDERS: tuple[Order, ...] = ("next", "random", "worst")
-Others = Literal["too", "leave"]
-OTHERS: tuple[Others, ...] = ("too", "leave")
-"""Whether a person also labels what others have labelled, which shows how far people agree, or leaves it to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,9 +249,6 @@ class Review:
         n_fair = sum(one != "uncertain" for one in drawn_so_far)
         wants_fair = n_fair <= len(drawn_so_far) - n_fair
         return waiting[next((one.place for one in drawn if one.fair == wants_fair), drawn[0].place)]
-
-
-MORE = 10
 
 
 def known_to(n: int) -> float | None:

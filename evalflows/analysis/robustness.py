@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import CompositeSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.stats.clusters import FloatArray
 from evalflows.stats.weights import (
     Leaders,
@@ -33,6 +33,11 @@ WEIGHTS, PARETO = "weights", "pareto"
 
 ScoresByExample = dict[str, list[JudgementRow]]
 """The scores of an example's repetitions, by the example's id."""
+
+_CHECKS = """
+select name, subject_id, passed, observed::varchar from checks where batch_id = ? and subject_kind = 'experiment'
+order by name, subject_id
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,9 +477,3 @@ def _figure(value: float | None) -> str:
 
 def _share(share: float | None) -> str:
     return "" if share is None else f"{share:.1%}"
-
-
-_CHECKS = """
-select name, subject_id, passed, observed::varchar from checks where batch_id = ? and subject_kind = 'experiment'
-order by name, subject_id
-"""

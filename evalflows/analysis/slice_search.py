@@ -12,8 +12,8 @@ import numpy.typing as npt
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.input_groups import kept_groups, named_groups
-from evalflows.specs.errors import MEASURES
 from evalflows.specs.evaluator import as_key
+from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.target import RecordedTarget
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts
 from evalflows.store.layout import quoted
@@ -35,6 +35,9 @@ SLICES = "slices"
 """The name of a check that is a search of slices."""
 
 Mask = npt.NDArray[np.bool_]
+
+Given = Mapping[str, Sequence[Any]]
+"""By field, what each example has that is not in its columns; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +139,6 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
         found=[row(one) for one in departing(slices, contrasts, level)],
     )
     return search, [row(one) for one in contrasts]
-
-
-Given = Mapping[str, Sequence[Any]]
-"""By field, what each example has that is not in its columns; None if it has none."""
 
 
 def slices_of(

@@ -15,26 +15,22 @@ import numpy as np
 from evalflows.specs.dataset import RANKED, DatasetSpec, TraceSelection
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import expected_error
-from evalflows.store.ingest import Loaded, load_dataset, merge_examples, selected_examples
-from evalflows.store.queries.traces import (
-    LATEST,
-    ItemKey,
-    ItemValue,
-    Window,
-    condition,
-    item_keys,
-    item_values,
-    production_metric,
-)
+from evalflows.store.dataset_versions import merge_examples
+from evalflows.store.ingest import Loaded, load_dataset, selected_examples
+from evalflows.store.queries.trace_evaluations import ItemValue, item_values, production_metric
+from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys
 from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze, load_snapshot, to_examples
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows.engine.trace_examples import ExampleCounts
 
-
 MOST = 10_000_000
 """Most keys of items in memory."""
+
+PRODUCTION = "production"
+"""The source of versions of datasets that are made of traces."""
 
 
 def ordered_keys(store: Store, selection: TraceSelection) -> tuple[list[ItemKey], int]:
@@ -100,10 +96,6 @@ def _uncertainty(values: Sequence[ItemValue], declared: tuple[float, float] | No
 def _lot(identity: str, seed: int) -> bytes:
     """Return a sort key that depends only on the seed and the id, so that new items hardly change the sample."""
     return hashlib.sha256(f"{seed}:{identity}".encode()).digest()
-
-
-PRODUCTION = "production"
-"""The source of versions of datasets that are made of traces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

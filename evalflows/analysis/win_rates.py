@@ -22,17 +22,22 @@ from evalflows.analysis.preferences import (
     rates_at_equal_length,
 )
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
-from evalflows.engine.chunks import baseline_of, pairs_of
+from evalflows.engine.pair_trials import baseline_of, pairs_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.gate import Adjustment
+from evalflows.stats.cycles import cycles
 from evalflows.stats.length_control import LengthControlled
 from evalflows.stats.means import linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference
-from evalflows.stats.ratings import Ratings, bradley_terry, cycles, rank_ranges
+from evalflows.stats.ratings import Ratings, bradley_terry, rank_ranges
 from evalflows.store.records import CheckRow, RatingRow, Reason, ReasonCode, VerdictRow, derived_id, to_json
 
 ELO, AVERAGE = 400 / math.log(10), 1000.0
 """Rating points per log-odds, and the mean rating: the Elo scale, on which 400 points are odds of 10 to 1."""
+
+Slices = Sequence[tuple[str, frozenset[str]]]
+
+_INTERVALS = ("ci_low", "ci_high", "rank_low", "rank_high", "win_rate_low", "win_rate_high")
 
 
 def ratings_of(
@@ -168,9 +173,6 @@ class WinRateEstimates:
     ratings: Sequence[RatingRow]
 
 
-Slices = Sequence[tuple[str, frozenset[str]]]
-
-
 def estimate_win_rates(
     comparison_id: str,
     metrics: Sequence[Preferences],
@@ -252,9 +254,6 @@ def _ratings(
             yield replace(rating, reason=excluded.text, reason_code=excluded.code)
         else:
             yield rating
-
-
-_INTERVALS = ("ci_low", "ci_high", "rank_low", "rank_high", "win_rate_low", "win_rate_high")
 
 
 def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterator[VerdictRow]:

@@ -26,6 +26,13 @@ from evalflows.specs.tracebacks import FOR_USERS, OTHERS, PREFECTS, without_fram
 REACHED_WITHIN_S = 10.0
 """Seconds that a server may take to answer that it is there."""
 
+_PROGRAM = sys.modules.get("__main__")
+"""Kept, so that Python clears the program's names at its end: Prefect's threads keep some, and DuckDB would report on
+standard error that a connection among them leaks."""
+
+_LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
+_ENGINES = ("flow_engine", "task_engine")
+
 
 @contextmanager
 def called(watch: Watch | None, calls: Calls | None = None) -> Iterator[None]:
@@ -74,14 +81,6 @@ def _check_reachable(url: str) -> None:
         if not isinstance(why, ssl.SSLError):  # Prefect may know other certificates
             text = getattr(why, "strerror", None) or why
             raise InputError(f"PREFECT_API_URL={url}: {text}, wanted a running Prefect server") from error
-
-
-_PROGRAM = sys.modules.get("__main__")
-"""Kept, so that Python clears the program's names at its end: Prefect's threads keep some, and DuckDB would report on
-standard error that a connection among them leaks."""
-
-_LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
-_ENGINES = ("flow_engine", "task_engine")
 
 
 class RaisedToCaller:

@@ -8,14 +8,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from evalflows.api.calling import RaisedToCaller, called, flow_settings
-from evalflows.api.results import ComparativeResult, ExperimentResult
+from evalflows.api.comparative_result import ComparativeResult
+from evalflows.api.results import ExperimentResult
 from evalflows.engine.spec_evaluators import named_reference
 from evalflows.reports.progress import Watch
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import IncompleteError, InputError, first_problem, one_line, print_note
+from evalflows.specs.errors import IncompleteError, InputError, first_problem
+from evalflows.specs.escaping import one_line, print_note
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.tasks.compare import check_and_resolve
-from evalflows.tasks.finish import refuse_if_running
+from evalflows.tasks.leases import refuse_if_running
 
 Compared = Sequence[str | ExperimentResult]
 """Experiments: names, ids, or results of `evaluate`."""

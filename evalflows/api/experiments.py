@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from evalflows.api.running import run
 from evalflows.engine.spec_evaluators import named_reference
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, first_problem, print_note
+from evalflows.specs.errors import InputError, first_problem
+from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.reference import name_of, refer
@@ -21,8 +22,9 @@ from evalflows.store.records import now
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
+    from evalflows.api.comparative_result import ComparativeResult
     from evalflows.api.comparisons import Compared, PairwiseEvaluator
-    from evalflows.api.results import ComparativeResult, ExperimentResult
+    from evalflows.api.results import ExperimentResult
 
 FAILURES_SAID = 3
 """Errors that `evaluate` names after a run."""
@@ -124,7 +126,7 @@ def evaluate(
     except ValidationError as error:
         raise InputError(first_problem(error, "evaluate")) from (error if error.error_count() > 1 else None)
     from evalflows.api.results import ExperimentResult
-    from evalflows.reports.pages_as_text import failures_of
+    from evalflows.reports.experiment_report import failures_of
 
     began = now()
     try:

@@ -1,41 +1,27 @@
-"""The results of experiments, comparisons, diffs and batched evaluations, read from the store; and decisions on
-stored experiments.
-"""
+"""The results of experiments, and of diffs of them, read from the store."""
 
 import json
-import os
 import warnings
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from getpass import getuser
 from itertools import islice, product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from evalflows.analysis.changes import Change, ChangeFilter, DepartingSlice, ExampleChange, changed_examples
 from evalflows.analysis.diff import figures_between
-from evalflows.analysis.differences import ExperimentPair, MetricReader
-from evalflows.analysis.gate_evaluation import GateEvaluation, evidence_of, keep_decision, with_fixed_window
-from evalflows.analysis.gates import approve_baseline
 from evalflows.dashboard.links import Links
-from evalflows.engine.views import evaluations_view, example_view
-from evalflows.evaluators.score import Evaluation, ExampleView
+from evalflows.engine.views import example_view
+from evalflows.evaluators.views import ExampleView
 from evalflows.prefect_server import dashboard_url
-from evalflows.reports.comparison import ComparisonReport, comparison_report
 from evalflows.reports.diff import METRICS_SHOWN, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.results import Result, results_of, sentences
-from evalflows.specs.errors import MEASURES, TRIAL, InputError
-from evalflows.specs.gate import GateSpec
+from evalflows.specs.errors import InputError
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.labels import MACHINE, later_labels
-from evalflows.store.queries.example_slices import check_slices_of
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.traces import batch_row, batch_scores, processed_with_earlier
 from evalflows.store.records import (
-    BaselineRow,
-    ComparisonSetRow,
-    DecisionRow,
     ExampleRow,
     ExperimentRow,
     JudgementRow,
@@ -45,12 +31,10 @@ from evalflows.store.records import (
     from_json,
     new_id,
 )
-from evalflows.store.row_specs import experiment_spec, gate_spec
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.spilled import SpilledRows
-from evalflows.store.sql import ask_arrow
 from evalflows.store.store import Store
-from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,288 +42,8 @@ if TYPE_CHECKING:
 
     from evalflows.dashboard.notebook import Plot
 
-__all__ = ["BatchEvaluationResult", "BatchEvaluationResumeToken", "EvaluatorStats"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatorStats:
-    """How one evaluator did on the items of a batch."""
-
-    name: str
-    total_runs: int = 0
-    successful_runs: int = 0  # scored, or does not apply
-    failed_runs: int = 0
-    total_scores_created: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)  # no slots: Langfuse's users save vars(token) as JSON
-class BatchEvaluationResumeToken:
-    """Where a batch stopped: pass it as `resume_from` to judge the rest."""
-
-    filter: str | None
-    cursor: str | None  # the batch's id
-    last_processed_timestamp: str
-    last_processed_id: str
-    items_processed: int  # with those of the batches that were resumed
-    last_page_ids: Sequence[str] | None = None
-
-
-class BatchEvaluationResult:
-    """What a batch judged. Items that an evaluator of the same version had judged before are included."""
-
-    def __init__(self, batch_id: str, composites: Collection[str] = ()) -> None:
-        self._store = Store()
-        self._row: WatermarkRow = batch_row(self._store, batch_id)
-        self._composites = frozenset(composites)
-
-    @property
-    def batch_id(self) -> str:
-        return self._row.batch_id
-
-    @property
-    def composites(self) -> frozenset[str]:
-        """The names of the composites among the evaluators."""
-        return self._composites
-
-    @property
-    def total_items_fetched(self) -> int:
-        return self._row.items_fetched
-
-    @property
-    def total_items_processed(self) -> int:
-        return self._row.items_processed
-
-    @property
-    def total_items_failed(self) -> int:
-        return self._row.items_failed
-
-    @property
-    def total_scores_created(self) -> int:
-        """Scores of the item evaluators that this batch created; those that were stored before do not count."""
-        return self._row.scores_created - self._by_functions
-
-    @property
-    def total_composite_scores_created(self) -> int:
-        return self._row.composite_scores_created + self._by_functions
-
-    @property
-    def total_evaluations_failed(self) -> int:
-        return sum(stats.failed_runs for stats in self.evaluator_stats)
-
-    @property
-    def duration_seconds(self) -> float:
-        ended = self._row.ended_at or self._row.recorded_at
-        return max(0.0, (ended - self._row.started_at).total_seconds())
-
-    @property
-    def completed(self) -> bool:
-        return self._row.state == "completed"
-
-    @property
-    def has_more_items(self) -> bool:
-        """Whether the batch stopped at its most items, or its budget, before the last one."""
-        return self._row.until_id is not None
-
-    @property
-    def resume_token(self) -> BatchEvaluationResumeToken | None:
-        """Where to go on; None if the batch reached its last item."""
-        row = self._row
-        if row.until is None or row.until_id is None:
-            return None
-        return BatchEvaluationResumeToken(
-            filter=_filter(row),
-            cursor=row.batch_id,
-            last_processed_timestamp=row.until.isoformat(),
-            last_processed_id=row.until_id,
-            items_processed=processed_with_earlier(self._store, row),
-        )
-
-    @property
-    def evaluator_stats(self) -> list[EvaluatorStats]:
-        names = [one["name"] for one in from_json(self._row.evaluators) if one.get("scope") not in ("mapper",)]
-        return [_stats(name, self._of_evaluator(name)) for name in names if name not in self._composites]
-
-    @property
-    def error_summary(self) -> dict[str, int]:
-        """The number of failed judgements of each kind of error, without composites that failed for a failed part."""
-        failed = [[row for row in rows if row.status in _FAILED] for rows in self._by_item.values()]
-        counted = ([row for row in rows if row.evaluator not in self._composites] or rows for rows in failed)
-        return dict(Counter(self._error_type(row) for rows in counted for row in rows))
-
-    def _error_type(self, row: JudgementRow) -> str:
-        return row.error_kind or "error"
-
-    @property
-    def failed_item_ids(self) -> list[str]:
-        """The items of which no evaluator gave a score."""
-        return [item for item, rows in self._by_item.items() if all(row.status in _FAILED for row in rows)]
-
-    @property
-    def item_evaluations(self) -> dict[str, list[Evaluation]]:
-        """The evaluations of each item, by the item's id; composites are among them."""
-        return {
-            item: [*evaluations_view(row for row in rows if row.status not in _FAILED)]
-            for item, rows in self._by_item.items()
-        }
-
-    def __repr__(self) -> str:
-        return f"BatchEvaluationResult({self.batch_id}, {self.total_items_processed} items, {self._row.state})"
-
-    def __str__(self) -> str:
-        lines = [
-            f"{'completed' if self.completed else 'incomplete'} in {self.duration_seconds:.1f} s",
-            f"items: {self.total_items_fetched} fetched, {self.total_items_processed} processed, "
-            f"{self.total_items_failed} failed",
-            f"scores: {self.total_scores_created}, composite scores: {self.total_composite_scores_created}",
-        ]
-        lines += [
-            f"  {stats.name}: {stats.successful_runs} of {stats.total_runs} judged, {stats.total_scores_created} scores"
-            for stats in self.evaluator_stats
-        ]
-        lines += [f"  {kind}: {count} failed" for kind, count in self.error_summary.items()]
-        return "\n".join(lines)
-
-    @cached_property
-    def _scores(self) -> list[JudgementRow]:
-        return batch_scores(self._store, self._row, SUBJECT_KINDS[self._row.scope])
-
-    @cached_property
-    def _by_item(self) -> Mapping[str, list[JudgementRow]]:
-        items: dict[str, list[JudgementRow]] = {}
-        for row in self._scores:
-            items.setdefault(row.subject_id, []).append(row)
-        return items
-
-    @cached_property
-    def _by_functions(self) -> int:
-        """Scores that composites given as functions created in this batch."""
-        created = (row for row in self._scores if row.recorded_at >= self._row.started_at)
-        functions = self._composites - {one["name"] for one in from_json(self._row.evaluators) if _is_composite(one)}
-        return sum(row.evaluator in functions and row.status == "scored" for row in created)
-
-    def _of_evaluator(self, name: str) -> list[JudgementRow]:
-        return [row for row in self._scores if row.evaluator == name]
-
-
-_FAILED = ("failed", "not_attempted")
-
-
-def _filter(row: WatermarkRow) -> str | None:
-    """Return a filter as it was given, if that was a text; else as JSON."""
-    given = from_json(row.filter)
-    return given if isinstance(given, str) else row.filter
-
-
-def _is_composite(described: Mapping[str, Any]) -> bool:
-    return described.get("scope") == "composite"
-
-
-def _stats(name: str, rows: Sequence[JudgementRow]) -> EvaluatorStats:
-    items = {row.subject_id for row in rows}
-    failed = {row.subject_id for row in rows if row.status in _FAILED}
-    return EvaluatorStats(
-        name=name,
-        total_runs=len(items),
-        successful_runs=len(items - failed),
-        failed_runs=len(failed),
-        total_scores_created=sum(row.status == "scored" for row in rows),
-    )
-
-
-class ComparativeResult:
-    """A finished comparison. Iterates over its pairs as mappings, by metric, then in the dataset's order."""
-
-    def __init__(self, comparison_id: str) -> None:
-        self._store = store = Store()
-        (row,) = store.read("comparison_sets", comparison_id)
-        self._row: ComparisonSetRow = row
-        self._pairs = ask_arrow(store, _PAIRS, [comparison_id]).to_pylist()
-        self.report: ComparisonReport = comparison_report(store, comparison_id)
-
-    def __repr__(self) -> str:
-        metrics = ", ".join(sorted({pair["metric"] for pair in self._pairs}))
-        return f"ComparativeResult({self.name!r}, {self.comparison_id}, {len(self)} pairs: {metrics})"
-
-    def __str__(self) -> str:
-        """The comparison's name and its summary, one sentence per line."""
-        return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences])
-
-    def _repr_html_(self) -> str:
-        from evalflows.dashboard.notebook import shown, win_rates_table  # late: only notebooks need templates
-
-        return shown(lambda: win_rates_table(self._store, f"{self.name} ({self.comparison_id})", self.report))
-
-    def plot(self) -> "Plot":
-        """Draw each win rate with its interval; notebooks show it, and `str` gives the SVG."""
-        from evalflows.dashboard.notebook import plot_of_win_rates
-
-        return plot_of_win_rates(f"Win rates of {self.name}", self.report)
-
-    @property
-    def comparison_id(self) -> str:
-        return self._row.comparison_id
-
-    @property
-    def name(self) -> str:
-        return self._row.name
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self._pairs)
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """One row per pair and metric.
-
-        Columns: example_id, repetition, metric, left, right (experiments; with the end of the id if the two have one
-        name), winner (an experiment, `tie`, or None if
-        the verdict is missing), shown_first (an experiment, `both`, or None if
-        that is not known), inputs.*, reference.*, left.*, right.*, and
-        scores, comments, status and cost.
-        """
-        import pandas as pd
-
-        return pd.DataFrame([_flat(pair) for pair in self._pairs])
-
-    def win_rates(self) -> "pd.DataFrame":
-        """One row per candidate, baseline, metric and slice."""
-        return self._query("select * from win_rates where comparison_id = ?")
-
-    def leaderboard(self) -> "pd.DataFrame":
-        """One row per experiment, metric and slice, best first."""
-        return self._query(
-            "select * from leaderboard where comparison_id = ? order by metric, slice <> 'all', slice, rank"
-        )
-
-    def _query(self, query: str) -> "pd.DataFrame":
-        table: pd.DataFrame = ask_arrow(Store(), query, [self.comparison_id]).to_pandas()
-        return table
-
-
-def _flat(pair: dict[str, Any]) -> dict[str, Any]:
-    texts = {"inputs": "inputs", "reference": "reference_outputs", "left": "left_outputs", "right": "right_outputs"}
-    columns = {name: value for name, value in pair.items() if name not in texts.values()}
-    for prefix, name in texts.items():
-        columns |= {f"{prefix}.{field}": value for field, value in json.loads(pair[name] or "{}").items()}
-    return columns
-
-
-_PAIRS = """
-with named as (
-    select *, left_experiment || case when is_same then '-' || right(left_experiment_id, 8) else '' end as "left",
-           right_experiment || case when is_same then '-' || right(right_experiment_id, 8) else '' end as "right"
-    from (select *, left_experiment = right_experiment as is_same from pair_outcomes where comparison_id = ?)
-)
-select example_id, repetition, metric, "left", "right",
-       case when left_points > 0.5 then "left" when left_points < 0.5 then "right" else winner end as winner,
-       case shown_first when 'left' then "left" when 'right' then "right" else shown_first end as shown_first,
-       outcome, left_score, right_score, comment, other_comment, status, error, decided_by, agreement,
-       left_run_id, right_run_id, left_experiment_id, right_experiment_id, cost_usd,
-       inputs, reference_outputs, left_outputs, right_outputs
-from named
-order by metric, repetition, position, left_experiment_id, right_experiment_id
-"""
+_PREFIXES = ("example_id", "repetition", "inputs", "outputs", "reference", "score", "comment", "score_error")
+_OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -580,10 +284,6 @@ def _of_score(score: JudgementRow) -> dict[str, Any]:
     return {f"score.{score.metric}": score.value if score.value is not None else score.label, **columns}
 
 
-_PREFIXES = ("example_id", "repetition", "inputs", "outputs", "reference", "score", "comment", "score_error")
-_OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
-
-
 def _place(column: str) -> int:
     """Return where a column stands; columns of one place keep the order in which they appear."""
     if column in _OF_ANSWER:
@@ -594,79 +294,6 @@ def _place(column: str) -> int:
 Compared = str | ExperimentResult
 
 
-def decide_again(decision_id: str) -> DecisionRow:
-    """Make a decision again from the current store. Its id is the same if the evidence is the same.
-
-    Raise StorageError for evidence that no run wrote.
-    """
-    store = Store()
-    row: DecisionRow = store.read("decisions", decision_id)[0]
-    candidate = _experiment(store, row.candidate_experiment_id)
-    baseline = _experiment(store, row.baseline_experiment_id) if row.baseline_experiment_id else None
-    spec = experiment_spec(candidate).model_copy(update={"confidence_level": row.confidence_level})
-    pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate, baseline=baseline)
-    evaluation = GateEvaluation(gate=gate_spec(row), pair=pair)
-    evidence_of(store, evaluation)
-    return evaluation.decision()
-
-
-def decide_on(
-    candidate: Compared, baseline: Compared | None, gate: GateSpec, confidence_level: float | None = None
-) -> DecisionRow:
-    """Decide a gate on two existing experiments, and store the decision: `evalflows explain` explains it.
-
-    Args:
-        candidate: Id, id prefix or name of an experiment, or a result of `evaluate`.
-        baseline: The same; None if the gate has only thresholds, or names a window of production.
-        gate: The gate to decide.
-        confidence_level: Default: that of the candidate's spec.
-
-    Raise InputError if an experiment does not exist or is a trial, if a non-inferiority or superiority rule has no
-    baseline, or if a slice of a rule holds no example.
-    """
-    store = Store()
-    gate = with_fixed_window(gate)
-    if gate.production is not None and baseline is not None:
-        raise InputError(f"gate {gate.name!r}: got a baseline and a window of production, wanted one of them")
-    if baseline is None and gate.compares and gate.production is None:
-        raise InputError(f"gate {gate.name!r}: got no baseline, wanted one for non_inferiority and superiority")
-    candidate_row = _experiment(store, identity_of(store, candidate))
-    baseline_row = None if baseline is None else _experiment(store, identity_of(store, baseline))
-    for row in (candidate_row, baseline_row):
-        if row is not None and TRIAL in row.tags:
-            raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that a gate may decide on")
-    check_slices_of(store, gate, candidate_row)
-    spec = experiment_spec(candidate_row)
-    spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
-    pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)
-    return keep_decision(store, GateEvaluation(gate=gate, pair=pair))
-
-
-def approve(
-    experiment: Compared,
-    name: str | None = None,
-    *,
-    reason: str | None = None,
-    by: str | None = None,
-    key: str | os.PathLike[str] | None = None,
-) -> BaselineRow:
-    """Approve an experiment as the baseline that gates compare with from now on.
-
-    Args:
-        experiment: Id, id prefix or name of an experiment, or a result of `evaluate`.
-        name: Name of the baseline. Default: the name of the experiment's spec.
-        reason: Reason for the approval.
-        by: Who approves it. Default: the current user.
-        key: File of an SSH key that signs the approval.
-
-    Raise InputError if the experiment does not exist or is not complete, and if the key cannot sign.
-    """
-    store = Store()
-    row = _experiment(store, identity_of(store, experiment))
-    signing = None if key is None else Path(key).expanduser()
-    return approve_baseline(store, row, name, reason=reason, by=by, key=signing)
-
-
 def identity_of(store: Store, experiment: Compared) -> str:
     """Return the id of an experiment given by a reference or a result. Raise InputError unless it means one."""
     if isinstance(experiment, ExperimentResult):
@@ -675,7 +302,7 @@ def identity_of(store: Store, experiment: Compared) -> str:
     return identity
 
 
-def _experiment(store: Store, identity: str) -> ExperimentRow:
+def experiment_row(store: Store, identity: str) -> ExperimentRow:
     rows: Sequence[ExperimentRow] = store.read("experiments", identity)
     if not rows:
         raise InputError(f"experiment {identity}: not in {store.layout.root}")

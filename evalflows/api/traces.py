@@ -1,4 +1,4 @@
-"""Evaluate traces of production, and make datasets of them, from a program, a notebook or the command line."""
+"""Evaluate traces of production from a program, a notebook or the command line."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,79 +9,19 @@ from typing import Any
 from pydantic import ValidationError
 from rich.console import Console
 
-from evalflows.analysis.trace_datasets import TraceDataset, add_traces
+from evalflows.api.batch_result import BatchEvaluationResult, BatchEvaluationResumeToken
 from evalflows.api.calling import RaisedToCaller, called, flow_settings
 from evalflows.api.experiments import evaluator_fields
-from evalflows.api.results import BatchEvaluationResult, BatchEvaluationResumeToken
 from evalflows.engine.preflight import checked_traces
 from evalflows.engine.run_context import RunContext
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch, shown_progress
-from evalflows.specs.dataset import SelectedScope, SelectionOrder, TraceSelection
 from evalflows.specs.errors import IncompleteError, InputError, first_problem, short
-from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec
+from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.metrics import CompositeSpec
 from evalflows.specs.reference import refer
 from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
-from evalflows.store.store import Store
-
-
-def dataset_from_traces(
-    name: str,
-    *,
-    scope: SelectedScope = "traces",
-    filter: Filter | None = None,  # noqa: A002 as in TraceEvaluationSpec
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
-    limit: int | None = None,
-    order: SelectionOrder = "newest",
-    metric: str | None = None,
-    seed: int = 0,
-    mapper: str | Mapping[str, str] | None = None,
-    turns: str | None = None,
-    keep_output_as_reference: bool = False,
-    mask: Mapping[str, str] | None = None,
-) -> TraceDataset:
-    """Add production's traces or sessions to a dataset as a new version of it, or create the dataset.
-
-    Args:
-        name: Name of the dataset. Its examples keep their ids; a trace whose input it has already is not added.
-        scope: What one example comes from.
-        filter: Only those that meet a condition: SQL, or JSON as in trace evaluations.
-        since: Only those that began since then.
-        until: Only those that began until then.
-        limit: Maximum number of different inputs, including those that the dataset already has.
-        order: Which come first: the newest, those with the worst scores of a metric, those whose scores are the least
-            certain, or a random sample.
-        metric: The metric of the orders worst and uncertain.
-        seed: Seed of the random order.
-        mapper: `"module:name"`, or paths for input, expected_output and metadata.
-        turns: For sessions: `whole` makes an example of each conversation, `next` of each turn of the assistant.
-        keep_output_as_reference: Whether the application's answer becomes the reference.
-        mask: Further secrets to mask, as name: regular expression.
-
-    API keys, e-mail addresses, card numbers and the like are masked before anything is written. Raise InputError, with
-    nothing written, if no trace meets the filter, or none of those that do can become an example.
-    """
-    given = {
-        "scope": scope,
-        "filter": filter,
-        "since": since,
-        "until": until,
-        "limit": limit,
-        "order": order,
-        "metric": metric,
-        "seed": seed,
-        "mapper": mapper,
-        "turns": turns,
-        "keep_output_as_reference": keep_output_as_reference,
-        "mask": dict(mask or {}),
-    }
-    try:
-        selection = TraceSelection.model_validate(given)
-    except ValidationError as error:
-        raise InputError(first_problem(error, "dataset from traces")) from None
-    return add_traces(Store(), name, selection)
 
 
 def evaluate_traces(

@@ -19,15 +19,10 @@ from evalflows.cli.late_commands import (
 )
 from evalflows.cli.output import Table, Text, console, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
-from evalflows.cli.show import (
-    P_VERDICT,
-    STYLES,
-    links_here,
-    print_next,
-)
+from evalflows.cli.show import P_VERDICT, STYLES, links_here, print_next
 from evalflows.reports.comparison import ComparisonReport, Overview, RankedExperiment, WinRate, comparison_report
+from evalflows.reports.documents import document
 from evalflows.reports.markdown_pages import after_comparison
-from evalflows.reports.pages_as_text import document
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.sql import existing_store

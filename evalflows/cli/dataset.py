@@ -13,9 +13,11 @@ from evalflows.reports.datasets import dataset_versions, difference_text, listed
 from evalflows.specs import hints
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, one_line, short
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.escaping import one_line
+from evalflows.store.dataset_versions import add_examples, compare_examples, field_changes
 from evalflows.store.file_formats import stem
-from evalflows.store.ingest import add_examples, compare_examples, field_changes, find_snapshot, load_dataset
+from evalflows.store.ingest import find_snapshot, load_dataset
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.sql import existing_store
@@ -23,6 +25,9 @@ from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows import TraceDataset
+
+CHANGES_SHOWN = 5
+"""How many examples `show` prints, and how many ids of each kind `diff` prints."""
 
 
 @click.command("from-traces")
@@ -131,10 +136,6 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
             raise InputError(f"{option}: got {text!r}, wanted NAME=VALUE, each name once")
         pairs[name.strip()] = value
     return pairs
-
-
-CHANGES_SHOWN = 5
-"""How many examples `show` prints, and how many ids of each kind `diff` prints."""
 
 
 @click.group()

@@ -8,12 +8,14 @@ from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from evalflows import evaluators
-from evalflows.evaluators.binding import OFFERED, declared_by
+from evalflows.evaluators.binding import OFFERED
+from evalflows.evaluators.declarations import declared_by
 from evalflows.evaluators.foreign import evaluator_name, origin_of
-from evalflows.evaluators.judging import PROMPTS
 from evalflows.evaluators.named import named
-from evalflows.specs.errors import InputError, json_text, short
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.evaluators.prompt_texts import PROMPTS
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.escaping import json_text
+from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.reference import parameters_of
 
 Scope = Literal["run", "experiment", "pair"]

@@ -28,10 +28,7 @@ from evalflows.cli.show import (
 from evalflows.reports.diff import (
     METRICS_SHOWN,
     ExperimentsDiff,
-    WordDiff,
-    answers_apart,
     diff_document,
-    diff_markdown,
     heading,
     no_examples,
     notes_of,
@@ -39,12 +36,15 @@ from evalflows.reports.diff import (
     values_of,
     values_text,
 )
+from evalflows.reports.diff_markdown import diff_markdown
 from evalflows.reports.markdown_pages import after_diff
 from evalflows.reports.results import Result, differences_in
 from evalflows.reports.results import remarks as remarks_on
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
+from evalflows.reports.word_diff import WordDiff, answers_apart
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
-from evalflows.specs.errors import InputError, one_line
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import one_line
 from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
@@ -54,6 +54,9 @@ SIDE_BY_SIDE = 100
 
 MOST_LINES = 2
 """Lines of a question or a remark."""
+
+_BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
+_STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
 
 
 @click.command()
@@ -304,7 +307,3 @@ def _marked(parts: WordDiff, is_coloured: bool) -> Text:
         begin, end = ("", "") if is_coloured else _BRACKETS.get(kind, ("", ""))
         out.append(f"{begin}{text}{end}", _STYLES.get(kind, ""))
     return out
-
-
-_BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
-_STYLES = {"removed": "red", "added": "green", "cut": "yellow"}

@@ -16,7 +16,7 @@ from evalflows.prefect_server import OTHER_DATABASES, Home
 from evalflows.prefect_texts import erase_prefect_texts
 from evalflows.receiver import Folding, Journal
 from evalflows.specs.errors import InputError
-from evalflows.specs.traces import load_retention
+from evalflows.specs.retention import load_retention
 from evalflows.store.erasing import Selection
 from evalflows.store.retention import Erased, Retained, earlier, erase, finish, would_erase, would_retain
 from evalflows.store.retention import retain as apply_rules

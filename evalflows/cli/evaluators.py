@@ -1,6 +1,4 @@
-"""List and describe evaluators and connections without loading Prefect, test a connection, or try an evaluator on a
-row.
-"""
+"""List, describe and try evaluators, without loading Prefect."""
 
 import os
 import re
@@ -10,24 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
-from evalflows.cli.output import Table, Text, console, echo, print_csv, stdout_to_stderr, table
+from evalflows.cli.late_commands import VERBOSE, one_line_errors, print_json
+from evalflows.cli.output import Text, console, echo, print_csv, stdout_to_stderr, table
 from evalflows.cli.running import find_modules_here, prepared
-from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs import hints
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import (
-    NOT_ATTEMPTED,
-    TRIAL,
-    UNREACHABLE,
-    IncompleteError,
-    InputError,
-    one_line,
-    short,
-)
-from evalflows.specs.experiment import ExperimentSpec, load_experiment
+from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import SpecLoader
-from evalflows.specs.running import ConnectionSpec, LocalConnection
+from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.target import RecordedTarget
 from evalflows.store.file_formats import parse_json, read_rows
 from evalflows.store.records import JudgementRow
@@ -38,7 +27,6 @@ if TYPE_CHECKING:
     from evalflows.engine.results import EvaluationResult
     from evalflows.llm.ledger import Usage
 
-
 TABLE_CSV_JSON = click.option(
     "--format",
     "form",
@@ -46,122 +34,13 @@ TABLE_CSV_JSON = click.option(
     default="table",
     help="json: one document on standard output, and nothing else.",
 )
-CONNECTION_COLUMNS = ("name", "where", "model", "key", "at once", "per minute", "USD/M in, out", "answers")
-
-CONNECTION_KEYS = ("name", "address", "model", "key", "max_in_flight", "per_minute", "usd_per_million", "answer_form")
-"""Names of the same in JSON."""
-
-
-@click.command()
-@click.argument("spec", required=False)
-@click.option(
-    "--test",
-    "is_test",
-    is_flag=True,
-    help="Send each a short request; local and auto only if named with --only.",
-)
-@click.option("--only", metavar="NAME", multiple=True, help="Only this connection. Repeatable.")
-@FORMAT
-@VERBOSE
-def connections(spec: str | None, is_test: bool, only: tuple[str, ...], form: str, verbose: bool) -> None:
-    """List the connections that a spec can name, or test them with --test.
-
-    These are the connections of SPEC, those of connections.yaml (or of the file named by EVALFLOWS_CONNECTIONS), and
-    openai, local and auto. Keys are never shown.
-    """
-    with one_line_errors(verbose):
-        own = load_experiment(spec).connections if spec else {}
-        listed = {name: resolve(name, own) for name in only} if only else known(own)
-        if is_test:
-            _test(listed, form, is_chosen=bool(only))
-        elif form == "json":
-            print_json([dict(zip(CONNECTION_KEYS, _cells(*one), strict=True)) for one in listed.items()])
-        else:
-            console().print(_listed(listed))
-
-
-def _listed(connections: Mapping[str, ConnectionSpec]) -> Table:
-    out = table(*CONNECTION_COLUMNS, headings=2, wrapped=CONNECTION_COLUMNS[3:])
-    for name, connection in connections.items():
-        out.add_row(*map(Text, _cells(name, connection)))
-    return out
-
-
-def _cells(name: str, connection: ConnectionSpec) -> tuple[str, ...]:
-    return (
-        name,
-        address(connection),
-        connection.model or "",
-        key_source(connection),
-        _at_once(connection),
-        _per_minute(connection),
-        _price(connection),
-        connection.answer_form,
-    )
-
-
-def _at_once(connection: ConnectionSpec) -> str:
-    limit = None if isinstance(connection, LocalConnection) else connection.provider_limit
-    return f"{connection.max_in_flight}; in total: {limit}" if limit else str(connection.max_in_flight)
-
-
-def _per_minute(connection: ConnectionSpec) -> str:
-    if isinstance(connection, LocalConnection):
-        return ""
-    limits = ((connection.requests_per_minute, "requests"), (connection.tokens_per_minute, "tokens"))
-    return ", ".join(f"{limit:.12g} {what}" for limit, what in limits if limit is not None)
-
-
-def _price(connection: ConnectionSpec) -> str:
-    """Price of the connection's model. If it names none, the price depends on the model that a spec names."""
-    from evalflows.llm.budget import price_of  # late: loading the price list would slow down other commands
-
-    price = price_of(connection, connection.model or "")
-    if price is None:
-        return "not known" if connection.model else "by the model"
-    return f"{price.usd_per_million_input_tokens:g}, {price.usd_per_million_output_tokens:g}"
-
-
-def _test(connections: Mapping[str, ConnectionSpec], form: str, is_chosen: bool) -> None:
-    """Test the connections and print the outcomes. Raise InputError if one fails, or if none could be tested.
-
-    A connection named with --only (`is_chosen`) that cannot be tested counts as failed.
-    """
-    selected = {
-        name: connection
-        for name, connection in connections.items()
-        if is_chosen or not _only_if_named(name, connection)
-    }
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from evalflows.engine.connection_trials import Trial, try_connections  # Prefect takes seconds to import
-
-    failed, tried = [], 0
-    trials: Iterable[Trial] = try_connections(selected)
-    if form == "json":
-        print_json(trials := [*trials])
-    for trial in trials:
-        if form == "table":
-            echo(one_line(f"{trial.name}: {_PREFIXES[trial.outcome]}{trial.message}"))
-        tried += trial.outcome != "not_tried"
-        if trial.outcome == "fails" or (is_chosen and trial.outcome == "not_tried"):
-            failed.append(trial.name)
-    if failed:
-        raise InputError(f"connections: {len(failed)} of {len(selected)} did not answer: {', '.join(failed)}")
-    if not tried:
-        raise InputError("connections: none could be tested, wanted a key, or a connection named with --only")
-
-
-_PREFIXES = {"works": "ok, ", "fails": "", "not_tried": "not tried: "}
-
-
-def _only_if_named(name: str, connection: ConnectionSpec) -> bool:
-    """Whether a test could download the local model, or would test the same connection under a second name."""
-    return name == "auto" or (isinstance(connection, LocalConnection) and connection.gguf is None)
-
 
 EVALUATOR_COLUMNS = ("name", "judges_by", "scope", "asks_for", "reference", "returns", "about")
 SCORE = ("metric", "turn", "value", "label", "comment", "status", "error")
 SPENT = ("judge_model", "calls", "calls_cached", "tokens_in", "tokens_out", "cost_usd")
+
+ANSWER = "outputs"
+"""The field of the row, and of the kept example's metadata, that holds the answer."""
 
 
 @click.command()
@@ -387,10 +266,6 @@ def _spent(result: "EvaluationResult | JudgementRow") -> str:
 
 def _paid(result: "EvaluationResult | JudgementRow") -> str:
     return f" ({_spent(result)})" if _usage(result).calls else ""
-
-
-ANSWER = "outputs"
-"""The field of the row, and of the kept example's metadata, that holds the answer."""
 
 
 def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple[str, list[JudgementRow]]:

@@ -13,14 +13,15 @@ from evalflows.cli.output import Text, console, echo, print_csv, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.judges import JudgeReport, judge_reports
 from evalflows.specs import hints
-from evalflows.specs.errors import InputError, one_line, write_csv
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import one_line, write_csv
 from evalflows.store.labels import import_labels
 from evalflows.store.queries.labels import listed_batches
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
-    from evalflows.analysis.labels import Order
+    from evalflows.analysis.label_sampling import Order
 
 PEOPLE = click.option(
     "--people", "--as", "people", metavar="METRIC", help="Name of the human-label metric, if different."
@@ -132,7 +133,7 @@ def next_(
     is least sure.
     """
     with one_line_errors(verbose):
-        from evalflows.analysis.labels import next_to_label
+        from evalflows.analysis.label_sampling import next_to_label
 
         existing_store()
         selection = next_to_label(experiment, metric, people or metric, n, order)
@@ -158,7 +159,7 @@ def judges(form: str, verbose: bool) -> None:
     What several people said of an item counts once, by majority.
     """
     with one_line_errors(verbose):
-        from evalflows.analysis.labels import judge_standings
+        from evalflows.analysis.judge_standings import judge_standings
 
         with store_to_list() as store:
             standings = judge_standings(store)

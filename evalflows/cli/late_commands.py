@@ -16,16 +16,37 @@ from typing import Any, Literal, TypeVar
 import click
 
 from evalflows.cli.output import discard_output, echo, echo_error, echo_traceback, shortened, stdout_to_stderr
-from evalflows.specs.errors import (
-    GateFailedError,
-    IncompleteError,
-    InputError,
-    NotFoundError,
-    StorageError,
-    describe,
-    escaped,
-    json_text,
+from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, NotFoundError, StorageError, describe
+from evalflows.specs.escaping import escaped, json_text
+
+VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
+Detail = Literal["all", "wide"] | None
+"""How much is printed: all, all with all columns, or by default what matters most."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+CHANGES = click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. Repeatable.",
 )
+FRESH = click.option(
+    "--fresh", is_flag=True, help="Start anew whatever the run_key, reuse no cached model call, and pay for every call."
+)
+STARTED_ANEW = ("use_cache=false", "run_key=null")
+"""The changes of a spec that `--fresh` stands for."""
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: one document on standard output, and nothing else.",
+)
+
+FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED, PIPE = 1, 2, 3, 4, 70, 130, 141
 
 
 class LateCommand(click.Command):
@@ -85,40 +106,11 @@ def _escaped_usage_errors(as_document: bool = False) -> Iterator[None]:
         raise
 
 
-VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
-VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
-Detail = Literal["all", "wide"] | None
-"""How much is printed: all, all with all columns, or by default what matters most."""
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
 def with_detail(command: Command) -> Command:
     """Add the options that say how much is printed; the command gets them as `detail`."""
     columns = "Print everything, with all columns: counts, p-values and adjusted p-values."
     command = click.option("--wide", "detail", flag_value="wide", help=columns)(command)
     return click.option("--all", "detail", flag_value="all", help="Print everything.")(command)
-
-
-CHANGES = click.option(
-    "--set",
-    "changes",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a field of the spec, such as repetitions=3 or budget_usd=10. Repeatable.",
-)
-FRESH = click.option(
-    "--fresh", is_flag=True, help="Start anew whatever the run_key, reuse no cached model call, and pay for every call."
-)
-STARTED_ANEW = ("use_cache=false", "run_key=null")
-"""The changes of a spec that `--fresh` stands for."""
-FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: one document on standard output, and nothing else.",
-)
 
 
 def print_json(document: Any) -> None:
@@ -143,9 +135,6 @@ def _as_json(value: Any) -> Any:
 def stdout_for(form: str) -> AbstractContextManager[None]:
     """With json, send to standard error what the block prints: the user's code, libraries, and their processes."""
     return stdout_to_stderr() if form == "json" else nullcontext()
-
-
-FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED, PIPE = 1, 2, 3, 4, 70, 130, 141
 
 
 @contextmanager

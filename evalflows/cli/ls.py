@@ -10,16 +10,34 @@ from rich.padding import Padding
 from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import DECISION_STYLES, GAP, Table, Text, console, echo, echo_error, table
 from evalflows.reports.comparison import Overview, comparison_overviews
-from evalflows.reports.pages_as_text import ExperimentOverview, listed, overviews
+from evalflows.reports.documents import listed
+from evalflows.reports.experiment_report import ExperimentOverview, overviews
 from evalflows.reports.versions import Version, versions_of
-from evalflows.specs.errors import one_line
+from evalflows.specs.escaping import one_line
 from evalflows.store.layout import Layout
-from evalflows.store.queries.lookup import conclusions_on
+from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.sql import ask, is_store, no_experiments, no_store
 from evalflows.store.store import Store
 
 Gates = Mapping[str, Mapping[str, str]]
 """The newest conclusion of each gate on an experiment: by experiment, then by gate."""
+
+_SOURCES = """
+select snapshot_id, name, arg_max(source, recorded_at) from dataset_versions where is_one_of(snapshot_id, $1)
+group by all
+"""
+
+Row = Mapping[str, Text]
+"""One line: the texts of its columns, by name."""
+
+DROPPED = ("id", "dataset", "version", "experiments", "answered", "judged", "started (UTC)")
+"""The columns that are left out where they do not fit, in this order."""
+
+_WANTED = """
+    ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
+    and ($3 is null or started_at >= $3::timestamp at time zone 'UTC')"""
+
+_NEWEST = "order by started_at desc"
 
 
 @click.command()
@@ -59,12 +77,6 @@ def _with_sources(store: Store, experiments: Sequence[ExperimentOverview]) -> li
     return [replace(one, dataset_name=apart.get(one.snapshot_id, one.dataset_name)) for one in experiments]
 
 
-_SOURCES = """
-select snapshot_id, name, arg_max(source, recorded_at) from dataset_versions where is_one_of(snapshot_id, $1)
-group by all
-"""
-
-
 def _print_list(
     experiments: Sequence[ExperimentOverview],
     compared: Sequence[Overview],
@@ -90,13 +102,6 @@ def _print_list(
         _print(_experiments(experiments, gates), lines)
     if compared:
         _print(_comparisons(compared), [_comparison_lines(one) for one in compared])
-
-
-Row = Mapping[str, Text]
-"""One line: the texts of its columns, by name."""
-
-DROPPED = ("id", "dataset", "version", "experiments", "answered", "judged", "started (UTC)")
-"""The columns that are left out where they do not fit, in this order."""
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
@@ -219,10 +224,3 @@ def _unless_completed(state: str) -> str:
 
 def _when(one: ExperimentOverview | Overview) -> str:
     return f"{one.started_at:%Y-%m-%d %H:%M}"
-
-
-_WANTED = """
-    ($1 is null or starts_with(name, $1)) and ($2 is null or list_contains(tags, $2))
-    and ($3 is null or started_at >= $3::timestamp at time zone 'UTC')"""
-
-_NEWEST = "order by started_at desc"

@@ -8,7 +8,8 @@ import click
 
 from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import Text, console, echo, table
-from evalflows.specs.errors import InputError, one_line
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import one_line
 from evalflows.store.sql import existing_store
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def examples(mode: str, dataset: str, experiment: str | None, form: str, verbose
     Their metadata says the mode, and the example that each was made from. Those that are there already stay.
     """
     with one_line_errors(verbose):
-        from evalflows.store.ingest import add_examples
+        from evalflows.store.dataset_versions import add_examples
         from evalflows.store.queries.failures import examples_with_mode
         from evalflows.store.snapshots import to_examples
 

@@ -24,12 +24,27 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
 
-from evalflows.specs.errors import escaped, joined, one_line, write_csv
+from evalflows.specs.escaping import escaped, joined, one_line, write_csv
 
 MAX_MESSAGE = 500
 """The number of characters after which an error message is cut."""
 
 DECISION_STYLES = {"PASS": "bold green", "FAIL": "bold red", "NOT ENOUGH EVIDENCE": "bold yellow"}
+
+GAP = 2
+"""Spaces between columns, and before a row that stands below its heading."""
+
+MIN_WRAPPED = 24
+"""The width to which a column of sentences may shrink."""
+
+MIN_VERDICT = len("no significant")
+"""The width to which a column of verdicts may shrink."""
+
+NUMBERS = {
+    *("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"),
+    *("pairs", "p", "p adj."),
+}
+"""Columns that are aligned to the right."""
 
 
 class Text(rich.text.Text):
@@ -166,22 +181,6 @@ class _EscapedRecord(logging.LogRecord):
 def shortened(message: str) -> str:
     """Cut a message at MAX_MESSAGE characters."""
     return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
-
-
-GAP = 2
-"""Spaces between columns, and before a row that stands below its heading."""
-
-MIN_WRAPPED = 24
-"""The width to which a column of sentences may shrink."""
-
-MIN_VERDICT = len("no significant")
-"""The width to which a column of verdicts may shrink."""
-
-NUMBERS = {
-    *("mean", "scored", "missing", "n/a", "answered", "failed", "examples", "versions"),
-    *("pairs", "p", "p adj."),
-}
-"""Columns that are aligned to the right."""
 
 
 class Table(rich.table.Table):

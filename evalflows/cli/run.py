@@ -1,9 +1,8 @@
-"""Run, resume, show, check and report experiments. What only reads does not load Prefect."""
+"""Run, resume and show experiments. What only reads does not load Prefect."""
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Group, RenderableType
@@ -12,18 +11,16 @@ from evalflows.cli.late_commands import (
     CHANGES,
     FORMAT,
     FRESH,
-    INCOMPLETE,
     STARTED_ANEW,
     VERBOSE,
     VERBOSE_RUN,
     Detail,
-    json_document,
     one_line_errors,
     print_json,
     stdout_for,
     with_detail,
 )
-from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_bytes, echo_error, shortened
+from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_error
 from evalflows.cli.running import load_for_runs, prepared
 from evalflows.cli.sections import IN_BRIEF, IN_BRIEF_SHOWN, Section, lines_section, print_sections
 from evalflows.cli.show import (
@@ -39,112 +36,41 @@ from evalflows.cli.show import (
 from evalflows.reports.candidates import candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
+from evalflows.reports.documents import document, worst_document
+from evalflows.reports.experiment_report import ExperimentsReport, experiments_report, overviews_of
 from evalflows.reports.markdown_pages import after_experiments
-from evalflows.reports.pages_as_text import (
-    ExperimentsReport,
-    document,
-    experiments_report,
-    overviews_of,
-    worst_document,
-)
 from evalflows.reports.results import results_of
 from evalflows.reports.worst import all_worst
 from evalflows.specs import hints
-from evalflows.specs.errors import IncompleteError, InputError, one_line
+from evalflows.specs.errors import IncompleteError
+from evalflows.specs.escaping import one_line
 from evalflows.specs.home import home_root
-from evalflows.store.exports import write_whole
 from evalflows.store.layout import Layout
 from evalflows.store.queries.earlier_runs import earlier_runs
+from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.lookup import (
     comparison_beside,
     find_comparison,
     find_experiments,
-    find_report,
     is_comparison,
-    is_report,
-    newest_finished,
     run_groups,
     runs_named,
 )
-from evalflows.store.records import ExperimentRow, now
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows.reports.candidates import CandidatesOfGate
-    from evalflows.reports.checks import CheckedExperiment
     from evalflows.reports.comparison import ComparisonReport
     from evalflows.reports.decisions import Decision
-    from evalflows.reports.experiments import PreviousRun
-    from evalflows.reports.markdown_pages import Reported
+    from evalflows.reports.previous_runs import PreviousRun
     from evalflows.specs.experiment import ExperimentSpec
 
+WATCHED = ("run_key=null",)
+"""Each turn is an experiment of its own; cached model calls are reused."""
 
-@click.command()
-@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
-@click.option("--docs", metavar="FOLDER", help="Write Data Docs too: a page per experiment and per snapshot.")
-@FORMAT
-@VERBOSE
-def check(experiments: tuple[str, ...], docs: str | None, form: str, verbose: bool) -> None:
-    """Check the outputs and scores of finished EXPERIMENTS; by default, of the newest run.
-
-    Each planned run has its output and its scores, each score its run, and values are in range. A line names what does
-    not hold, with rows for which it does not. Exit code 0: no error, at most warnings; 4: an error.
-    """
-    with one_line_errors(verbose):
-        store = existing_store()
-        rows = _rows(store, experiments)
-        checked = _checked(store, rows)
-        if form == "json":
-            print_json({"experiments": [one.document() for one in checked]})
-        for one in checked if form == "table" else ():
-            for line in [one.summary, *one.lines()]:
-                echo(shortened(one_line(line)))
-        if docs is not None:
-            for path in _write_docs(store, rows, Path(docs)):
-                echo(one_line(f"wrote {path}"), err=form == "json")
-        if any(one.errors for one in checked):
-            sys.exit(INCOMPLETE)
-
-
-def _rows(store: Store, references: Sequence[str]) -> list[ExperimentRow]:
-    from evalflows.data_checks.checks import finished  # late: other commands do without the checks
-
-    found = [identity for reference in references for identity in find_experiments(store, reference)]
-    return [finished(store, identity) for identity in dict.fromkeys(found or newest_finished(store))]
-
-
-def _checked(store: Store, rows: Sequence[ExperimentRow]) -> "list[CheckedExperiment]":
-    from evalflows.data_checks.checks import check_results
-    from evalflows.reports.checks import CheckedExperiment
-
-    checks = check_results(store, rows)
-    return [
-        CheckedExperiment(experiment_id=row.experiment_id, name=row.name, checks=checks[row.experiment_id])
-        for row in rows
-    ]
-
-
-def _write_docs(store: Store, rows: Sequence[ExperimentRow], folder: Path) -> list[Path]:
-    """Write a page per experiment and per snapshot. Raise InputError if that fails."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made a folder: {error.strerror or error}") from error
-    from evalflows.data_checks.checks import results_batch, snapshot_checks
-    from evalflows.data_checks.data_docs import page_of  # late: Great Expectations takes seconds
-
-    pages: dict[Path, str] = {}
-    for row in rows:
-        of_results, of_snapshot = results_batch(row), snapshot_checks(store, row.snapshot_id)
-        title = f"dataset {row.dataset_name or row.snapshot_id}"
-        pages[folder / f"{row.experiment_id}.html"] = page_of(
-            f"{row.name} ({row.experiment_id})", store.read("checks", of_results)
-        )
-        pages[folder / f"{row.snapshot_id}.html"] = page_of(title, store.read("checks", of_snapshot))
-    for path, page in pages.items():
-        write_whole(path, page)
-    return [*pages]
+CHANGES_SHOWN = 3
+"""Examples of each kind of change that are printed after a change of a file."""
 
 
 @click.command()
@@ -177,10 +103,6 @@ def run(spec: str, changes: tuple[str, ...], watches: bool, verbose: bool, **how
         folders=[Path.cwd(), Path(spec).parent],
         ignored=[Path(Layout.at().root), home_root()],
     )
-
-
-WATCHED = ("run_key=null",)
-"""Each turn is an experiment of its own; cached model calls are reused."""
 
 
 def _run_file(
@@ -320,7 +242,8 @@ def _print_report(store: Store, reference: str, form: str, detail: Detail) -> bo
     """Print a plan or a backtest as when it was made. Return whether there is one."""
     if (found := find_report(store, reference)) is None:
         return False
-    from evalflows.cli.gates import print_backtest, print_plan  # late: only these need it
+    from evalflows.cli.backtest import print_backtest
+    from evalflows.cli.plan import print_plan  # late: only these need it
 
     kind, identity, content = found
     if form == "json":
@@ -350,7 +273,7 @@ def _previous(store: Store, experiments: Sequence[str]) -> "list[PreviousRun]":
     earlier = earlier_runs(store, experiments)
     if not earlier:
         return []
-    from evalflows.reports.experiments import previous_runs
+    from evalflows.reports.previous_runs import previous_runs
 
     return previous_runs(store, [(one, earlier[one]) for one in experiments if one in earlier])
 
@@ -426,7 +349,7 @@ def _verdicts(
     """The decisions and their limits; without any, the verdicts."""
     if not candidates:
         return verdicts_section(report.results), None
-    from evalflows.cli.gates import decisions_section, limits_section  # late: only these need it
+    from evalflows.cli.decisions import decisions_section, limits_section  # late: only these need it
 
     return decisions_section(candidates), limits_section(candidates)
 
@@ -448,7 +371,7 @@ def _print_all(
     if calls_made is not None:
         print_calls(report.experiments, calls_made)
     if candidates:
-        from evalflows.cli.gates import print_decisions
+        from evalflows.cli.decisions import print_decisions
 
         print_decisions(candidates)
     if comparison:
@@ -457,10 +380,6 @@ def _print_all(
         out.print()
         print_comparison(comparison, wide=wide)
     print_worst(out, report.worst)
-
-
-CHANGES_SHOWN = 3
-"""Examples of each kind of change that are printed after a change of a file."""
 
 
 def _print_changes(experiment_ids: Sequence[str], made: Mapping[str | None, int]) -> bool:
@@ -480,77 +399,3 @@ def _print_changes(experiment_ids: Sequence[str], made: Mapping[str | None, int]
         out.print(Text(decision.sentence, style=DECISION_STYLES[decision.conclusion]))
     print_calls(overviews_of(store, experiment_ids), sum(made.values()))
     return True
-
-
-Form = Literal["html", "png", "md", "json", "junit"]
-
-FORMS: Mapping[str, Form] = {
-    ".html": "html",
-    ".htm": "html",
-    ".png": "png",
-    ".md": "md",
-    ".json": "json",
-    ".xml": "junit",
-}
-"""The format of a file, by the end of its name."""
-
-STDOUT = "-"
-
-
-@click.command()
-@click.argument("reference", metavar="EXPERIMENT|DECISION|COMPARISON")
-@click.option("-o", "--output", metavar="FILE", help="Output file; it is replaced. -: standard output.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(get_args(Form)),
-    help="Default: by the end of FILE's name, else html. junit needs decisions.",
-)
-@VERBOSE
-def report(reference: str, output: str | None, form: Form | None, verbose: bool) -> None:
-    """Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.
-
-    It is given by id, id prefix or name; a gate's name means its newest decision. The HTML file holds the dashboard's
-    pages with their tables and plots, and needs no other file and no network. A PNG file is a picture of the verdict
-    and the intervals, for a chat.
-    """
-    with one_line_errors(verbose):
-        ending = Path(output or "").suffix.lower()
-        if form is None and ending and ending not in FORMS:
-            raise InputError(
-                f"report: got a file that ends in {ending!r}, wanted one of {', '.join(FORMS)}, or --format"
-            )
-        chosen = form or FORMS.get(ending, "html")
-        if output is None and chosen in ("html", "png"):
-            raise InputError(f"report: got no file, wanted -o FILE.{chosen}, or --format md, json or junit")
-        from evalflows.reports.markdown_pages import reported
-
-        written = WRITERS[chosen](reported(existing_store(), reference))
-        if output is not None and output != STDOUT:
-            write_whole(Path(output), written)
-            echo(one_line(f"wrote {output}"))
-        elif isinstance(written, bytes):
-            echo_bytes(written)
-        else:
-            echo(written, nl=False)
-
-
-def _html(what: "Reported") -> str:
-    from evalflows.dashboard.report_file import report_on  # late: the other formats need no templates
-
-    return report_on(what)
-
-
-def _png(what: "Reported") -> bytes:
-    from evalflows.reports.picture import card_of, picture  # late: the other formats draw nothing
-
-    return picture(card_of(what), now())
-
-
-WRITERS: Mapping[Form, Callable[["Reported"], str | bytes]] = {
-    "html": _html,
-    "png": _png,
-    "md": lambda what: what.markdown,
-    "json": lambda what: json_document(what.document),
-    "junit": lambda what: what.junit,
-}

@@ -20,6 +20,12 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.queries.continuing import batch_since, begun_since, continued_by, undecided_since
 from evalflows.store.store import Store
 
+_NEEDED_BY_RUNS = (
+    *("evalflows.api.running", "evalflows.flows.run_experiment", "evalflows.analysis.diff", "evalflows.cli.diff"),
+    *("evalflows.cli.gates", "evalflows.llm.client", "evalflows.llm.capped_client", "scipy.special"),
+    "prefect.utilities.visualization",
+)
+
 
 @contextmanager
 def prepared(verbose: bool) -> Iterator[Watch]:
@@ -56,13 +62,6 @@ def load_for_runs(verbose: bool) -> None:
     _set_log_level(verbose)
     for module in _NEEDED_BY_RUNS:
         import_module(module)
-
-
-_NEEDED_BY_RUNS = (
-    *("evalflows.api.running", "evalflows.flows.run_experiment", "evalflows.analysis.diff", "evalflows.cli.diff"),
-    *("evalflows.cli.gates", "evalflows.llm.client", "evalflows.llm.capped_client", "scipy.special"),
-    "prefect.utilities.visualization",
-)
 
 
 def _continued(since: datetime) -> str:

@@ -16,6 +16,11 @@ from evalflows.cli.late_commands import VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import echo
 from evalflows.specs.errors import InputError, names_to_choose
 
+_LIST: Any = list
+"""`list` for types that are made here, which no type checker knows."""
+
+DIALECT = GenerateJsonSchema.schema_dialect
+
 
 @click.command()
 @click.argument("name", required=False)
@@ -40,12 +45,6 @@ def schema_of(name: str) -> dict[str, Any]:
     if name in DOCUMENTS:
         return {"$schema": DIALECT, **TypeAdapter(DOCUMENTS[name]()).json_schema(mode="serialization")}
     raise InputError(f"schema {name!r}: got no such name, wanted {names_to_choose(name, [*SPECS, *DOCUMENTS])}")
-
-
-_LIST: Any = list
-"""`list` for types that are made here, which no type checker knows."""
-
-DIALECT = GenerateJsonSchema.schema_dialect
 
 
 class _AsWritten(GenerateJsonSchema):
@@ -100,7 +99,7 @@ def _record(record: type, title: str = "", /, *, without: Any = (), **more: Any)
 
 
 def _metric() -> Any:
-    from evalflows.reports.pages_as_text import AGAINST
+    from evalflows.reports.documents import AGAINST
     from evalflows.reports.results import Result
 
     hints = get_type_hints(Result)
@@ -139,25 +138,25 @@ def _comparison() -> Any:
 
 def _results(**more: Any) -> Any:
     from evalflows.analysis.judge_exclusions import Stepped
-    from evalflows.reports import pages_as_text as pages
-    from evalflows.reports.experiments import PreviousRun
+    from evalflows.reports import experiment_report
+    from evalflows.reports.previous_runs import PreviousRun
 
     excluded = _fields("ExcludedMetric", experiment_id=str, metric=str, judge=str, reason_code=str, reason=str)
     return _fields(
         "Results",
-        experiments=_LIST[_record(pages.ExperimentOverview)],
+        experiments=_LIST[_record(experiment_report.ExperimentOverview)],
         metrics=_LIST[_metric()],
         decisions=_LIST[_decision()],
         standings=list[str],
         comparison=_comparison() | None,
         worst_examples=_LIST[_worst()],
-        failures=_LIST[_record(pages.Failure)],
-        judge_checks=_LIST[_record(pages.JudgeCheck)],
+        failures=_LIST[_record(experiment_report.Failure)],
+        judge_checks=_LIST[_record(experiment_report.JudgeCheck)],
         excluded_metrics=_LIST[excluded],
         fallbacks_and_tiers=_LIST[_record(Stepped)],
-        types_apart=_LIST[_record(pages.TypesApart)],
-        unpriced_calls=_LIST[_record(pages.UnpricedCalls)],
-        reduced_limits=_LIST[_record(pages.ReducedLimit)],
+        types_apart=_LIST[_record(experiment_report.TypesApart)],
+        unpriced_calls=_LIST[_record(experiment_report.UnpricedCalls)],
+        reduced_limits=_LIST[_record(experiment_report.ReducedLimit)],
         sentences=list[str],
         previous=_LIST[_record(PreviousRun, sentence=str, command=Any)],
         calls_made=int | None,
@@ -167,7 +166,7 @@ def _results(**more: Any) -> Any:
 
 
 def _explanation() -> Any:
-    from evalflows.cli.gates import Again
+    from evalflows.cli.explain import Again
 
     part = _fields("Part", title=str, lines=list[str])
     again = _record(Again)
@@ -176,7 +175,7 @@ def _explanation() -> Any:
 
 def _listed() -> Any:
     from evalflows.reports.comparison import Overview
-    from evalflows.reports.pages_as_text import ExperimentOverview
+    from evalflows.reports.experiment_report import ExperimentOverview
 
     experiment = _record(ExperimentOverview, "ListedExperiment", kind=str, gates=dict[str, str])
     return _LIST[experiment | _record(Overview, "ListedComparison", kind=str)]
@@ -184,7 +183,7 @@ def _listed() -> Any:
 
 def _diff() -> Any:
     from evalflows.analysis.changes import ChangeCounts, ChangeList, ExampleChange, Note, SliceSearch
-    from evalflows.reports.pages_as_text import ExperimentOverview
+    from evalflows.reports.experiment_report import ExperimentOverview
 
     texts: dict[str, Any] = dict.fromkeys(("inputs", "reference_outputs", "outputs", "baseline_outputs"), Any)
     overview = _record(ExperimentOverview)
@@ -274,7 +273,7 @@ def _dataset() -> Any:
 
 
 def _baselines() -> Any:
-    from evalflows.store.queries.lookup import Approval
+    from evalflows.store.queries.approvals import Approval
 
     return _LIST[_record(Approval)]
 
@@ -286,7 +285,7 @@ def _label_batches() -> Any:
 
 
 def _judges() -> Any:
-    from evalflows.analysis.labels import RankedJudge
+    from evalflows.analysis.judge_standings import RankedJudge
 
     return _LIST[_record(RankedJudge)]
 
@@ -311,13 +310,13 @@ def _windows() -> Any:
 
 
 def _incidents() -> Any:
-    from evalflows.store.queries.windows import Incident
+    from evalflows.store.queries.incidents import Incident
 
     return _fields("Incidents", incidents=_LIST[_record(Incident)])
 
 
 def _incident() -> Any:
-    from evalflows.store.queries.windows import Incident
+    from evalflows.store.queries.incidents import Incident
     from evalflows.store.trace_records import AlertRow
 
     return _record(Incident, events=_LIST[_record(AlertRow)])

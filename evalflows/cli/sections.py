@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from evalflows.cli.output import Console, echo
-from evalflows.specs.errors import one_line
+from evalflows.specs.escaping import one_line
 
 IN_BRIEF = 24
 """Lines that a command prints by default, with the two below its sections."""

@@ -11,20 +11,31 @@ from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, e
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
-from evalflows.reports.pages_as_text import ExperimentOverview, ExperimentsReport, Failure
-from evalflows.reports.results import (
-    Result,
-    differences_in,
-    means_in,
-    missing_values,
-    remarks,
-    verdict_sentences,
-)
+from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, Failure
+from evalflows.reports.results import Result, differences_in, means_in, missing_values, remarks, verdict_sentences
 from evalflows.reports.worst import Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
-from evalflows.specs.errors import MEASURES, one_line
+from evalflows.specs.escaping import one_line
 from evalflows.specs.hints import Hint
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.layout import Layout
+
+MOST_VERDICTS = 4
+"""Sentences that stay however many other lines there are."""
+
+MOST_METRICS = 3
+"""Rows of metrics that stay however many other lines there are."""
+
+MOST_WORST = 3
+"""Examples, at most."""
+
+MAX_WIDTH = 120
+"""The width at which examples are wrapped in a wider terminal."""
+
+TRACES = 3
+"""Number of errors that are shown with the frames of the user's code."""
+P_VERDICT = ("p", "p adj.", "verdict")
+STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 
 def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
@@ -75,10 +86,6 @@ def _calls_notes(report: ExperimentsReport) -> Iterator[Text]:
 def verdicts_section(results: Sequence[Result]) -> Section:
     """The verdict on each candidate in a sentence."""
     return lines_section([Text(one, "bold") for one in verdict_sentences(results)], "verdict", least=MOST_VERDICTS)
-
-
-MOST_VERDICTS = 4
-"""Sentences that stay however many other lines there are."""
 
 
 def results_sections(
@@ -150,10 +157,6 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
     return Section(items=ordered, draw=draw, what="metric", least=least, is_apart=True)
 
 
-MOST_METRICS = 3
-"""Rows of metrics that stay however many other lines there are."""
-
-
 def _measures_last(results: Sequence[Result]) -> list[Result]:
     """Metrics of evaluators, then built-in measures that differ, then the others."""
     return sorted(results, key=lambda one: (one.metric in MEASURES) + (one.metric in MEASURES and not _differs(one)))
@@ -194,10 +197,6 @@ def worst_section(
         return Group(Text(heading(len(rows)), "bold"), *(Text(f"  {line}") for row in rows for line in row))
 
     return Section(items=most, draw=draw, what="example", least=min(1, len(most)), count=count, is_apart=True)
-
-
-MOST_WORST = 3
-"""Examples, at most."""
 
 
 def _brief(examples: WorstExamples, item: WorstItem, width: int, *, named: bool) -> list[str]:
@@ -298,15 +297,6 @@ def all_columns(results: Sequence[Result]) -> Table:
 def styled(verdict: str, result: Result) -> Text:
     """A verdict in the colour of its conclusion."""
     return Text(verdict, style=STYLES.get(result.conclusion or "", ""))
-
-
-MAX_WIDTH = 120
-"""The width at which examples are wrapped in a wider terminal."""
-
-TRACES = 3
-"""Number of errors that are shown with the frames of the user's code."""
-P_VERDICT = ("p", "p adj.", "verdict")
-STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 
 def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text:

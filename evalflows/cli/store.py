@@ -20,15 +20,33 @@ import click
 
 from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import Text, console, echo, echo_error, print_csv, table
-from evalflows.specs.errors import InputError, json_text, one_line
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import json_text, one_line
 from evalflows.store.database import memory_limit_bytes, peak_memory_bytes
 from evalflows.store.doctor import Examination, examine
 from evalflows.store.exports import Exported, whole_file, write_query, write_whole
 from evalflows.store.packing import SETTLED_S, Packed, pack
-from evalflows.store.queries.labels import preferences_of
 from evalflows.store.queries.lookup import find_comparison
+from evalflows.store.queries.preference_data import preferences_of
 from evalflows.store.sql import existing_store, select_from
 from evalflows.store.views import grain, is_mart, view_files
+
+COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, instead of views that read the store.")
+ONLY = click.option(
+    "--only", metavar="NAME", multiple=True, help="Export this view alone; repeatable. `evalflows sql` lists them."
+)
+ALL = click.option("--all", "is_all", is_flag=True, help="Internal and empty tables too.")
+SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="The schema that holds the tables.")
+
+FIRST = ("results", "item_scores")
+"""What answers most questions."""
+
+TIMEOUT_S = 60.0
+ROWS_SHOWN = 40
+"""Rows that are shown in a terminal."""
+
+GRACE_S = 5.0
+"""Seconds that a query may take to end after it was interrupted."""
 
 
 @click.command()
@@ -101,14 +119,6 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
         else:
             write_whole(Path(output), lines)
         echo(preferences.in_words, err=True)
-
-
-COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, instead of views that read the store.")
-ONLY = click.option(
-    "--only", metavar="NAME", multiple=True, help="Export this view alone; repeatable. `evalflows sql` lists them."
-)
-ALL = click.option("--all", "is_all", is_flag=True, help="Internal and empty tables too.")
-SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="The schema that holds the tables.")
 
 
 @export.command()
@@ -184,10 +194,6 @@ def _to_folder(
         _report(folder, export_folder(existing_store(), Path(folder), form, only, is_all=is_all), f".{form}")
 
 
-FIRST = ("results", "item_scores")
-"""What answers most questions."""
-
-
 def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
     written = [one for one in exported if one.is_written]
     kind = "views" if any(one.rows is None for one in exported) else "tables"
@@ -198,14 +204,6 @@ def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
     left_out = f", {n_left_out} empty ones left out (--all)" if n_left_out else ""
     unchanged = f"{len(exported) - len(written) - n_left_out} unchanged"
     echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {unchanged}{left_out}{first}"))
-
-
-TIMEOUT_S = 60.0
-ROWS_SHOWN = 40
-"""Rows that are shown in a terminal."""
-
-GRACE_S = 5.0
-"""Seconds that a query may take to end after it was interrupted."""
 
 
 @click.command()

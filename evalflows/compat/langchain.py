@@ -22,9 +22,10 @@ import numpy as np
 from rapidfuzz.distance import DamerauLevenshtein, Hamming, Indel, Jaro, JaroWinkler, Levenshtein
 
 from evalflows.evaluators import correctness, criteria, exact_match, json_valid, regex, rubric
-from evalflows.evaluators.judges import CRITERIA
-from evalflows.evaluators.judging import HARMS, criteria_of, shipped
-from evalflows.evaluators.score import Judgement, fenced, normalise
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.principles import CRITERIA, HARMS, criteria_of
+from evalflows.evaluators.prompt_texts import shipped
+from evalflows.evaluators.score import Judgement, normalise
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Endpoint
@@ -33,10 +34,11 @@ from evalflows.llm.connections import AUTO_MODEL, key_of, resolve
 from evalflows.llm.ledger import Ledger, current
 from evalflows.llm.local import LOCAL_MODEL
 from evalflows.llm.structured_output import read_answer, with_response_format
-from evalflows.specs.errors import Complete, Completion, InputError, short
-from evalflows.specs.files import fill, placeholders
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.placeholders import fill, placeholders
+from evalflows.specs.protocols import Complete, Completion
 from evalflows.specs.reference import is_async
-from evalflows.specs.running import ConnectionSpec, EndpointConnection
 from evalflows.store.store import Store
 
 __all__ = [
@@ -54,7 +56,6 @@ __all__ = [
     "resolve_pairwise_criteria",
 ]
 
-
 Request = str | list[Any]
 Schema = Mapping[str, Any]
 
@@ -63,6 +64,79 @@ EMBEDDING_MODEL = "text-embedding-3-small"
 
 _ROLES = {"human": "user", "ai": "assistant"}
 _TRUNCATED = ("length", "max_tokens")  # finish reasons of OpenAI and Anthropic
+
+Encoder = Callable[[Sequence[str]], Any]
+
+EDIT_METRICS: Mapping[str, ModuleType] = {
+    "damerau_levenshtein": DamerauLevenshtein,
+    "levenshtein": Levenshtein,
+    "jaro": Jaro,
+    "jaro_winkler": JaroWinkler,
+    "hamming": Hamming,
+    "indel": Indel,
+}
+
+VECTOR_METRICS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "cosine": lambda a, b: 1 - a @ b / (np.linalg.norm(a) * np.linalg.norm(b)),
+    "euclidean": lambda a, b: np.linalg.norm(a - b),
+    "manhattan": lambda a, b: np.abs(a - b).sum(),
+    "chebyshev": lambda a, b: np.abs(a - b).max(),
+    "hamming": lambda a, b: np.mean(a != b),
+}
+
+SHARE = (0.0, 1.0)
+"""The range of a normalised distance."""
+
+_NAMES = re.compile(r"harmful\d+|uo-[a-z]+-\d+|age-innappropriate")
+REMEDY = (
+    "ConstitutionalPrinciple(name=…, critique_request=…), {name: question}, or LangChain's own text: "
+    "pip install langchain-classic"
+)
+_PRINCIPLES_IN = ("langchain_classic", "langchain")
+
+_LANGCHAIN_VARIABLES = {
+    "inputs": "{input}",
+    "first": "{prediction}",
+    "second": "{prediction_b}",
+    "reference_outputs": "{reference}",
+    "criteria": "{criteria}",
+    "verdict": "{verdict}",
+}
+"""Our prompt variables as LangChain's."""
+
+PLAIN, LABELLED = (fill(shipped(name), _LANGCHAIN_VARIABLES) for name in ("pairwise", "pairwise_labelled"))
+"""The prompts of `pairwise_preference`, without and with a reference. Besides LangChain's variables they contain
+{verdict}: how to give the verdict."""
+
+Judge = Callable[..., Awaitable[Any]]
+
+_SCALE = (1, 10)
+_DEFAULT_CRITERION = "helpfulness"
+
+WORTH: Mapping[str, float] = {"A": 1, "B": 0, "C": 0.5}
+"""The first text's score for each verdict; C means that neither is better."""
+
+SCHEMA: Mapping[str, Any] = {
+    "title": "pairwise",
+    "type": "object",
+    "properties": {"reasoning": {"type": "string"}, "verdict": {"type": "string", "enum": [*WORTH]}},
+    "required": ["reasoning", "verdict"],
+    "additionalProperties": False,
+}
+"""The reasoning comes first, so that the verdict follows from it."""
+
+AS_FIELDS = (
+    'Give "reasoning" first: in two or three sentences, how each answer meets the criteria. Then give "verdict": "A" '
+    'or "B", whichever answer is better, or "C" if neither is.'
+)
+AS_TAG = (
+    "First write, in two or three sentences, how each answer meets the criteria. Then end with a line that holds the "
+    "verdict and nothing else: [[A]] or [[B]], whichever answer is better, or [[C]] if neither is."
+)
+
+_TAG = re.compile(r"\[\[([^\[\]\n]*)\]\]")
+_OPENED = re.compile(r"""["'`\u201c\u2018\u201e\u00ab][*_]*$""")
+_CLOSED = re.compile(r"""[*_.,!?]*(?:["`\u201d\u201c\u00bb]|['\u2019](?!\w))""")  # no apostrophe: [[A]]'s
 
 
 class Answer(NamedTuple):
@@ -221,30 +295,6 @@ def _checked(text: object, is_truncated: bool) -> str:
     return text
 
 
-Encoder = Callable[[Sequence[str]], Any]
-
-EDIT_METRICS: Mapping[str, ModuleType] = {
-    "damerau_levenshtein": DamerauLevenshtein,
-    "levenshtein": Levenshtein,
-    "jaro": Jaro,
-    "jaro_winkler": JaroWinkler,
-    "hamming": Hamming,
-    "indel": Indel,
-}
-
-VECTOR_METRICS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "cosine": lambda a, b: 1 - a @ b / (np.linalg.norm(a) * np.linalg.norm(b)),
-    "euclidean": lambda a, b: np.linalg.norm(a - b),
-    "manhattan": lambda a, b: np.abs(a - b).sum(),
-    "chebyshev": lambda a, b: np.abs(a - b).max(),
-    "hamming": lambda a, b: np.mean(a != b),
-}
-
-
-SHARE = (0.0, 1.0)
-"""The range of a normalised distance."""
-
-
 def edit_distance(first: str, second: str, metric: str = "damerau_levenshtein", *, normalised: bool = True) -> float:
     """Return the distance of two texts, by default as a share from 0 (equal) to 1. Raises InputError."""
     if metric not in EDIT_METRICS:
@@ -269,14 +319,6 @@ def embedding_distance(first: str, second: str, metric: str = "cosine", encoder:
     if not np.isfinite(distance):
         raise ValueError(f"embedding distance: got {distance}, wanted vectors of finite numbers, not all zero")
     return distance
-
-
-_NAMES = re.compile(r"harmful\d+|uo-[a-z]+-\d+|age-innappropriate")
-REMEDY = (
-    "ConstitutionalPrinciple(name=…, critique_request=…), {name: question}, or LangChain's own text: "
-    "pip install langchain-classic"
-)
-_PRINCIPLES_IN = ("langchain_classic", "langchain")
 
 
 def with_principles(criteria: Any) -> Any:
@@ -362,21 +404,6 @@ def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
 def lines(criteria: Mapping[str, str]) -> str:
     """Format the criteria for a prompt, one per line."""
     return "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in criteria.items())
-
-
-_LANGCHAIN_VARIABLES = {
-    "inputs": "{input}",
-    "first": "{prediction}",
-    "second": "{prediction_b}",
-    "reference_outputs": "{reference}",
-    "criteria": "{criteria}",
-    "verdict": "{verdict}",
-}
-"""Our prompt variables as LangChain's."""
-
-PLAIN, LABELLED = (fill(shipped(name), _LANGCHAIN_VARIABLES) for name in ("pairwise", "pairwise_labelled"))
-"""The prompts of `pairwise_preference`, without and with a reference. Besides LangChain's variables they contain
-{verdict}: how to give the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -511,12 +538,6 @@ def refuse(where: str, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if value:
             raise InputError(f"{where}: {name}: got {short(value)}, wanted it omitted: it is not supported here")
-
-
-Judge = Callable[..., Awaitable[Any]]
-
-_SCALE = (1, 10)
-_DEFAULT_CRITERION = "helpfulness"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -741,32 +762,6 @@ def _name_of(chosen: Any) -> str:
 
 def _as_ours(chosen: Any) -> Any:
     return str(chosen) if isinstance(chosen, str) else chosen
-
-
-WORTH: Mapping[str, float] = {"A": 1, "B": 0, "C": 0.5}
-"""The first text's score for each verdict; C means that neither is better."""
-
-SCHEMA: Mapping[str, Any] = {
-    "title": "pairwise",
-    "type": "object",
-    "properties": {"reasoning": {"type": "string"}, "verdict": {"type": "string", "enum": [*WORTH]}},
-    "required": ["reasoning", "verdict"],
-    "additionalProperties": False,
-}
-"""The reasoning comes first, so that the verdict follows from it."""
-
-AS_FIELDS = (
-    'Give "reasoning" first: in two or three sentences, how each answer meets the criteria. Then give "verdict": "A" '
-    'or "B", whichever answer is better, or "C" if neither is.'
-)
-AS_TAG = (
-    "First write, in two or three sentences, how each answer meets the criteria. Then end with a line that holds the "
-    "verdict and nothing else: [[A]] or [[B]], whichever answer is better, or [[C]] if neither is."
-)
-
-_TAG = re.compile(r"\[\[([^\[\]\n]*)\]\]")
-_OPENED = re.compile(r"""["'`\u201c\u2018\u201e\u00ab][*_]*$""")
-_CLOSED = re.compile(r"""[*_.,!?]*(?:["`\u201d\u201c\u00bb]|['\u2019](?!\w))""")  # no apostrophe: [[A]]'s
 
 
 class PairwiseStringResultOutputParser:

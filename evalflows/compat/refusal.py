@@ -10,6 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from evalflows.specs.errors import InputError
 
+Class = TypeVar("Class", bound=type)
+
 
 @dataclass(frozen=True, slots=True)
 class Absent:
@@ -66,9 +68,6 @@ def refusing(**remedies: str) -> Callable[[Callable[Parameters, Returned]], Call
         return call
 
     return decorated
-
-
-Class = TypeVar("Class", bound=type)
 
 
 def refusing_unknown(owner: Class) -> Class:

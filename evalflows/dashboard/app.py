@@ -30,34 +30,37 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from evalflows.analysis.monitoring import acknowledge
 from evalflows.analysis.review import give_label, question_about
 from evalflows.dashboard.compare import compare_example_page, compare_page, compare_slices_page
-from evalflows.dashboard.datasets import (
+from evalflows.dashboard.comparisons import comparisons_page
+from evalflows.dashboard.dataset_changes import (
     dataset_example_page,
-    dataset_page,
-    datasets_page,
     take_example,
     take_file,
     take_incident,
     take_reviewed,
     take_trace,
 )
-from evalflows.dashboard.decisions import decision_page, decisions_page, judge_page, judges_page
-from evalflows.dashboard.experiments import example_page, experiment_page, experiments_page, over_time_page
+from evalflows.dashboard.datasets import dataset_page, datasets_page
+from evalflows.dashboard.decisions import decision_page, decisions_page
+from evalflows.dashboard.experiment_list import experiments_page
+from evalflows.dashboard.experiments import example_page, experiment_page
 from evalflows.dashboard.home import home_page
+from evalflows.dashboard.judges import judge_page, judges_page
 from evalflows.dashboard.links import PROOF, Links, Proofs
 from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.modes import mode_page, modes_map_page, modes_page, take_mode
-from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
+from evalflows.dashboard.over_time import over_time_page
+from evalflows.dashboard.pairs import comparison_page, pair_page
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
 from evalflows.dashboard.rendering import PICTURE, STATIC, Page, Query, Site, one_file, render, whole_page
 from evalflows.dashboard.report_file import report_on, site_in_file
 from evalflows.dashboard.review import ReviewSettings, review_page, review_start_page
 from evalflows.prefect_server import prefect_ui
+from evalflows.reports.kept_comparisons import KeptComparisons
 from evalflows.reports.markdown_pages import reported
 from evalflows.reports.picture import card_of, picture
-from evalflows.reports.side_by_side import KeptComparisons
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import InputError, NotFoundError, StorageError
-from evalflows.store.queries.windows import episode_of, find_incident
+from evalflows.store.queries.incidents import episode_of, find_incident
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.stop import Stop, StoppedError
 from evalflows.store.store import Store
@@ -76,6 +79,64 @@ COOKIE = "evalflows"
 TOKEN = "token"  # the name of a query's parameter
 TEXTS, RAW = "evalflows_texts", "raw"  # the cookie of who wants texts as they are
 YEAR_S = 365 * 24 * 3600
+
+Fields = Mapping[str, str]
+"""The texts of a JSON object; a text that is empty, and null, are left out."""
+
+Take = Callable[[Store, Query, Any], dict[str, Any]]
+"""Stores what was sent, and returns what the page is told. Raises InputError for wrong fields."""
+
+Read = Callable[[Request], Awaitable[Any]]
+"""Reads what was sent. Raises InputError for another content type, and for too much."""
+
+MOST_BYTES, MOST_OF_DATASETS = 100_000, 20_000_000
+"""Largest size of what is sent, and of a dataset's file or example."""
+
+_log = logging.getLogger(__name__)
+
+PageOf = Callable[[Site, Query], Page]
+"""Makes a page from the parameters of its address, path and query alike. Raises InputError for wrong ones."""
+
+PAGES: Mapping[str, PageOf] = {
+    "/home": home_page,
+    "/experiments": experiments_page,
+    "/experiments/{id}": experiment_page,
+    "/experiments/{experiment}/example": example_page,
+    "/over-time": over_time_page,
+    "/datasets": datasets_page,
+    "/datasets/{name:path}": dataset_page,
+    "/dataset-example": dataset_example_page,
+    "/compare": compare_page,
+    "/compare/example": compare_example_page,
+    "/compare/slices": compare_slices_page,
+    "/pairwise": comparisons_page,
+    "/pairwise/{id}": comparison_page,
+    "/pairwise/{id}/pair": pair_page,
+    "/decisions": decisions_page,
+    "/decisions/{id}": decision_page,
+    "/judges": judges_page,
+    "/judges/{evaluator:path}": judge_page,
+    "/modes": modes_page,
+    "/modes-map": modes_map_page,
+    "/modes/{mode}": mode_page,
+    "/production": production_page,
+    "/production/evaluations/{name:path}": evaluation_page,
+    "/production/incidents/{id}": incident_page,
+    "/production/traces": traces_page,
+    "/production/traces/{id}": trace_page,
+    "/review": review_start_page,
+    "/review/{subject}": review_page,
+}
+"""The pages by their address; `{name}` is a parameter."""
+
+FILE = "file"
+"""The parameter with which a page is sent as a file."""
+
+FRAGMENT = "fragment"
+"""The parameter with which a page is sent without its frame, to be shown within another."""
+
+MOST_KEPT = 20_000_000
+"""Characters of the pages that are kept."""
 
 
 class Access:
@@ -130,21 +191,6 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sending
-
-
-Fields = Mapping[str, str]
-"""The texts of a JSON object; a text that is empty, and null, are left out."""
-
-Take = Callable[[Store, Query, Any], dict[str, Any]]
-"""Stores what was sent, and returns what the page is told. Raises InputError for wrong fields."""
-
-Read = Callable[[Request], Awaitable[Any]]
-"""Reads what was sent. Raises InputError for another content type, and for too much."""
-
-MOST_BYTES, MOST_OF_DATASETS = 100_000, 20_000_000
-"""Largest size of what is sent, and of a dataset's file or example."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,41 +277,6 @@ def _wanted(fields: Fields, name: str) -> str:
     return fields[name]
 
 
-PageOf = Callable[[Site, Query], Page]
-"""Makes a page from the parameters of its address, path and query alike. Raises InputError for wrong ones."""
-
-PAGES: Mapping[str, PageOf] = {
-    "/home": home_page,
-    "/experiments": experiments_page,
-    "/experiments/{id}": experiment_page,
-    "/experiments/{experiment}/example": example_page,
-    "/over-time": over_time_page,
-    "/datasets": datasets_page,
-    "/datasets/{name:path}": dataset_page,
-    "/dataset-example": dataset_example_page,
-    "/compare": compare_page,
-    "/compare/example": compare_example_page,
-    "/compare/slices": compare_slices_page,
-    "/pairwise": comparisons_page,
-    "/pairwise/{id}": comparison_page,
-    "/pairwise/{id}/pair": pair_page,
-    "/decisions": decisions_page,
-    "/decisions/{id}": decision_page,
-    "/judges": judges_page,
-    "/judges/{evaluator:path}": judge_page,
-    "/modes": modes_page,
-    "/modes-map": modes_map_page,
-    "/modes/{mode}": mode_page,
-    "/production": production_page,
-    "/production/evaluations/{name:path}": evaluation_page,
-    "/production/incidents/{id}": incident_page,
-    "/production/traces": traces_page,
-    "/production/traces/{id}": trace_page,
-    "/review": review_start_page,
-    "/review/{subject}": review_page,
-}
-"""The pages by their address; `{name}` is a parameter."""
-
 GIVEN: Mapping[str, tuple[Read, Take]] = {
     "/datasets": (_file_content, take_file),
     "/dataset-example": (_texts, take_example),
@@ -277,12 +288,6 @@ GIVEN: Mapping[str, tuple[Read, Take]] = {
     "/review/{subject}/datasets": (_fields, take_reviewed),
 }
 """What pages send, by its address."""
-
-FILE = "file"
-"""The parameter with which a page is sent as a file."""
-
-FRAGMENT = "fragment"
-"""The parameter with which a page is sent without its frame, to be shown within another."""
 
 
 def application(
@@ -315,10 +320,6 @@ async def _ending(queries: QueryProcesses, tools: Starlette | None, _: Starlette
     async with tools.router.lifespan_context(tools) if tools else nullcontext():
         yield
     queries.close()
-
-
-MOST_KEPT = 20_000_000
-"""Characters of the pages that are kept."""
 
 
 class _Kept:

@@ -12,7 +12,18 @@ from itertools import pairwise
 from markupsafe import Markup, escape
 
 from evalflows.analysis.figures import figure
-from evalflows.specs.errors import escaped
+from evalflows.specs.escaping import escaped
+
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 22
+
+WHISKER_WIDTH, HEIGHT = 150, 20
+INSET = 6
+
+ROW, LETTER, GAP, FOREST_WIDTH = 26, 6.6, 14, 260
+"""Pixels: of a row's height, of a letter on average, between columns, and of a plot."""
+
+MOST_LETTERS, MOST_LETTERS_OF_MARK = 40, 16
+"""Letters of a label, and of a mark's name."""
 
 
 def element(tag: str, *content: str | Markup, **attributes: str | float) -> Markup:
@@ -120,9 +131,6 @@ def histogram(counts: Sequence[tuple[str, int]], title: str, *, width: int = 280
                 element("text", f"{count:,}", class_="tick", x=middle, y=foot - tall - 2, text_anchor="middle")
             )
     return drawing(width, height, title, *drawn, class_="chart histogram")
-
-
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,10 +294,6 @@ def _point(point: Point, x: float, y: Scale) -> list[Markup]:
     return [element("a", group, href=point.href, aria_label=escaped(point.title)) if point.href else group]
 
 
-WHISKER_WIDTH, HEIGHT = 150, 20
-INSET = 6
-
-
 def whisker(
     value: float | None,
     low: float | None,
@@ -330,12 +334,6 @@ def whisker(
         parts.append(element("circle", class_="dot", cx=x(value), cy=middle, r=4))
     return drawing(width, HEIGHT, title, *parts, class_=f"chart whisker {kind}".strip())
 
-
-ROW, LETTER, GAP, FOREST_WIDTH = 26, 6.6, 14, 260
-"""Pixels: of a row's height, of a letter on average, between columns, and of a plot."""
-
-MOST_LETTERS, MOST_LETTERS_OF_MARK = 40, 16
-"""Letters of a label, and of a mark's name."""
 
 STYLE = """
 .forest { font: 12px system-ui, "Segoe UI", "Liberation Sans", sans-serif; }

@@ -15,41 +15,56 @@ from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import Links
-from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text, steps_of
+from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text
+from evalflows.dashboard.steps import steps_of
+from evalflows.reports.compared_rows import RowFilter, RowSort, wanted_examples
 from evalflows.reports.decision_limits import with_slices
 from evalflows.reports.decisions import decisions_of
-from evalflows.reports.diff import (
-    ExperimentsDiff,
-    WordDiff,
-    answers_apart,
-    has_much_in_common,
-    heading,
-    no_examples,
-    remarks,
-    values_text,
-    word_diff,
-)
-from evalflows.reports.examples import ExampleDetail, PastValue, RunDetail, example_detail, past_values
-from evalflows.reports.pages_as_text import overviews_of
+from evalflows.reports.diff import ExperimentsDiff, heading, no_examples, remarks, values_text
+from evalflows.reports.example_detail import ExampleDetail, RunDetail, example_detail
+from evalflows.reports.experiment_report import overviews_of
+from evalflows.reports.kept_comparisons import KeptComparison
+from evalflows.reports.names import names_apart
+from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.results import Means, Result, means_of, metric_ranges, names_apart, sentences
-from evalflows.reports.side_by_side import (
-    KeptComparison,
-    RowFilter,
-    RowSort,
-    found_examples,
-    inputs_of,
-    side_by_side,
-    wanted_examples,
-)
+from evalflows.reports.results import Means, Result, means_of, metric_ranges, sentences
+from evalflows.reports.side_by_side import found_examples, inputs_of, side_by_side
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
-from evalflows.specs.errors import LENGTH, MEASURES, InputError, joined
-from evalflows.store.queries.lookup import conclusions_on, find_experiments
+from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import joined
+from evalflows.specs.metric_names import LENGTH, MEASURES
+from evalflows.store.queries.conclusions import conclusions_on
+from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import ask, records_of
 from evalflows.store.store import Store
 
 IN_LIST = 200
 """Experiments in a list to choose from, at most: the newest."""
+
+MOST_CANDIDATES = 8
+
+SORTS: tuple[RowSort, ...] = get_args(RowSort)
+
+LINKED: tuple[Change, ...] = ("improved", "regressed", "flipped", "changed", "missing")
+"""The changes that are counted, in the order of columns."""
+
+MINOR = ("tokens", LENGTH)
+"""Measures that are shown below the others."""
+
+LEAST_AXIS = 0.1
+"""The end of the axis of differences, at least: a tenth of the range."""
+
+IN_PAGE = 50
+"""Examples of a page."""
+
+MOST_METRICS = 5
+"""Metrics whose values stand beside an answer."""
+
+REFRESH_S = 10
+"""Seconds after which a comparison of a running experiment is shown anew: it costs statistics."""
+
+MOST_EXTREMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +130,10 @@ where ($1 is null or contains(lower(e.name), lower($1)) or contains(lower(coales
 order by e.started_at desc, e.experiment_id limit $3
 """
 
-
-MOST_CANDIDATES = 8
-
 WORSE_IN_ANY: Literal["worse_in_any"] = "worse_in_any"
 """Instead of a change in the metric: the examples that got worse in any metric of an evaluator."""
 
 WantedChange = Change | Literal["worse_in_any"]
-
-SORTS: tuple[RowSort, ...] = get_args(RowSort)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,16 +263,6 @@ def resolved(store: Store, references: Sequence[str]) -> dict[str, str]:
         one: one if one in known else find_experiments(store, one, just_one=True)[0]
         for one in dict.fromkeys(references)
     }
-
-
-LINKED: tuple[Change, ...] = ("improved", "regressed", "flipped", "changed", "missing")
-"""The changes that are counted, in the order of columns."""
-
-MINOR = ("tokens", LENGTH)
-"""Measures that are shown below the others."""
-
-LEAST_AXIS = 0.1
-"""The end of the axis of differences, at least: a tenth of the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,16 +418,6 @@ def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[t
     }
 
 
-IN_PAGE = 50
-"""Examples of a page."""
-
-MOST_METRICS = 5
-"""Metrics whose values stand beside an answer."""
-
-REFRESH_S = 10
-"""Seconds after which a comparison of a running experiment is shown anew: it costs statistics."""
-
-
 def compare_page(site: Site, query: Query) -> Page:
     """A comparison; without baseline or candidates, experiments to choose from."""
     asked = CompareQuery.of_query(site.store, query)
@@ -552,9 +542,6 @@ def _card(title: str, diff: ExperimentsDiff, summaries: Sequence[Summary]) -> Ca
     said = summaries[0].gates.values()
     worst = next((one for one in ("FAIL", "NOT ENOUGH EVIDENCE", "PASS") if one in said), None)
     return replace(card, verdict=worst, sentences=[*filter(None, [summaries[0].why]), *card.sentences])
-
-
-MOST_EXTREMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,11 @@
-"""Gate decisions and judges: their lists, one decision with its rules against their bounds, and one judge with its
-controls and its agreement with people.
-"""
+"""Pages of gate decisions: their list, and one with its rules against their bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from evalflows.analysis.figures import estimate
-from evalflows.analysis.gates import Kind, Outcome, Rule
-from evalflows.analysis.labels import judge_standings
+from evalflows.analysis.rules import Kind, Outcome, Rule
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates
@@ -24,27 +21,26 @@ from evalflows.reports.decisions import (
     listed_decisions,
     with_manifests,
 )
-from evalflows.reports.judges import (
-    Disagreement,
-    JudgeHealth,
-    JudgeReport,
-    LabelledSubject,
-    current_report,
-    disagreements,
-    judge_record,
-    judges_health,
-)
-from evalflows.specs.errors import InputError, NotFoundError, metric_of
-from evalflows.store.queries.lookup import approvals
-from evalflows.store.records import (
-    DecisionConclusion,
-)
+from evalflows.specs.metric_names import metric_of
+from evalflows.store.queries.approvals import approvals
+from evalflows.store.records import DecisionConclusion
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 COLOURS = {"met": "better", "broken": "worse", "open": ""}
 
 Scale = tuple[float, float]
+
+_DIRECTIONS = """
+select metric, higher_is_better(e.spec, metric)
+from experiments e, (select unnest($2::varchar[]) as metric) m where e.experiment_id = $1
+"""
+
+_WORST_CASES = "select rule, metric, worst_case_ci_low, worst_case_ci_high from gate_rules where decision_id = $1"
+
+DECISIONS_IN_PAGE = 50
+
+CONCLUSIONS: Sequence[DecisionConclusion] = get_args(DecisionConclusion)
 
 
 @steady
@@ -148,15 +144,6 @@ def _stored(given: Mapping[str, Any], higher_is_better: bool, worst_case: Sequen
     )
 
 
-_DIRECTIONS = """
-select metric, higher_is_better(e.spec, metric)
-from experiments e, (select unnest($2::varchar[]) as metric) m where e.experiment_id = $1
-"""
-
-
-_WORST_CASES = "select rule, metric, worst_case_ci_low, worst_case_ci_high from gate_rules where decision_id = $1"
-
-
 def figures_of(rule: StoredRule) -> str:
     """Return a rule's estimate with its interval, as text."""
     marks = (rule.threshold,)
@@ -187,11 +174,6 @@ def _compared(site: Site, decision: Decision) -> str | None:
     return site.links.compare(decision.baseline_experiment_id, decision.candidate_experiment_id)
 
 
-DECISIONS_IN_PAGE = 50
-
-CONCLUSIONS: Sequence[DecisionConclusion] = get_args(DecisionConclusion)
-
-
 @steady
 def decisions_page(site: Site, query: Query) -> Page:
     """The list of decisions."""
@@ -215,142 +197,3 @@ def decisions_page(site: Site, query: Query) -> Page:
         ),
     )
     return Page(title="Decisions", section="decisions", body=body)
-
-
-LABELS_IN_PAGE = 10
-
-Plot = tuple[float | None, float | None, float | None, tuple[float, float], float | None]
-"""A value with the ends of its interval, its scale, and a mark."""
-
-
-@steady
-def judge_page(site: Site, query: Query) -> Page:
-    """One judge, and its agreement with people in one experiment or comparison."""
-    evaluator, number = query.wanted("evaluator"), query.number("page")
-    versions = judges_health(site.store, evaluator)
-    controls, biases, subjects = judge_record(site.store, evaluator)
-    if not any((versions, controls, biases, subjects)):
-        root = site.store.layout.root
-        raise NotFoundError(f"judge {evaluator!r}: not in {root}, wanted one that has judged something")
-    subject = _chosen(subjects, query)
-    report, problem = _report(site, subject)
-    body = render(
-        "judge.html",
-        site,
-        evaluator=evaluator,
-        versions=versions,
-        standings=judge_standings(site.store, evaluator) if subjects else [],
-        controls=controls,
-        biases=biases,
-        subjects=subjects,
-        subject=subject,
-        report=report,
-        problem=problem,
-        plots=_plots(report) if report else {},
-        disagreements=disagreements(site.store, subject, page=number, in_page=LABELS_IN_PAGE) if subject else [],
-        said=said,
-        answer_address=lambda one: _answer_address(site, subject, one),
-        subject_address=lambda one: _address(site, evaluator, one),
-        review=_review_address(site, subject, versions),
-        number=number,
-        last=-(-subject.n_disagreements // LABELS_IN_PAGE) if subject else 1,
-        page_address=lambda page: _address(site, evaluator, subject, page=page),
-    )
-    return Page(title=f"Judge {evaluator}", section="judges", body=body)
-
-
-def said(value: float | None, label: str | None, kind: str) -> str | None:
-    """Return a verdict as text: of yes/no and numbers the value, of pairs which answer is better."""
-    if kind == "pair":
-        return {"left": "first better", "right": "second better"}.get(label or "", label or "tie")
-    return label if value is None else {1.0: "1 (yes)", 0.0: "0 (no)"}.get(value, f"{value:g}")
-
-
-def _chosen(subjects: Sequence[LabelledSubject], query: Query) -> LabelledSubject | None:
-    """Return what the address names; by default the newest with labels."""
-    wanted = {name: query.text(name) for name in ("subject_id", "metric", "people_metric", "evaluator_version")}
-    for subject in subjects:
-        if all(value in (None, getattr(subject, name)) for name, value in wanted.items()):
-            return subject
-    if any(wanted.values()):
-        given = ", ".join(f"{name} {value!r}" for name, value in wanted.items() if value)
-        raise InputError(
-            f"labels: got {given}, of which there are none, wanted one of the judge's labelled experiments"
-        )
-    return None
-
-
-def _report(site: Site, subject: LabelledSubject | None) -> tuple[JudgeReport | None, str | None]:
-    """Return the agreement from the labels of now, or why there is none."""
-    if subject is None:
-        return None, None
-    try:
-        return current_report(site.store, subject), None
-    except InputError as error:
-        return None, str(error)
-
-
-def _plots(report: JudgeReport) -> dict[str, Plot]:
-    """Return the figures that are drawn, by the name of their line."""
-    observed = report.observed
-    plots: dict[str, Plot] = {}
-    for name, figures, field in (
-        ("Cohen's kappa", observed.get("agreement"), "kappa"),
-        ("Krippendorff's alpha", observed["alpha"], "alpha"),
-        ("alpha among people", observed["people_alpha"], "alpha"),
-    ):
-        if figures:
-            plots[name] = (figures[field], figures["low"], figures["high"], (-1.0, 1.0), 0.0)
-    if error := observed.get("error"):
-        bias = (error["bias"], error["low"], error["high"])
-        plots["bias (judge minus people)"] = (*bias, domain([*bias, 0.0]), 0.0)
-    return plots | _means(observed)
-
-
-def _means(observed: Mapping[str, Any]) -> dict[str, Plot]:
-    """Return the means by the judge, by people, and prediction-powered, on one scale."""
-    if "powered_mean" not in observed:
-        return {}
-    means = {"judge only": observed["judge_mean"], "labels only": observed["labels_mean"]}
-    if observed["no_powered_mean"] is None:
-        means["prediction-powered"] = observed["powered_mean"]
-    scale = domain([mean[end] for mean in means.values() for end in ("mean", "low", "high")])
-    return {name: (mean["mean"], mean["low"], mean["high"], scale, None) for name, mean in means.items()}
-
-
-def _address(site: Site, evaluator: str, subject: LabelledSubject | None, page: int | None = None) -> str | None:
-    if subject is None:
-        return None
-    fields = ("subject_id", "metric", "people_metric", "evaluator_version")
-    address = site.links.judge(evaluator, **{name: getattr(subject, name) for name in fields}, page=page)
-    return f"{address}#{'disagreements' if page else 'people'}" if address else None
-
-
-def _answer_address(site: Site, subject: LabelledSubject | None, one: Disagreement) -> str | None:
-    if subject is None:
-        return None
-    if subject.kind == "pair":
-        runs = {"metric": subject.metric, "left": one.run_id, "right": one.other_run_id}
-        return site.links.page("pairwise", subject.subject_id, "pair", **runs)
-    return site.links.example(subject.subject_id, one.example_id, one.repetition)
-
-
-def _review_address(site: Site, subject: LabelledSubject | None, versions: Sequence[JudgeHealth]) -> str | None:
-    """Return where people label what narrows the interval most."""
-    if subject is not None:
-        return site.links.page("review", subject=subject.subject_id, metric=subject.people_metric)
-    return site.links.page("review", metric=versions[0].metrics[0]) if versions and versions[0].metrics else None
-
-
-@steady
-def judges_page(site: Site, query: Query) -> Page:
-    """The list of judges, and their agreement with people."""
-    text = query.text("q")
-    health = [one for one in judges_health(site.store) if _has(text, one.evaluator, one.judge_model, *one.metrics)]
-    standings = [one for one in judge_standings(site.store) if _has(text, one.evaluator, one.judge_model, one.metric)]
-    body = render("judges.html", site, judges=health, standings=standings, q=text)
-    return Page(title="Judges", section="judges", body=body)
-
-
-def _has(text: str | None, *names: str) -> bool:
-    return text is None or any(text.lower() in name.lower() for name in names)

@@ -1,56 +1,29 @@
-"""The list of experiments, the page of one, the page of one of its examples, and a metric over time."""
+"""The pages of one experiment, of several, and of one example."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import get_args
 
-from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import excluded_metrics
-from evalflows.dashboard.charts import Point, domain
 from evalflows.dashboard.compare import metric_table, with_baseline
-from evalflows.dashboard.links import Value
-from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady, steps_of
+from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady
+from evalflows.dashboard.steps import steps_of
 from evalflows.reports.decisions import decisions_of
-from evalflows.reports.examples import (
-    ItemFilter,
-    Items,
-    PastValue,
-    Shown,
-    distributions,
-    example_detail,
-    items_of,
-    labels_of,
-    past_values,
-    place_of,
-    repeats_of,
-)
-from evalflows.reports.experiments import (
-    ExperimentList,
-    Line,
-    LinePoint,
-    ListedExperiment,
-    ListFilter,
-    MetricLines,
-    listed_experiments,
-    metric_lines,
-)
-from evalflows.reports.pages_as_text import (
-    RelatedExperiment,
-    costs_of,
-    experiments_report,
-    failure_kinds,
-    overviews_of,
-    related_experiments,
-)
-from evalflows.reports.results import Slice, metric_ranges, results_of_each, slice_means
-from evalflows.reports.versions import Version, versions_of
+from evalflows.reports.distributions import distributions
+from evalflows.reports.example_detail import example_detail, labels_of, place_of, repeats_of
+from evalflows.reports.examples import ItemFilter, Items, Shown, items_of
+from evalflows.reports.experiment_page import RelatedExperiment, costs_of, failure_kinds, related_experiments
+from evalflows.reports.experiment_report import experiments_report, overviews_of
+from evalflows.reports.past_values import PastValue, past_values
+from evalflows.reports.results import metric_ranges, results_of_each
+from evalflows.reports.slices import Slice, slice_means
 from evalflows.reports.worst import is_higher_better
-from evalflows.specs.errors import MEASURES, InputError, base_metric, is_pass_k, json_text
-from evalflows.store.queries.lookup import approvals, find_experiments
-from evalflows.store.queries.progress import INTERRUPTED
-from evalflows.store.records import DecisionConclusion, ExperimentRow, ExperimentState, from_json
-from evalflows.store.sql import no_experiments
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import json_text
+from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k
+from evalflows.store.queries.approvals import approvals
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import ExperimentRow, from_json
 from evalflows.store.store import Store
 
 ITEMS_IN_PAGE = 25
@@ -207,160 +180,3 @@ def _by_experiment(values: Sequence[PastValue]) -> list[dict[str, PastValue]]:
     for one in reversed(values):
         found.setdefault(one.experiment_id, {})[one.metric] = one
     return [*found.values()]
-
-
-IN_PAGE = 50
-MOST_TAGS = 24
-"""Tags that are shown as chips."""
-
-STATES = (*get_args(ExperimentState), INTERRUPTED)
-CONCLUSIONS = get_args(DecisionConclusion)
-
-
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """The parameters of this page's address, and addresses that differ from it."""
-
-    site: Site
-    values: Mapping[str, Value]
-
-    def __call__(self, **changes: Value) -> str | None:
-        return self.site.links.page("experiments", **{**self.values, "page": None, **changes})
-
-
-def experiments_page(site: Site, query: Query) -> Page:
-    """The list of experiments."""
-    wanted, number, metric = _filter(query), query.number("page"), query.text("metric")
-    found = listed_experiments(site.store, wanted, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
-    if metric is not None and metric not in found.choices.metrics:
-        raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(found.choices.metrics) or 'none'}")
-    values = {name: query.text(name) for name in ("q", "dataset", "state", "conclusion", "since", "metric")}
-    address = _Address(site, {**values, "tag": wanted.tags})
-    body = render(
-        "experiments.html",
-        site,
-        found=found,
-        values=values,
-        tags=_tags(found, wanted.tags),
-        wanted=wanted,
-        metric=metric,
-        states=STATES,
-        conclusions=CONCLUSIONS,
-        address=address,
-        paged=lambda page: address(page=page),
-        number=number,
-        last=-(-found.count // IN_PAGE),
-        scale=_experiments_scale(found.experiments, metric),
-        excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
-        versions=versions_of(one.versioned for one in found.experiments),
-        how_to_begin=no_experiments(site.store.layout),
-    )
-    is_running = any(one.state == "running" for one in found.experiments)
-    return Page(title="Experiments", section="experiments", body=body, refresh_s=5 if is_running else None)
-
-
-def _filter(query: Query) -> ListFilter:
-    return ListFilter(
-        text=query.text("q"),
-        dataset=query.text("dataset"),
-        tags=query.all("tag"),
-        state=query.choice("state", STATES, "") or None,
-        conclusion=query.choice("conclusion", CONCLUSIONS, "") or None,
-        since=_since(query.text("since")),
-    )
-
-
-def _since(text: str | None) -> datetime | None:
-    try:
-        moment = None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"since: got {text!r}, wanted a date such as 2026-01-31") from None
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
-
-
-def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int | None, list[str]]]:
-    """Return each tag to show, how many experiments have it, and the tags chosen after a click on it."""
-    counts: dict[str, int | None] = {**dict.fromkeys(chosen), **dict(found.choices.tags[:MOST_TAGS])}
-    return [
-        (tag, count, [one for one in chosen if one != tag] if tag in chosen else [*chosen, tag])
-        for tag, count in counts.items()
-    ]
-
-
-def _experiments_scale(experiments: Sequence[ListedExperiment], metric: str | None) -> tuple[float, float]:
-    """The range of the chosen metric's intervals."""
-    shown = [found for one in experiments if metric is not None and (found := one.metric(metric))]
-    return domain(value for one in shown for value in (one.mean, one.ci_low, one.ci_high))
-
-
-NEWEST = 100
-"""Runs of a line that are shown, at most."""
-
-Figure = Callable[[LinePoint], float | None]
-
-
-def over_time_page(site: Site, query: Query) -> Page:
-    """A metric, the cost and the latency over the runs of lines, which `name`, once or several times, and `target`
-    choose."""
-    names, target, metric = query.all("name"), query.text("target"), query.text("metric")
-    shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
-    first = shown.lines[0].line if shown.lines else None
-    drawn = [point for one in shown.lines for point in one.points]
-    groups = {point.experiment_id: point.run_group for point in drawn}
-    versions = versions_of((one.experiment_id, one.application_version, one.git_commit) for one in drawn)
-    body = render(
-        "over_time.html",
-        site,
-        shown=shown,
-        first=first,
-        names=names,
-        targets=[one.target for one in shown.known if first and one.name == first.name],
-        points=_points(site, shown, shown.metric or "", lambda one: one.mean),
-        costs=_points(site, shown, "cost", lambda one: one.cost_usd),
-        latencies=_points(site, shown, "latency", lambda one: one.latency),
-        excluded=excluded_metrics(site.store, groups),
-        versions=versions,
-        marks=_marks(shown, versions),
-        named=_named,
-        how_to_begin=no_experiments(site.store.layout),
-        newest=NEWEST,
-    )
-    return Page(title="Over time", section="over_time", body=body)
-
-
-def _marks(shown: MetricLines, versions: Mapping[str, Version]) -> list[tuple[datetime, str]]:
-    """Return when each version first ran, if one system is shown."""
-    first: dict[str, datetime] = {}
-    for one in shown.lines[0].points if len(shown.lines) == 1 else ():
-        if one.experiment_id in versions:
-            first.setdefault(versions[one.experiment_id].short, one.started_at)
-    return [(at, name) for name, at in first.items()]
-
-
-def _named(line: Line) -> str:
-    return line.name if line.target in line.name else f"{line.name}, {line.target}"
-
-
-def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[Point]:
-    is_metric, is_one = metric == shown.metric, len(shown.lines) == 1
-    return [
-        Point(
-            at=one.started_at,
-            value=value(one),
-            low=one.ci_low if is_metric else None,
-            high=one.ci_high if is_metric else None,
-            title=f"{'' if is_one else f'{_named(of.line)}, '}{one.started_at:%Y-%m-%d %H:%M}: "
-            f"{figure(value(one), metric)}{_said(one)}",
-            is_break=one.is_break,
-            is_release=one.target_changed,
-            href=site.links.experiment(one.experiment_id),
-            series=number,
-        )
-        for number, of in enumerate(shown.lines)
-        for one in of.points
-    ]
-
-
-def _said(one: LinePoint) -> str:
-    commit = f", commit {one.git_commit[:8]}" if one.git_commit else ""
-    return f"{commit}{', another ' + ' and '.join(one.changes) if one.changes else ''}"

@@ -11,6 +11,8 @@ from urllib.parse import quote, urlencode
 PROOF = "proof"
 """The parameter of an address, and the field of a form."""
 
+Value = str | int | Sequence[str] | None
+
 
 class Proofs:
     """What proves conditions, by a secret of this process: other pages cannot make a proof, nor read one."""
@@ -40,9 +42,6 @@ class Proofs:
 
 def _is_same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode(errors="surrogatepass"), wanted.encode())
-
-
-Value = str | int | Sequence[str] | None
 
 
 class Links:

@@ -13,7 +13,9 @@ from evalflows.dashboard.rendering import Site, render
 from evalflows.reports.comparison import ComparisonReport
 from evalflows.reports.diff import ExperimentsDiff
 from evalflows.reports.results import Result, results_of
-from evalflows.specs.errors import MEASURES, InputError, StorageError, escaped
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.escaping import escaped
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.store import Store
 
 

@@ -16,30 +16,24 @@ from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.datasets import dataset_names
 from evalflows.reports.judges import label_text
 from evalflows.specs import hints
-from evalflows.specs.errors import InputError, json_text
-from evalflows.specs.traces import ALL, DIMENSIONS
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import json_text
+from evalflows.specs.watch import ALL, DIMENSIONS
 from evalflows.store.observations import last_owner
-from evalflows.store.queries.traces import (
-    Verdict,
-    batches_of,
-    listed_traces,
-    observations_of_trace,
-    trace_evaluation,
-    trace_evaluations,
-    verdicts_of_trace,
-)
-from evalflows.store.queries.windows import (
+from evalflows.store.queries.incidents import (
     Incident,
     episode_of,
     episodes,
     events_of,
     find_incident,
-    in_slice,
     incidents,
     looks_since,
     versions_since,
     worst_items,
 )
+from evalflows.store.queries.trace_evaluations import batches_of, trace_evaluation, trace_evaluations
+from evalflows.store.queries.traces import Verdict, listed_traces, observations_of_trace, verdicts_of_trace
+from evalflows.store.queries.windows import in_slice
 from evalflows.store.trace_records import WatchedWindowRow
 from evalflows.telemetry.views import ObservationView, TraceView, in_depth, trace_view
 
@@ -63,6 +57,14 @@ SIZES: tuple[Size, ...] = ("day", "hour")
 Shown = Literal["now", "all"]
 SHOWN: tuple[Shown, ...] = ("now", "all")
 
+_LookKey = tuple[str, str, datetime]
+"""A rule, a slice, and when a window starts."""
+
+IN_PAGE = 50
+MOST = 500
+DEEPEST = 12
+"""Levels of the tree that are indented."""
+
 
 def production_page(site: Site, query: Query) -> Page:
     """The incidents that are not over, or with `incidents=all` all; the watched metrics, and the trace evaluations."""
@@ -81,10 +83,6 @@ def production_page(site: Site, query: Query) -> Page:
         versions=_versions(site, [chart for _, chart in charts]),
     )
     return Page(title="Production", section="production", body=body)
-
-
-_LookKey = tuple[str, str, datetime]
-"""A rule, a slice, and when a window starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,12 +288,6 @@ def _window(site: Site, one: WindowFigures, size: Size, incident: Incident | Non
 
 def _mean(one: WindowFigures) -> str:
     return " ".join(filter(None, estimate(one.mean, one.ci_low, one.ci_high, one.metric)))
-
-
-IN_PAGE = 50
-MOST = 500
-DEEPEST = 12
-"""Levels of the tree that are indented."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,14 @@ from evalflows.analysis.figures import estimate, figure, p_text, usd
 from evalflows.dashboard.charts import domain, histogram, line_sample, scatter, share_bar, sparkline, timeline, whisker
 from evalflows.dashboard.links import Links, query_text
 from evalflows.dashboard.texts import markdown, rendered
-from evalflows.reports.diff import WordDiff, word_diff
-from evalflows.reports.results import conclusion_text, when
-from evalflows.reports.side_by_side import Answer, ComparedRow, KeptComparisons
-from evalflows.specs.errors import MEASURES, InputError, escaped, json_text
+from evalflows.reports.kept_comparisons import KeptComparisons
+from evalflows.reports.names import when
+from evalflows.reports.results import conclusion_text
+from evalflows.reports.side_by_side import Answer, ComparedRow
+from evalflows.reports.word_diff import WordDiff, word_diff
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import escaped, json_text
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import now
 from evalflows.store.stop import Stop
@@ -50,6 +54,30 @@ Section = Literal[
     "review",
     "none",
 ]
+
+FOLDER = Path(__file__).parent
+STATIC = FOLDER / "static"
+
+MISSING = "-"
+"""What stands for a value that is missing."""
+
+CHARTS = (domain, histogram, line_sample, scatter, share_bar, sparkline, timeline, whisker)
+"""What templates draw with."""
+
+SECTIONS = (
+    ("home", "Home"),
+    ("experiments", "Experiments"),
+    ("datasets", "Datasets"),
+    ("compare", "Compare"),
+    ("pairwise", "Pairwise"),
+    ("decisions", "Decisions"),
+    ("over_time", "Over time"),
+    ("judges", "Judges"),
+    ("modes", "Failure modes"),
+    ("production", "Production"),
+    ("review", "Review"),
+)
+"""The navigation: a page's section, and its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,48 +168,6 @@ class Query:
         return int(value)
 
 
-_IN_HEAD = ("id", "parent", "kind", "name", "started_at", "latency_s", "error")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One step; a child stands below its parent."""
-
-    depth: int
-    kind: str
-    name: str
-    latency_s: float | None
-    error: str | None
-    contents: list[tuple[str, str]]  # names and JSON of inputs, outputs and whatever else was noted
-
-
-def steps_of(content: str | None) -> list[Step]:
-    """Return the steps of a run, given as JSON, in order; users' targets may note anything in them."""
-    notes = json.loads(content) if content else []
-    notes = [note for note in notes if isinstance(note, dict)] if isinstance(notes, list) else []
-    depths: dict[Any, int] = {}
-    steps = []
-    for note in notes:
-        depth = depths.get(str(note.get("parent")), -1) + 1
-        depths[str(note.get("id"))] = depth
-        steps.append(_step(note, depth))
-    return steps
-
-
-def _step(note: Mapping[str, Any], depth: int) -> Step:
-    latency, error = note.get("latency_s"), note.get("error")
-    return Step(
-        depth=min(depth, 4),
-        kind=str(note.get("kind") or "step"),
-        name=str(note.get("name") or ""),
-        latency_s=latency if isinstance(latency, int | float) else None,
-        error=None if error is None else str(error),
-        contents=[
-            (name, json_text(value)) for name, value in note.items() if name not in _IN_HEAD and value is not None
-        ],
-    )
-
-
 IN_TABLE = 400
 """Characters of a text in a table of many."""
 
@@ -240,31 +226,6 @@ def _words(old: Answer | None, new: Answer | None) -> WordDiff | None:
     if old is None or new is None or old.outputs is None or new.outputs is None:
         return None
     return word_diff(shown_text(old.outputs), shown_text(new.outputs), IN_TABLE)
-
-
-FOLDER = Path(__file__).parent
-STATIC = FOLDER / "static"
-
-MISSING = "-"
-"""What stands for a value that is missing."""
-
-CHARTS = (domain, histogram, line_sample, scatter, share_bar, sparkline, timeline, whisker)
-"""What templates draw with."""
-
-SECTIONS = (
-    ("home", "Home"),
-    ("experiments", "Experiments"),
-    ("datasets", "Datasets"),
-    ("compare", "Compare"),
-    ("pairwise", "Pairwise"),
-    ("decisions", "Decisions"),
-    ("over_time", "Over time"),
-    ("judges", "Judges"),
-    ("modes", "Failure modes"),
-    ("production", "Production"),
-    ("review", "Review"),
-)
-"""The navigation: a page's section, and its name."""
 
 
 def render(template: str, site: Site, **values: Any) -> Markup:

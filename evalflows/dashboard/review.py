@@ -28,20 +28,18 @@ from evalflows.dashboard.links import Value, query_text
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.datasets import dataset_names
 from evalflows.reports.judges import label_text
-from evalflows.reports.results import names_apart
+from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.store.labels import finite_number
-from evalflows.store.queries.labels import (
+from evalflows.store.queries.label_subjects import judged_metrics, labelled_subjects, reviewable
+from evalflows.store.queries.review import (
     GivenLabel,
     ItemTexts,
     Reviewed,
     ReviewItem,
     item_texts,
-    judged_metrics,
-    labelled_subjects,
     review_metrics,
     review_subject,
-    reviewable,
     reviewed,
 )
 from evalflows.store.sql import ask
@@ -51,6 +49,13 @@ KINDS: tuple[QuestionKind, ...] = ("yes_no", "numbers", "labels")
 LONGEST_NAME = 100
 MOST_SKIPPED = 50
 """The last skipped items that the address has; earlier ones are shown again."""
+
+MOST_NAMED = 10
+"""Metrics in a message."""
+
+MOST_DISAGREEMENTS = 50
+
+_NAMES = "select experiment_id, name from experiments where is_one_of(experiment_id, $1)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +142,6 @@ def persons_name(given: str | None) -> str:
 def _number(query: Query, name: str) -> float | None:
     text = query.text(name)
     return None if text is None else finite_number(name, text)
-
-
-MOST_NAMED = 10
-"""Metrics in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +237,6 @@ def _answered(question: Question, given: GivenLabel, first: str) -> str | None:
     return ("no", "yes")[given.value == 1] if question.kind == "yes_no" else f"{given.value:g}"
 
 
-MOST_DISAGREEMENTS = 50
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Metric:
     """What people have said of one metric."""
@@ -288,9 +286,6 @@ def _sides(store: Store, found: Reviewed) -> Mapping[str, str]:
     both = {side for item in found.items for side in (item.experiment_id, item.other_experiment_id) if side}
     (rows,) = ask(store, (_NAMES, [sorted(both)]))
     return names_apart(store, dict(rows))
-
-
-_NAMES = "select experiment_id, name from experiments where is_one_of(experiment_id, $1)"
 
 
 def _alpha(alpha: dict[str, Any] | None) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from evalflows.specs.errors import escaped, json_text
+from evalflows.specs.escaping import escaped, json_text
 
 MOST_CODE = 20_000
 """Characters of a block of code that is coloured."""

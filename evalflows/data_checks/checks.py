@@ -41,6 +41,25 @@ LONG, SHOWN = 2000, 200
 UNIT = (0.0, 1.0)
 """The range of a composite, unless another is declared."""
 
+_OBSERVED = (
+    "observed_value",
+    "unexpected_percent",
+    "missing_percent",
+    "partial_unexpected_list",
+    "partial_unexpected_index_list",
+)
+"""Figures that a row keeps; the last two are the unexpected values, and the row that each is in."""
+
+_IN_WORDS = {
+    ("be_between", "filled_inputs"): "all fields of the inputs are empty",
+    ("not_be_null", "reference_outputs"): "reference_outputs are missing",
+    ("be_unique", "example_id"): "example_id is that of another example",
+    ("be_unique", "inputs"): "inputs are those of another example",
+}
+"""What is wrong if an expectation of ours of a snapshot is not met."""
+
+_SAID = ("column", "severity", "row_condition")
+
 
 def check_dataset(store: Store, dataset: DatasetSpec, flow_run_id: str | None = None) -> str:
     """Check a frozen dataset by our expectations and by its own, publish the checks, and return their batch.
@@ -309,16 +328,6 @@ def check_row(result: Mapping[str, Any], kind: Literal["snapshot", "experiment"]
     )
 
 
-_OBSERVED = (
-    "observed_value",
-    "unexpected_percent",
-    "missing_percent",
-    "partial_unexpected_list",
-    "partial_unexpected_index_list",
-)
-"""Figures that a row keeps; the last two are the unexpected values, and the row that each is in."""
-
-
 def _message(type_: str, kwargs: Mapping[str, Any], figures: Mapping[str, Any], *, success: bool) -> str:
     wanted = _wanted(type_, kwargs)
     if success:
@@ -330,15 +339,6 @@ def _message(type_: str, kwargs: Mapping[str, Any], figures: Mapping[str, Any], 
         return f"wanted {wanted}; got {figures.get('observed_value', 'nothing')}"
     share = f"{figures['unexpected_count']} of {figures['element_count']} fail"
     return f"wanted {wanted}; {share}, such as {', '.join(found_values(figures)[:3])}"
-
-
-_IN_WORDS = {
-    ("be_between", "filled_inputs"): "all fields of the inputs are empty",
-    ("not_be_null", "reference_outputs"): "reference_outputs are missing",
-    ("be_unique", "example_id"): "example_id is that of another example",
-    ("be_unique", "inputs"): "inputs are those of another example",
-}
-"""What is wrong if an expectation of ours of a snapshot is not met."""
 
 
 def _in_words(
@@ -374,9 +374,6 @@ def without_values(check: CheckRow) -> str:
         return said
     failed = f"; {check.n_unexpected} of {check.n_checked} fail" if check.n_unexpected else ""
     return wanted if check.passed else f"wanted {wanted}{failed}"
-
-
-_SAID = ("column", "severity", "row_condition")
 
 
 def _condition(condition: object) -> str:

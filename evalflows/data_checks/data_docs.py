@@ -24,8 +24,10 @@ from great_expectations.render.util import num_to_str
 from great_expectations.render.view.view import DefaultJinjaPageView
 
 from evalflows.data_checks.checks import found_values
-from evalflows.specs.errors import escaped
+from evalflows.specs.escaping import escaped
 from evalflows.store.records import CheckRow, from_json
+
+os.environ["GX_ANALYTICS_ENABLED"] = "false"
 
 SPECIAL = "&<>\"'`${}[]()*\\"
 """Characters that could act in HTML, in Markdown, or in the templates of Great Expectations."""
@@ -42,6 +44,9 @@ SECTION = {
 STAND_INS = str.maketrans({character: chr(0xFDD0 + place) for place, character in enumerate(SPECIAL)})
 ENTITIES = str.maketrans({chr(0xFDD0 + place): f"&#{ord(character)};" for place, character in enumerate(SPECIAL)})
 """To and from noncharacters, which Unicode keeps free for such use."""
+
+OBSERVED = 2
+"""The place of the observed value in a row, after the status and the expectation."""
 
 
 def page_of(title: str, checks: Sequence[CheckRow]) -> str:
@@ -141,10 +146,6 @@ PAGE = r"""<!DOCTYPE html>
   </body>
 </html>
 """
-
-
-OBSERVED = 2
-"""The place of the observed value in a row, after the status and the expectation."""
 
 
 class ResultsTable(ValidationResultsTableContentBlockRenderer):

@@ -11,8 +11,9 @@ from evalflows.llm import loop
 from evalflows.llm.connect import completer
 from evalflows.llm.connections import AUTO_MODEL, key_source, lacks_key, without_key
 from evalflows.llm.ledger import Ledger
-from evalflows.specs.errors import CallError, Complete, Completion, InputError
-from evalflows.specs.running import ConnectionSpec, LocalConnection
+from evalflows.specs.connections import ConnectionSpec, LocalConnection
+from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.protocols import Complete, Completion
 from evalflows.store.store import Store
 
 __all__ = ["Trial", "try_connections"]

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from evalflows.engine.chunks import Chunk, Rounds, in_running_order, n_chunks
+from evalflows.engine.chunks import Chunk, Rounds, n_chunks
 from evalflows.engine.job import Drawn, Job, Loaded
 from evalflows.engine.may_call_models import target_may_call_unrecorded
+from evalflows.engine.order import in_running_order
 from evalflows.engine.prepare import PreparedExperiment
+from evalflows.engine.quick_processes import is_quick
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
 from evalflows.engine.run_context import RunContext, Shared
 from evalflows.engine.running import (
@@ -27,12 +29,13 @@ from evalflows.engine.running import (
 from evalflows.engine.spec_evaluators import connections_of
 from evalflows.engine.spec_targets import make_target, target_version
 from evalflows.engine.views import evaluator_inputs
-from evalflows.engine.workers import Workers, is_quick
+from evalflows.engine.workers import Workers
+from evalflows.llm.breaker import Breaker
 from evalflows.llm.calls import Endpoint
-from evalflows.llm.rate_limits import Breaker
-from evalflows.specs.errors import Complete, InputError
+from evalflows.specs.connections import ConnectionSpec
+from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.running import ConnectionSpec
+from evalflows.specs.protocols import Complete
 from evalflows.specs.target import ChatTarget, HttpTarget, TargetSpec
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import experiment_spec
@@ -46,8 +49,9 @@ Run = tuple[ExampleRow, OutputRow]
 OVERHEAD = 2000
 """Bytes of the objects of a run, besides its texts."""
 
-
 AnyRun = TypeVar("AnyRun", bound=tuple[Any, ...])
+
+Context = RunContext[PreparedExperiment]
 
 
 class JudgesRuns(Job[AnyRun]):
@@ -167,9 +171,6 @@ def check_code(owner: str, what: str, of_run: str, here: str, *, in_cluster: boo
             else "the same files; start the run again after a change, or with task_runner: threads"
         )
         raise InputError(f"{place}: {what} of {owner}: got other code than that of the run, wanted {remedy}")
-
-
-Context = RunContext[PreparedExperiment]
 
 
 def experiment_of(run: Context, experiment_id: str) -> Experiment:

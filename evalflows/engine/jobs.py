@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from evalflows.engine.chunks import Chunk, PairChunk, Part
+from evalflows.engine.chunks import Chunk, Part
 from evalflows.engine.experiments import experiment_of
 from evalflows.engine.job import Job
 from evalflows.engine.judge import Outcome, judge_chunk
+from evalflows.engine.pair_trials import PairChunk
 from evalflows.engine.run_context import RunContext
 
 

@@ -5,36 +5,39 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from evalflows.engine.chunks import (
-    ORDER_SEED,
+from evalflows.engine.experiments import check_code, size_of_answer
+from evalflows.engine.job import Job, Loaded, is_final
+from evalflows.engine.order import ORDER_SEED, in_random_order
+from evalflows.engine.pair_trials import (
     OTHER,
     PairChunk,
     PairTrial,
     Side,
     in_order,
-    in_random_order,
     pair_chunks,
     trials_of,
     winning_side,
 )
-from evalflows.engine.experiments import check_code, size_of_answer
-from evalflows.engine.job import Job, Loaded, is_final
 from evalflows.engine.prepare import PreparedComparison
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, judgement_columns
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of
 from evalflows.engine.views import example_view, run_view
 from evalflows.engine.workers import Workers
-from evalflows.evaluators.binding import offer_pair
-from evalflows.evaluators.score import Place, RunView
+from evalflows.evaluators.offers import offer_pair
+from evalflows.evaluators.score import Place
+from evalflows.evaluators.views import RunView
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.queries.progress import FAILED_OUTPUT, item_metrics, judgement_id, pair_id
-from evalflows.store.queries.values import shared_examples
+from evalflows.store.queries.complete_judgements import FAILED_OUTPUT, judgement_id, pair_id
+from evalflows.store.queries.progress import item_metrics
+from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import Examples, size_of
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
+
+Context = RunContext[PreparedComparison]
 
 
 class Pair(NamedTuple):
@@ -180,9 +183,6 @@ def _judged(trial: PairTrial, result: EvaluationResult) -> dict[str, Any]:
         "left_score": left,
         "right_score": right,
     }
-
-
-Context = RunContext[PreparedComparison]
 
 
 def comparison_of(run: Context, comparison_id: str) -> Comparison:

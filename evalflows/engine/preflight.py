@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
 from typing import Any
 
-from evalflows.engine.chunks import AnySpec, draw
+from evalflows.engine.budget_parts import AnySpec
+from evalflows.engine.isolated import check_picklable
 from evalflows.engine.may_call_models import (
     HOW_TO_RECORD,
     evaluator_may_call_unrecorded,
@@ -18,40 +19,43 @@ from evalflows.engine.may_call_models import (
     target_may_call_unrecorded,
 )
 from evalflows.engine.prepare import PreparedExperiment, PreparedTraces, prepare
+from evalflows.engine.quick_processes import check_quick
+from evalflows.engine.sampling import draw
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
 from evalflows.engine.views import Asked, example_view
-from evalflows.engine.workers import check_picklable, check_quick
-from evalflows.evaluators.binding import Bound, offer_pair, offer_run
-from evalflows.evaluators.score import RunView
+from evalflows.evaluators.binding import Bound
+from evalflows.evaluators.offers import offer_pair, offer_run
+from evalflows.evaluators.views import RunView
 from evalflows.llm import local
-from evalflows.llm.budget import price_of
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import gguf_of
+from evalflows.llm.prices import price_of
 from evalflows.specs.code import check_loaded
-from evalflows.specs.errors import (
-    MEASURES,
-    InputError,
-    base_metric,
-    describe,
-    kept_apart,
-    metric_of,
-    names_to_choose,
-    print_note,
-)
-from evalflows.specs.evaluator import PAIR_LABELS, CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
+from evalflows.specs.connections import ConnectionSpec, LocalConnection
+from evalflows.specs.errors import InputError, describe, names_to_choose
+from evalflows.specs.escaping import print_note
+from evalflows.specs.evaluator import PAIR_LABELS, EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, metric_of
+from evalflows.specs.metrics import CompositeSpec
 from evalflows.specs.reference import load
-from evalflows.specs.running import ConnectionSpec, LocalConnection, TaskRunnerSpec, check_task_runner
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
-from evalflows.specs.traces import MEASURED, TRACES, TraceEvaluationSpec
+from evalflows.specs.task_runner import TaskRunnerSpec, check_task_runner
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.specs.watch import MEASURED, TRACES
 from evalflows.store.queries.example_slices import check_slices, has_value
-from evalflows.store.queries.traces import condition
+from evalflows.store.queries.trace_filters import condition
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
 from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
+
+MAX_EXAMPLES = 3
+"""Examples to try: some settings are only read if an example has the field that they concern."""
+
+_OF_A_RUN = ("inputs.", "outputs.", "reference_outputs.", "metadata.")
 
 
 def check_engine(
@@ -75,12 +79,6 @@ def check_engine(
                 f"{who}: got a function that only this process has; with task_runner {runner.kind} wanted "
                 "'module:name', which its processes can import"
             )
-
-
-MAX_EXAMPLES = 3
-"""Examples to try: some settings are only read if an example has the field that they concern."""
-
-_OF_A_RUN = ("inputs.", "outputs.", "reference_outputs.", "metadata.")
 
 
 def check_settings(bound: Bound, examples: Sequence[ExampleRow]) -> None:

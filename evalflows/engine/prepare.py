@@ -25,16 +25,22 @@ from evalflows.engine.votes import read_votes
 from evalflows.evaluators.binding import Scope
 from evalflows.llm.connections import shared
 from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import EvaluatorSpec, JudgeSpec, MetricSpec
+from evalflows.specs.evaluator import EvaluatorSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.reference import load, parts_of, version_of
-from evalflows.specs.running import ConnectionSpec
 from evalflows.specs.target import ChatTarget, TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.records import dependent_id
 
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+Of = TypeVar("Of", bound=ExperimentSpec | ComparisonSpec | TraceEvaluationSpec)
+
+SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
+"""Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
 
 
 def id_of_run_key(kind: Literal["group", "cmp"], run_key: str) -> str:
@@ -45,12 +51,6 @@ def id_of_run_key(kind: Literal["group", "cmp"], run_key: str) -> str:
 def experiment_id(group: str, target: str) -> str:
     """Return the id of the experiment of a target in a run group."""
     return dependent_id("exp", group, group, target)
-
-
-Of = TypeVar("Of", bound=ExperimentSpec | ComparisonSpec | TraceEvaluationSpec)
-
-SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
-"""Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ def mapper_version(given: str | dict[str, str] | None) -> str | None:
 
     The same evaluator judges an item again if it sees it through another mapper.
     """
-    from evalflows.telemetry.views import at_path  # late: only trace evaluations have mappers
+    from evalflows.telemetry.paths import at_path  # late: only trace evaluations have mappers
 
     if given is None:
         return None

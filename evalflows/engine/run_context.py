@@ -13,13 +13,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from evalflows.engine.chunks import NOTHING_PAID, Started, Tally, spent_by
+from evalflows.engine.budget_parts import Started, spent_by
+from evalflows.engine.chunks import NOTHING_PAID
 from evalflows.engine.prepare import Prepared, bind
-from evalflows.engine.workers import QUICK_CHUNKS_AT_ONCE, QuickProcesses, Workers
+from evalflows.engine.quick_processes import QUICK_CHUNKS_AT_ONCE, QuickProcesses
+from evalflows.engine.tally import Tally
+from evalflows.engine.workers import Workers
 from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
+
+KEPT = 4
+"""Runs whose contexts a process keeps that chunks are sent to, while it has none of their chunks: the newest."""
+
+_taking = threading.Lock()
 
 
 class JobOfRun(Protocol):
@@ -190,12 +198,8 @@ class RunContext(Generic[Of]):
 
 _caller: ContextVar[Caller | None] = ContextVar("evalflows_caller", default=None)
 
-KEPT = 4
-"""Runs whose contexts a process keeps that chunks are sent to, while it has none of their chunks: the newest."""
-
 _sent: "weakref.WeakValueDictionary[str, RunContext[Any]]" = weakref.WeakValueDictionary()
 _newest: "deque[RunContext[Any]]" = deque(maxlen=KEPT)
-_taking = threading.Lock()
 
 
 def _taken_up(token: str, is_in_cluster: bool) -> RunContext[Any]:

@@ -8,27 +8,34 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from evalflows.engine.chunks import AnySpec, Sample, draw
+from evalflows.engine.budget_parts import AnySpec
+from evalflows.engine.isolated import IsolatedEvaluator
 from evalflows.engine.may_call_models import evaluator_may_call_unrecorded
 from evalflows.engine.results import EvaluationResult
+from evalflows.engine.sampling import Sample, draw
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version
-from evalflows.engine.workers import IsolatedEvaluator, Workers
+from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import Bound
 from evalflows.llm import loop
+from evalflows.llm.breaker import Breaker
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Completer, Embedder, Endpoint
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Calls, Ledger
-from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import Complete, Embed, InputError
-from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec
+from evalflows.specs.connections import ConnectionSpec
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.running import ConnectionSpec, ScoreConfigSpec
+from evalflows.specs.metrics import MetricSpec
+from evalflows.specs.protocols import Complete, Embed
+from evalflows.specs.score_configs import ScoreConfigSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.records import ExampleRow, LimitRow, derived_id
+
+MIN_WORKERS = 16
 
 
 def limit_rows(owner: str, endpoint: Endpoint, since: datetime) -> list[LimitRow]:
@@ -50,9 +57,6 @@ def limit_rows(owner: str, endpoint: Endpoint, since: datetime) -> list[LimitRow
         )
         for number, change in enumerate([*before, *(change for change in changes if change.at >= since)])
     ]
-
-
-MIN_WORKERS = 16
 
 
 def judging_workers(spec: ExperimentSpec | TraceEvaluationSpec, connections: set[str]) -> Workers:

@@ -4,8 +4,8 @@ from typing import Any
 
 from evalflows.llm.connections import block_name, check_key, key_of, plain_key
 from evalflows.prefect_server import server_access
+from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError, describe
-from evalflows.specs.running import ConnectionSpec, LocalConnection
 
 
 def key_for(name: str, connection: ConnectionSpec) -> str | None:

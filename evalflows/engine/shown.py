@@ -8,7 +8,7 @@ from typing import Any
 
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.spec_evaluators import is_ours
-from evalflows.specs.files import placeholders
+from evalflows.specs.placeholders import placeholders
 
 SPELLINGS = {
     "inputs": ("inputs", "input"),

@@ -11,18 +11,29 @@ from typing import Generic, TypeVar
 
 from evalflows import evaluators
 from evalflows.engine.spec_targets import served
-from evalflows.evaluators.binding import Bound, Scope, bind, declared_by
+from evalflows.evaluators.binding import Bound, Scope, bind
 from evalflows.evaluators.composite import combined
+from evalflows.evaluators.declarations import declared_by
 from evalflows.evaluators.foreign import adapted, evaluator_name
 from evalflows.evaluators.named import named
 from evalflows.specs.code_versions import fault_text
-from evalflows.specs.errors import InputError, kept_apart
-from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, FallbackSpec, JudgeSpec, MetricSpec, TierSpec
+from evalflows.specs.connections import ConnectionSpec
+from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import located
+from evalflows.specs.metric_names import kept_apart
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.specs.reference import FILES, load, refer, version_of
-from evalflows.specs.running import ConnectionSpec
 from evalflows.specs.traces import TraceEvaluationSpec
+
+_BOUNDS = {"higher_is_better", "range"}
+
+DEFAULT_CONNECTION = "openai"
+"""Connection of an evaluator that asks for `complete` and names none."""
+
+Kind = TypeVar("Kind", bound=FallbackSpec)
+Spec = TypeVar("Spec", bound=FallbackSpec, covariant=True)
 
 
 def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
@@ -81,21 +92,11 @@ def named_reference(function: Callable[..., object], name: str | None = None) ->
     return {"use": reference_to(function), "name": name or kept_apart(evaluator_name(function))}
 
 
-_BOUNDS = {"higher_is_better", "range"}
-
-
 def composite_version(composite: CompositeSpec, spec: ExperimentSpec | TraceEvaluationSpec) -> str:
     """Return a hash of a composite's weights and policy, and of the bounds of its parts."""
     bounds = {metric: spec.direction(metric).model_dump(include=_BOUNDS) for metric in sorted(composite.metrics)}
     own = [version_of(load(composite.function))] if composite.function else []
     return version_of(combined, composite.model_dump(exclude={"name", "function"}), bounds, *own)
-
-
-DEFAULT_CONNECTION = "openai"
-"""Connection of an evaluator that asks for `complete` and names none."""
-
-Kind = TypeVar("Kind", bound=FallbackSpec)
-Spec = TypeVar("Spec", bound=FallbackSpec, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,11 @@ from functools import reduce
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import identity_of
 from evalflows.specs.columns import answer_row
-from evalflows.specs.errors import Complete, InputError
+from evalflows.specs.connections import ConnectionSpec, LocalConnection
+from evalflows.specs.errors import InputError
 from evalflows.specs.files import located
+from evalflows.specs.protocols import Complete
 from evalflows.specs.reference import load, parts_of, version_of
-from evalflows.specs.running import ConnectionSpec, LocalConnection
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.file_formats import Numbered, read_rows
 from evalflows.store.queries.lookup import find_experiments
@@ -19,6 +20,9 @@ from evalflows.store.records import ExampleRow, Json, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.store import Store
 from evalflows.targets import Target, chat, http, python, recorded, recorded_column, replayed
+
+NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version_header", "usage"}
+"""Fields of a target that do not change its answers, or whose content counts instead."""
 
 
 def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[ExampleRow], store: Store) -> Target:
@@ -58,10 +62,6 @@ def _answers(spec: RecordedTarget, where: str) -> Numbered:
             yield number, row if spec.columns is None else answer_row(row, spec.columns)
         except InputError as error:
             raise InputError(f"{where}:{number}: {error}") from error
-
-
-NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version_header", "usage"}
-"""Fields of a target that do not change its answers, or whose content counts instead."""
 
 
 def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) -> str:

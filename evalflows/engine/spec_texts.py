@@ -13,7 +13,8 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.failure_modes import CLOSED_MODES, TaxonomySpec, load_taxonomy
 from evalflows.specs.files import located, make_spec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.traces import TraceEvaluationSpec, WatchSpec
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.specs.watch import WatchSpec
 
 Judge = TypeVar("Judge", bound=FallbackSpec)
 

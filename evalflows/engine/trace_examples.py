@@ -18,9 +18,7 @@ from evalflows.store.queries.traces import ItemKey
 from evalflows.store.records import ExampleRow, Json, to_json
 from evalflows.store.store import Store
 from evalflows.telemetry.masking import Masking, SecretPattern, patterns_with
-from evalflows.telemetry.views import (
-    SessionView,
-)
+from evalflows.telemetry.views import SessionView
 
 AT_ONCE = 200
 """Items in memory at a time."""

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, Part
+from evalflows.engine.composites import ScoresByRun, composite_rows
 from evalflows.engine.experiments import JudgesRuns, check_code
 from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper, run_of, sampling_rate
 from evalflows.engine.job import Drawn, Loaded, is_final
-from evalflows.engine.judge import ScoresByRun, composite_rows
 from evalflows.engine.prepare import PreparedTraces, mapper_version
 from evalflows.engine.results import Columns, EvaluationResult, run_scores
 from evalflows.engine.run_context import RunContext
@@ -22,7 +22,7 @@ from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.progress import judged_in_part
+from evalflows.store.queries.spending import judged_in_part
 from evalflows.store.queries.traces import ItemKey, JudgedBy, batch_row, scores_of_items
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, to_json
 from evalflows.store.spool import Spool
@@ -31,6 +31,14 @@ from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 
 KEYS_AT_ONCE = 50_000
 """Most keys of items in memory at a time."""
+
+ItemRun = tuple[ExampleRow, OutputRow, Item]
+"""An item in the form of a run, and as it is."""
+
+MISSING = ("failed", "not_attempted")
+"""Statuses of judgements that an item lacks."""
+
+Context = RunContext[PreparedTraces]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,14 +124,6 @@ def trace_chunks(
         )
         for number, (day, part) in enumerate(parts, start=first)
     ]
-
-
-ItemRun = tuple[ExampleRow, OutputRow, Item]
-"""An item in the form of a run, and as it is."""
-
-
-MISSING = ("failed", "not_attempted")
-"""Statuses of judgements that an item lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,9 +281,6 @@ def _usage(row: JudgementRow) -> Usage:
         tokens_out=row.tokens_out,
         cost_usd=cost,
     )
-
-
-Context = RunContext[PreparedTraces]
 
 
 def trace_evaluation_of(run: Context, batch_id: str) -> TraceEvaluation:

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalflows.engine.judge import judge_with
+from evalflows.engine.judgement import judge_with
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import prepare
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import Workers
-from evalflows.evaluators.binding import Scope, offer_experiment, offer_run
-from evalflows.evaluators.score import Evaluations, ExampleView, ItemResult, RunView
+from evalflows.evaluators.binding import Scope
+from evalflows.evaluators.offers import offer_experiment, offer_run
+from evalflows.evaluators.views import Evaluations, ExampleView, ItemResult, RunView
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger

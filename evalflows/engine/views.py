@@ -6,72 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from evalflows.engine.chunks import Chunk
-from evalflows.evaluators.binding import LANGFUSE_FIELDS, offer_fields, offer_run
-from evalflows.evaluators.score import Evaluation, Evaluations, ExampleView, RunView
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
-from evalflows.specs.code_versions import fault_text
-from evalflows.specs.errors import NOT_ATTEMPTED, RETURNED_AS, UNREACHABLE, ErrorKind, InputError, StorageError
-from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, from_json, to_json
-from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
-
-_REPORTED = Answer._fields[1:]  # all but the outputs
-_NOTHING = Answer(outputs=None)[1:]
-
-
-def run_id(chunk: Chunk, example_id: str) -> str:
-    return derived_id(chunk.experiment_id, example_id, chunk.repetition)
-
-
-def is_final(row: OutputRow) -> bool:
-    """Whether a retry would be useless."""
-    return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
-
-
-def returned(value: Any) -> dict[str, Any]:
-    """Return the columns of what a target returned."""
-    answer = value if isinstance(value, Answer) else None
-    try:
-        outputs = as_outputs(answer.outputs if answer else value)
-        text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
-        columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
-        return columns | (_reported(answer) if answer else {})
-    except InputError as error:
-        return failed("bad_return", str(error))
-    except MemoryError:  # no fault of the item
-        raise
-    except Exception as error:  # of an object of the user's, whose fields are read here
-        return failed("bad_return", f"outputs cannot be stored as JSON: {fault_text(error)}")
-
-
-def raised(error: BaseException) -> dict[str, Any]:
-    """Return the columns of a run whose target raised. Raise a StorageError again: it is no fault of the item."""
-    if isinstance(error, StorageError):
-        raise error
-    if isinstance(error, NoRecordedAnswerError):
-        return failed("no_output", str(error))
-    fault = fault_of(error)
-    return failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
-
-
-def failed(kind: ErrorKind, error: str) -> dict[str, Any]:
-    """Return the columns of a run that failed."""
-    status = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
-    return {"status": status, "error_kind": kind, "error": error}
-
-
-def _reported(answer: Answer) -> dict[str, Any]:
-    """Return the columns that an answer reports itself; an unknown latency is not replaced by what was measured."""
-    values = answer[1:]
-    if values == _NOTHING:
-        return {"attempts": 1, "latency_s": None}
-    columns = zip(_REPORTED, values, strict=True)
-    return {name: value for name, value in columns if value is not None or name == "latency_s"}
-
+from evalflows.evaluators.offers import LANGFUSE_FIELDS, offer_fields, offer_run
+from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, RunView
+from evalflows.specs.metric_names import RETURNED_AS
+from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, from_json
 
 _OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
 _INPUTS = frozenset({"inputs", "input"})
 _REFERENCES = frozenset({"reference_outputs", "expected_output"})
 _OUTPUTS = frozenset({"outputs", "output"})
+
+
+def run_id(chunk: Chunk, example_id: str) -> str:
+    return derived_id(chunk.experiment_id, example_id, chunk.repetition)
 
 
 def evaluator_inputs(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from evalflows.engine.chunks import Side, in_order, winning_side
+from evalflows.engine.pair_trials import Side, in_order, winning_side
 from evalflows.evaluators.pairwise.recorded_preference import (
     Winner,
     WithoutVerdict,
@@ -22,7 +22,7 @@ from evalflows.specs.comparison import OTHER_NAMES, VOTE_FIELDS, OrderStatus, Vo
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import located
 from evalflows.store.file_formats import read_rows
-from evalflows.store.queries.progress import judgement_id, pair_id
+from evalflows.store.queries.complete_judgements import judgement_id, pair_id
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Json, JudgementRow, derived_id, to_json
 
 METRIC = "votes"

@@ -5,7 +5,7 @@ The two are imported on first use: the SDK is slow to import, and listing connec
 
 from typing import TYPE_CHECKING
 
-from evalflows.specs.errors import lazy_names
+from evalflows.specs.late_names import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.llm.wrapped import step, wrap

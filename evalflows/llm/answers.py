@@ -1,11 +1,9 @@
 """Read a model's answer: its message in OpenAI's form, whatever it came in, why it ended, and the tokens it took."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from evalflows.llm.budget import Tokens, token_count
 from evalflows.llm.endpoint_errors import error_in_choice
 from evalflows.specs.errors import CallError
 from evalflows.store.records import to_json
@@ -118,38 +116,3 @@ def _with_text(call: Any) -> Any:
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), Mapping | list):
         return call
     return {**call, "function": {**function, "arguments": json.dumps(function["arguments"], ensure_ascii=False)}}
-
-
-def tokens_of(body: Mapping[str, Any]) -> Tokens:
-    """Return the token counts that a response reports, by any of the names in use; what it does not report is None."""
-    usage = body.get("usage")
-    if not isinstance(usage, Mapping):
-        return Tokens()
-    into = _count(usage, "prompt_tokens", "input_tokens")
-    out = _count(usage, "completion_tokens", "output_tokens")
-    cached = _count(usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
-    for details in (usage.get(name) for name in ("prompt_tokens_details", "input_tokens_details")):
-        if isinstance(details, Mapping) and cached is None:
-            cached = _count(details, "cached_tokens")
-    if into is not None and "prompt_tokens" not in usage:  # Anthropic's `input_tokens` are those besides the cache
-        into += sum(_count(usage, f"cache_{part}_input_tokens") or 0 for part in ("read", "creation"))
-    total = _count(usage, "total_tokens")
-    if into is not None and total is not None and total > into + (out or 0):
-        out = total - into  # some leave the tokens of thinking out of their count, but not out of the total
-    details = usage.get("completion_tokens_details")
-    thinking = _count(details, "reasoning_tokens") if isinstance(details, Mapping) and total is None else None
-    if out is not None and thinking is not None and thinking > out:
-        out += thinking
-    return Tokens(into, cached, out)
-
-
-def _count(usage: Mapping[str, Any], *names: str) -> int | None:
-    """Return the first count of these names; whole numbers may come as text or as floats."""
-    for name in names:
-        value = usage.get(name)
-        if isinstance(value, str) and re.fullmatch(r"\d{1,15}(\.0+)?", value):
-            value = float(value)
-        value = int(value) if isinstance(value, float) and value.is_integer() else value
-        if (count := token_count(value)) is not None:
-            return count
-    return None

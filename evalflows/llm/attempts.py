@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 
 from evalflows.llm.ledger import Calls, current
-from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind, print_note
+from evalflows.specs.errors import TRANSIENT, CallError, ErrorKind
+from evalflows.specs.escaping import print_note
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0

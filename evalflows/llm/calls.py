@@ -13,25 +13,33 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflows.llm import structured_output
-from evalflows.llm.answers import completion_fields, end_of, finish_of, has_thinking, is_empty, tokens_of
+from evalflows.llm.answers import completion_fields, end_of, finish_of, has_thinking, is_empty
 from evalflows.llm.attempts import Attempts
-from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_of, tokens_of_text
+from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import kept, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
-from evalflows.llm.rate_limits import Limiter, read_rate_limit
-from evalflows.specs.errors import CallError, Completion, Message
-from evalflows.specs.running import ConnectionSpec
+from evalflows.llm.limiter import Limiter
+from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_text
+from evalflows.llm.rate_limits import read_rate_limit
+from evalflows.specs.connections import ConnectionSpec
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Completion, Message
 from evalflows.store.records import CallRow, new_id, now, to_json
 
 if TYPE_CHECKING:
     from evalflows.llm.client import Client, Response
-
 
 Kind = Literal["chat", "embedding"]
 Read = Callable[["Response"], dict[str, Any]]
 """Returns the row fields read from a response; raises CallError if the response is unusable."""
 
 PATHS: dict[str, str] = {"chat": "/chat/completions", "embedding": "/embeddings"}
+
+MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+"""The parameters of a request that limit the length of its answer."""
+
+LARGEST = 3.4028234663852886e38
+"""The largest 32-bit float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,10 +256,6 @@ def _order(request: Mapping[str, Any]) -> str:
     return json.dumps(shapes) if shapes else ""
 
 
-MAX_TOKENS = ("max_tokens", "max_completion_tokens")
-"""The parameters of a request that limit the length of its answer."""
-
-
 class Completer:
     """`complete` for one connection and one experiment."""
 
@@ -328,10 +332,6 @@ def _completion(row: CallRow, message: Mapping[str, Any], parsed: Any, cached: b
         cost_usd=0.0 if cached else row.cost_usd,
         latency_s=row.latency_s,
     )
-
-
-LARGEST = 3.4028234663852886e38
-"""The largest 32-bit float."""
 
 
 class Embedder:

@@ -14,6 +14,8 @@ MEGABYTE = 1 << 20
 ENCODINGS = "gzip, deflate"
 """Encodings whose pieces unpack to about a thousand times their size at most."""
 
+_OF_PACKED = (b"content-encoding", b"content-length", b"transfer-encoding")
+
 
 class CappedClient(httpx2.AsyncClient):
     """A client for the user's application, and the base of that for the OpenAI SDK."""
@@ -43,9 +45,6 @@ class CappedClient(httpx2.AsyncClient):
 
 def _unreadable(message: str) -> CallError:
     return CallError("bad_answer", message, cost_is_unknown=True)
-
-
-_OF_PACKED = (b"content-encoding", b"content-length", b"transfer-encoding")
 
 
 async def _body(response: httpx2.Response, max_bytes: int) -> bytes:

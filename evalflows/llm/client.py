@@ -17,9 +17,9 @@ from evalflows.llm.connections import SENT_BY_SDK, SHORTEST_KEY, secrets_of, wit
 from evalflows.llm.endpoint_errors import error_in, kept, not_json
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.llm.openings import Door, Opening, opening
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError
 from evalflows.specs.permitted import may_receive, variable
-from evalflows.specs.running import ConnectionSpec, EndpointConnection
 
 LONGEST_MESSAGE = 200
 """Most characters of what is said about a malformed response."""

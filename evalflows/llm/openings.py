@@ -12,7 +12,7 @@ from typing import Any, Self
 import httpx2
 
 from evalflows.llm.ledger import current
-from evalflows.specs.errors import print_note
+from evalflows.specs.escaping import print_note
 
 OPENING_APART_S = 0.005
 """Seconds between two connections that are opened to one server."""

@@ -21,15 +21,23 @@ from evalflows.llm.connections import headers_of, secrets_of
 from evalflows.llm.endpoint_errors import http_status_kind, is_page, not_json, said_in
 from evalflows.llm.faults import remember_key
 from evalflows.llm.ledger import current
+from evalflows.llm.limiter import Limiter
 from evalflows.llm.openings import Door, Opening
-from evalflows.llm.rate_limits import Limiter, read_rate_limit
-from evalflows.specs.errors import CallError, InputError, Post, Posted, describe
-from evalflows.specs.files import origin_of
+from evalflows.llm.rate_limits import read_rate_limit
+from evalflows.specs.addresses import origin_of
+from evalflows.specs.errors import CallError, InputError, describe
+from evalflows.specs.protocols import Post, Posted
 from evalflows.specs.target import HttpTarget
 
 LONGEST_MESSAGE = 500
 LONGEST_VERSION = 100
 """In characters. A longer version of an application is replaced by its hash."""
+
+NO_ANSWERS = ("text/html", "application/xhtml+xml", "text/event-stream", "application/x-ndjson")
+"""Content types that are no answers as text, unless the spec names them: a login page, a stream."""
+
+TIMEOUT_S = 10.0
+MAX_BYTES = 1 << 16
 
 
 def poster(spec: HttpTarget) -> Post:
@@ -129,10 +137,6 @@ async def _post(
     return response
 
 
-NO_ANSWERS = ("text/html", "application/xhtml+xml", "text/event-stream", "application/x-ndjson")
-"""Content types that are no answers as text, unless the spec names them: a login page, a stream."""
-
-
 def _content(response: httpx2.Response, content_types: Sequence[str]) -> Any:
     """Return the response as JSON, else as text."""
     text, header = text_of(response).removeprefix("\ufeff"), response.headers.get("content-type", "")
@@ -159,10 +163,6 @@ def as_version(text: str) -> str:
         line = text
     line = " ".join(line.split())
     return line if len(line) <= LONGEST_VERSION else hashlib.sha256(line.encode()).hexdigest()[:16]
-
-
-TIMEOUT_S = 10.0
-MAX_BYTES = 1 << 16
 
 
 def application_version(spec: HttpTarget) -> str | None:

@@ -14,9 +14,10 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from evalflows.llm.answers import empty_answer, end_of, is_empty
+from evalflows.specs.connections import AnswerForm
 from evalflows.specs.errors import CallError, short
-from evalflows.specs.files import schema_errors, schema_validator, unique_object
-from evalflows.specs.running import AnswerForm
+from evalflows.specs.files import unique_object
+from evalflows.specs.json_schemas import schema_errors, schema_validator
 from evalflows.specs.thinking import after_thinking
 
 _TAG = re.compile(r"\[\[([^\[\]:\n]+):([^\[\]\n]*)\]\]")
@@ -27,6 +28,25 @@ _LONGEST_LABEL = 300
 _NUMBER = re.compile(r"[+-]?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,5})?", re.ASCII)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
+
+Schema = dict[str, Any]
+
+_MAX_ERROR_CHARS = 200
+
+_END = re.compile(r"\s*(```)?\s*")
+_LINE = re.compile(r"^[ \t]*\{", re.MULTILINE)
+_LABELLED_LINE = re.compile(r"^[ \t*_`]*\w[\w ]{0,39}:[ \t*_`]*\{", re.MULTILINE)
+_MOST_STARTS, _MOST_PARTS = 50, 5000
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/)
+    | (?P<text>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')
+    | (?P<name>[A-Za-z_]\w*(?=\s*:))
+    | (?P<word>(?i:true|false|null|none)\b)
+    | (?P<number>[-\d.][-+\d.eE]*)
+    | (?P<mark>[{}\[\],:])""",
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +218,6 @@ def _value(name: str, text: str, field: Mapping[str, Any]) -> Any:
 
 def _choice_text(choice: Any) -> str:
     return choice if isinstance(choice, str) else json.dumps(choice)
-
-
-Schema = dict[str, Any]
-
-_MAX_ERROR_CHARS = 200
 
 
 def with_response_format(request: dict[str, Any], schema: Schema, form: AnswerForm) -> dict[str, Any]:
@@ -461,20 +476,6 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_object)
-_END = re.compile(r"\s*(```)?\s*")
-_LINE = re.compile(r"^[ \t]*\{", re.MULTILINE)
-_LABELLED_LINE = re.compile(r"^[ \t*_`]*\w[\w ]{0,39}:[ \t*_`]*\{", re.MULTILINE)
-_MOST_STARTS, _MOST_PARTS = 50, 5000
-_TOKEN = re.compile(
-    r"""(?P<blank>\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/)
-    | (?P<text>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')
-    | (?P<name>[A-Za-z_]\w*(?=\s*:))
-    | (?P<word>(?i:true|false|null|none)\b)
-    | (?P<number>[-\d.][-+\d.eE]*)
-    | (?P<mark>[{}\[\],:])""",
-    re.VERBOSE | re.DOTALL,
-)
-_WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
 
 
 def _with_instruction(messages: Sequence[Mapping[str, Any]], instruction: str) -> list[dict[str, Any]]:

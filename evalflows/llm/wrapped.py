@@ -15,10 +15,10 @@ import openai
 from openai.types.chat import ChatCompletion
 
 from evalflows.llm import loop
-from evalflows.llm.answers import tokens_of
-from evalflows.llm.budget import LONG_ANSWER, Budget, Price, Tokens, price_at, token_count, tokens_of_text
+from evalflows.llm.budget import Budget
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
+from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_at, token_count, tokens_of, tokens_of_text
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.store.records import CallRow, from_json, mended, new_id, now, to_json
 

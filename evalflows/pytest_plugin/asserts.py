@@ -212,7 +212,8 @@ class _Claim:
 def _hold(claim: _Claim, candidate: Compared | None, baseline: Compared | None, confidence_level: float) -> DecisionRow:
     """Return the decision if the claim holds; raise otherwise."""
     __tracebackhide__ = True
-    from evalflows.specs.errors import InputError, one_line
+    from evalflows.specs.errors import InputError
+    from evalflows.specs.escaping import one_line
 
     try:
         decision = _decide(claim, candidate, baseline, confidence_level)
@@ -275,7 +276,7 @@ def _resolve_baseline(baseline: Compared | None) -> Compared | None:
     from evalflows.specs import hints
     from evalflows.specs.errors import InputError
     from evalflows.store import Store
-    from evalflows.store.queries.lookup import approved
+    from evalflows.store.queries.approvals import approved
 
     if not isinstance(baseline, str) or not baseline.startswith(APPROVED):
         return baseline
@@ -289,7 +290,8 @@ def _check(claim: _Claim, experiment: str) -> None:
     """Raise InputError for an unknown metric, or one with the opposite direction, before a decision is stored."""
     from evalflows.reports.results import results_of
     from evalflows.reports.worst import is_higher_better
-    from evalflows.specs.errors import InputError, metric_of
+    from evalflows.specs.errors import InputError
+    from evalflows.specs.metric_names import metric_of
     from evalflows.store import Store
 
     store = Store()

@@ -18,6 +18,8 @@ Answer = tuple[str, float, list[tuple[str, str]], str | None]
 SENT = "evalflows_answers"
 """What a worker of xdist sends to the process that writes, by experiment."""
 
+_FROM_WORKERS = pytest.StashKey[dict[str, list[Answer]]]()
+
 
 def finish(config: pytest.Config, experiments: Iterable[str]) -> None:
     """Add the answers of experiments to the report; in a worker of xdist, send them to the process that writes it."""
@@ -31,9 +33,6 @@ def finish(config: pytest.Config, experiments: Iterable[str]) -> None:
 def receive(config: pytest.Config, output: Mapping[str, Any]) -> None:
     """Keep what a worker sent. Workers share experiments, so each is there once."""
     config.stash[_FROM_WORKERS] = config.stash.get(_FROM_WORKERS, {}) | output.get(SENT, {})
-
-
-_FROM_WORKERS = pytest.StashKey[dict[str, list[Answer]]]()
 
 
 def report(config: pytest.Config, answers: Mapping[str, Sequence[Answer]]) -> None:

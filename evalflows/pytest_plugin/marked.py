@@ -20,7 +20,7 @@ import pytest
 from evalflows.pytest_plugin.quiet import quiet
 
 if TYPE_CHECKING:
-    from evalflows.compat.langsmith.datasets import Case
+    from evalflows.compat.langsmith.cases import Case
 
 
 MARK = "langsmith"
@@ -66,7 +66,7 @@ class Marked:
         __tracebackhide__ = True
         if SETTINGS not in item.stash:
             return (yield)
-        from evalflows.compat.langsmith.datasets import running
+        from evalflows.compat.langsmith.cases import running
 
         case = _case_of(item, item.stash[SETTINGS])
         try:
@@ -104,9 +104,10 @@ class Marked:
             self._record(session, suite, cases)
 
     def _record(self, session: pytest.Session, suite: str, cases: list[Case]) -> None:
-        from evalflows.compat.langsmith.testing import record
+        from evalflows.compat.langsmith.recorded_cases import record
         from evalflows.specs import hints
-        from evalflows.specs.errors import IncompleteError, InputError, StorageError, one_line
+        from evalflows.specs.errors import IncompleteError, InputError, StorageError
+        from evalflows.specs.escaping import one_line
 
         try:
             with quiet():
@@ -154,7 +155,8 @@ def _checked(item: pytest.Item, settings: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _case_of(item: pytest.Item, settings: Mapping[str, Any]) -> Case:
-    from evalflows.compat.langsmith.datasets import Case, given
+    from evalflows.compat.langsmith.cases import Case
+    from evalflows.compat.langsmith.conversion import given
     from evalflows.specs.errors import InputError
     from evalflows.specs.reference import version_of
     from evalflows.store.records import derived_id

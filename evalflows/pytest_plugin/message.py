@@ -6,7 +6,8 @@ from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_named
 from evalflows.reports.results import results_of
 from evalflows.reports.worst import WorstItem, is_higher_better, item_lines, worst_items
-from evalflows.specs.errors import metric_of, one_line
+from evalflows.specs.escaping import one_line
+from evalflows.specs.metric_names import metric_of
 from evalflows.store import Store
 from evalflows.store.records import DecisionRow, from_json
 from evalflows.store.row_specs import gate_spec

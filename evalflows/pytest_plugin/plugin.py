@@ -26,9 +26,14 @@ if TYPE_CHECKING:
     from evalflows.store import Store
     from evalflows.store.records import DecisionRow
 
-
 STORE = "EVALFLOWS_STORE"
 RAN = pytest.StashKey[Ran]()
+
+SHOWN_FROM_S = 5.0
+"""Seconds that an experiment runs before its progress is printed."""
+
+XDIST = "PYTEST_XDIST_TESTRUNUID"
+"""The variable with what the workers of one session of xdist share."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -161,10 +166,6 @@ def evalflows_run(evalflows_store: Store, request: pytest.FixtureRequest) -> Cal
     return run
 
 
-SHOWN_FROM_S = 5.0
-"""Seconds that an experiment runs before its progress is printed."""
-
-
 @contextmanager
 def _progress(config: pytest.Config) -> Iterator[None]:
     """Print the progress of a long experiment past pytest's capture, as lines on standard error."""
@@ -184,10 +185,6 @@ def _progress(config: pytest.Config) -> Iterator[None]:
 
     with calling(watch):
         yield
-
-
-XDIST = "PYTEST_XDIST_TESTRUNUID"
-"""The variable with what the workers of one session of xdist share."""
 
 
 def _shared(arguments: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
@@ -219,7 +216,7 @@ def _text(value: Any) -> str:
 
 def _shown(error: Exception) -> Exception:
     """The same error for pytest to print: with control characters escaped, since the message may repeat data."""
-    from evalflows.specs.errors import one_line
+    from evalflows.specs.escaping import one_line
 
     return type(error)(one_line(str(error)))
 

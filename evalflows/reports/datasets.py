@@ -6,11 +6,29 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.specs.errors import NotFoundError
-from evalflows.store.ingest import Difference, FieldChange, compare_examples, field_changes
+from evalflows.store.dataset_versions import Difference, FieldChange, compare_examples, field_changes
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import Examples, load_snapshot
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
+
+_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
+
+_RUNS = """
+select dataset_name, count(*), max(started_at) from experiments where dataset_name is not null group by 1
+"""
+
+_VERSIONS = """
+select v.recorded_at, v.snapshot_id, v.parent_snapshot_id, s.n_examples, v.source
+from dataset_versions v join snapshots s using (snapshot_id)
+where v.name = $1 order by v.recorded_at desc
+"""
+
+_CHECKS = """
+select passed, severity, message from checks
+where subject_kind = 'snapshot' and subject_id = ? and (not passed or passed is null or severity = 'error')
+order by passed nulls first, message
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,24 +151,6 @@ def stored_example(store: Store, snapshot: str, identity: str) -> ExampleRow:
         raise NotFoundError(f"example {identity!r}: not in the snapshot {snapshot}")
     return next(_chosen(examples, [identity]))
 
-
-_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
-
-_RUNS = """
-select dataset_name, count(*), max(started_at) from experiments where dataset_name is not null group by 1
-"""
-
-_VERSIONS = """
-select v.recorded_at, v.snapshot_id, v.parent_snapshot_id, s.n_examples, v.source
-from dataset_versions v join snapshots s using (snapshot_id)
-where v.name = $1 order by v.recorded_at desc
-"""
-
-_CHECKS = """
-select passed, severity, message from checks
-where subject_kind = 'snapshot' and subject_id = ? and (not passed or passed is null or severity = 'error')
-order by passed nulls first, message
-"""
 
 _EXAMPLES = """
 select example_id, inputs::varchar, reference_outputs::varchar, split from examples

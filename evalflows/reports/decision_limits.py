@@ -9,7 +9,7 @@ from evalflows.analysis.figures import assumed_direction, figure
 from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision, is_difference, rule_texts
 from evalflows.reports.slices import examples_command, where_lines
-from evalflows.specs.errors import LATENCY, MIN_EXAMPLES, base_metric, metric_of
+from evalflows.specs.metric_names import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.queries.looks import look_of, looks_until, unkept_looks
 from evalflows.store.records import EXCLUDED, controls_batch, from_json
 from evalflows.store.sql import ask, fields_of, records_of
@@ -17,6 +17,15 @@ from evalflows.store.store import Store
 
 StoredRule = Mapping[str, Any]
 """A rule of a decision, as it is stored."""
+
+_JUDGES = """
+select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores
+where experiment_id = $1 and subject_kind = 'run' group by all order by all
+"""
+
+_SEARCH = "select (observed -> 'search')::varchar from checks where batch_id = $1 and name = 'slices'"
+
+_CONTROLS = "select subject_id, passed from checks where batch_id = $1 and subject_kind = 'judge'"
 
 
 # Not rows of the tables: pyarrow, which reads those, takes longer to import than all of this.
@@ -255,12 +264,3 @@ _TESTED = f"""
 select concat_ws('@', metric, slice) as name, {fields_of(_Tested).removeprefix("name, ")} from verdicts
 where run_group = $1
 """
-
-_JUDGES = """
-select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores
-where experiment_id = $1 and subject_kind = 'run' group by all order by all
-"""
-
-_SEARCH = "select (observed -> 'search')::varchar from checks where batch_id = $1 and name = 'slices'"
-
-_CONTROLS = "select subject_id, passed from checks where batch_id = $1 and subject_kind = 'judge'"

@@ -10,15 +10,22 @@ from typing import Any
 import yaml
 
 from evalflows.analysis.figures import estimate
-from evalflows.reports.results import at, names_apart_in_each
+from evalflows.reports.names import at, names_apart_in_each
 from evalflows.specs import hints
-from evalflows.specs.errors import InputError, NotFoundError, is_pass_k, metric_of, names_to_choose, sliced_metric
+from evalflows.specs.errors import InputError, NotFoundError, names_to_choose
+from evalflows.specs.metric_names import is_pass_k, metric_of, sliced_metric
 from evalflows.store.layout import quoted
 from evalflows.store.manifests import manifests, newest_evidence
-from evalflows.store.queries.lookup import approvals, check_left_out
+from evalflows.store.queries.approvals import approvals
+from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
+
+Section = tuple[str, Sequence[str]]
+
+TABLES = ("experiments", "outputs", "judgements")
+"""The tables that the figures are computed from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,12 +241,6 @@ where ($1::varchar is null or gate = $1) and ($2::varchar is null or conclusion 
   and ($3::varchar is null or contains(lower(candidate), lower($3)) or contains(lower(baseline), lower($3)))
 order by confirmed_at desc, decision_id desc limit $4 offset $5
 """
-
-
-Section = tuple[str, Sequence[str]]
-
-TABLES = ("experiments", "outputs", "judgements")
-"""The tables that the figures are computed from."""
 
 
 def explained(store: Store, decision: Decision) -> Iterator[Section]:

@@ -1,27 +1,29 @@
-"""The list of experiments, newest first, metrics over time, and the earlier run that an experiment can be held
-against.
+"""The list of experiments, newest first."""
 
-The mart `metric_history` says the same, but it counts the scores of all runs, whose files are opened for that: on 2,000
-experiments that takes seconds, and `small_tables` milliseconds.
-"""
-
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from evalflows.analysis.figures import figure
-from evalflows.reports.results import at, conclusion_text
-from evalflows.specs import hints
-from evalflows.specs.errors import MEASURES, InputError
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.progress import answer_counts, spooled_if_running
-from evalflows.store.records import Conclusion, ReasonCode
 from evalflows.store.small_tables import Ask, small_tables
-from evalflows.store.sql import record_of, records_of
+from evalflows.store.sql import record_of
 from evalflows.store.store import Store
 
 MOST_RUNS = 20
 """Runs of the same name and target that the history of a metric holds, at most."""
+
+_DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
+
+_TAGS = (
+    "select tag, count(*) from (select unnest(tags) as tag from staging.experiments) group by tag order by 2 desc, 1"
+)
+
+_NAMES = """
+select metric from staging.estimates where slice is null
+group by metric order by coalesce(list_position($1, metric), 0), metric
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,277 +204,3 @@ left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
 where is_one_of(p.experiment_id, $1)
 order by coalesce(list_position($2, p.metric), 0), p.metric
 """
-
-_DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
-
-_TAGS = (
-    "select tag, count(*) from (select unnest(tags) as tag from staging.experiments) group by tag order by 2 desc, 1"
-)
-
-_NAMES = """
-select metric from staging.estimates where slice is null
-group by metric order by coalesce(list_position($1, metric), 0), metric
-"""
-
-
-MOST_LINES = 8
-"""Lines in one chart, at most."""
-
-MOST_NAMED = 10
-"""Names in a message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """Experiments of one name and target."""
-
-    name: str
-    target: str
-    spec: str | None  # the name of the spec of its newest run
-    runs: int
-    last_started_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinePoint:
-    """One metric in one run of a line."""
-
-    experiment_id: str
-    run_group: str
-    started_at: datetime
-    state: str
-    application_version: str | None
-    git_commit: str | None
-    git_branch: str | None
-    git_dirty: bool | None
-    mean: float | None
-    ci_low: float | None
-    ci_high: float | None
-    reason: str | None  # why there is no interval, or no mean
-    scored: int  # examples with a value
-    n_examples: int
-    previous_mean: float | None
-    evaluator_changed: bool  # since the run before
-    target_changed: bool
-    dataset_changed: bool
-    cost_usd: float | None
-    latency: float | None  # seconds, mean of the answers
-
-    @property
-    def changes(self) -> list[str]:
-        """What changed since the run before."""
-        changed = {"evaluator": self.evaluator_changed, "target": self.target_changed, "dataset": self.dataset_changed}
-        return [name for name, has_changed in changed.items() if has_changed]
-
-    @property
-    def is_break(self) -> bool:
-        """Whether values from here on are not comparable with earlier ones. Another target is what one compares."""
-        return self.evaluator_changed or self.dataset_changed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricLine:
-    """One metric of one line over its newest runs, oldest first."""
-
-    line: Line
-    points: Sequence[LinePoint]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricLines:
-    """One metric of some lines, and what else there is to choose."""
-
-    known: Sequence[Line]  # those with the most runs first
-    lines: Sequence[MetricLine]  # empty: there is no experiment
-    n_left_out: int  # lines that were asked for, and are too many
-    metrics: Sequence[str]  # of the lines, built-in measures last
-    metric: str | None  # None: they have none
-
-    @property
-    def specs(self) -> list[str]:
-        """The names of specs that are not the name of a line."""
-        names = {one.name for one in self.known}
-        return list(dict.fromkeys(one.spec for one in self.known if one.spec and one.spec not in names))
-
-
-def metric_lines(
-    store: Store, names: Sequence[str], target: str | None, metric: str | None, newest: int
-) -> MetricLines:
-    """Return one metric over the newest runs of some lines; by default the first metric of the line with the most runs.
-
-    A name is that of a line, or of a spec, which means all its lines. A target or a metric that only other lines have
-    counts as none, since a form sends what was chosen before. Raise InputError for a name, a target or a metric that no
-    line has.
-    """
-    with small_tables(store) as ask:
-        known = records_of(Line, ask(_LINES, []))
-        for name in names:
-            _check("name", name, [*(one.name for one in known), *(one.spec for one in known if one.spec)])
-        _check("target", target, [one.target for one in known])
-        if metric is not None:
-            _check("metric", metric, [one for (one,) in ask(_ALL_METRICS, [])])
-        asked: Sequence[str | None] = names or [None]
-        meant = list(dict.fromkeys(one for name in asked for one in _meant(known, name, target)))
-        shown = meant[:MOST_LINES]
-        metrics = [one for (one,) in ask(_METRIC_LINES, [[[one.name, one.target] for one in shown], [*MEASURES]])]
-        chosen = metric if metric in metrics else next(iter(metrics), None)
-        lines = [
-            MetricLine(
-                line=one,
-                points=records_of(LinePoint, ask(_POINTS, [one.name, one.target, chosen, newest])),
-            )
-            for one in shown
-        ]
-    n_left_out = len(meant) - len(shown)
-    return MetricLines(known=known, lines=lines, n_left_out=n_left_out, metrics=metrics, metric=chosen)
-
-
-def _meant(known: Sequence[Line], name: str | None, target: str | None) -> list[Line]:
-    """Return the line of a name, that with the target if it has one; else all lines of a spec of that name."""
-    named = [one for one in known if name in (None, one.name)]
-    if named:
-        return [next((one for one in named if one.target == target), named[0])]
-    return [one for one in known if one.spec == name]
-
-
-def _check(what: str, given: str | None, known: Sequence[str]) -> None:
-    if given is not None and given not in known:
-        some = list(dict.fromkeys(known))
-        more = ", …" if len(some) > MOST_NAMED else ""
-        raise InputError(f"{what}: got {given!r}, wanted one of {', '.join(some[:MOST_NAMED]) or 'none'}{more}")
-
-
-_LINES = """
-select name, target, arg_max(spec ->> 'name', started_at), count(*), max(started_at) from staging.experiments
-group by name, target order by count(*) desc, max(started_at) desc, name, target
-"""
-
-_ALL_METRICS = "select distinct metric from staging.estimates where slice is null order by metric"
-
-_METRIC_LINES = """
-select t.metric from staging.estimates t join staging.experiments e using (experiment_id)
-where list_contains($1, [e.name, e.target]) and t.slice is null
-group by t.metric order by coalesce(list_position($2, t.metric), 0), t.metric
-"""
-
-_POINTS = """
-with measured as (
-    select experiment_id, any_value(mean) as latency from staging.estimates
-    where metric = 'latency' and slice is null group by experiment_id
-), points as (
-    select e.experiment_id, e.run_group, e.started_at, e.state, e.application_version, e.git_commit, e.git_branch,
-           e.git_dirty,
-           t.mean, t.ci_low, t.ci_high,
-           coalesce(t.reason, case when t.experiment_id is null then
-               case when e.state = 'running' then 'it is running' else 'no value' end end) as reason,
-           coalesce(t.n_examples, 0) as scored, e.n_examples, lag(t.mean) over run as previous_mean,
-           coalesce(lag(t.evaluator_version) over run <> t.evaluator_version, false) as evaluator_changed,
-           coalesce(lag(concat_ws(' ', e.target_version, e.application_version)) over run
-                    <> concat_ws(' ', e.target_version, e.application_version), false) as target_changed,
-           coalesce(lag(e.snapshot_id) over run <> e.snapshot_id, false) as dataset_changed,
-           e.cost_usd, m.latency
-    from staging.experiments e
-    left join staging.estimates t on t.experiment_id = e.experiment_id and t.metric = $3 and t.slice is null
-    left join measured m on m.experiment_id = e.experiment_id
-    where e.name = $1 and e.target = $2
-    window run as (order by e.started_at, e.experiment_id)
-)
-from (from points order by started_at desc, experiment_id desc limit $4) order by started_at, experiment_id
-"""
-
-
-MOST_METRICS = 3
-"""Metrics that the sentence names: those that differ, then the others."""
-
-_ORDER = ("worse", "better", "no_worse", "equivalent", "not_enough_evidence")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSince:
-    """One metric in the previous run and now, over the examples that both scored."""
-
-    metric: str
-    previous_mean: float | None
-    mean: float | None
-    difference: float | None
-    ci_low: float | None
-    ci_high: float | None
-    p_adjusted: float | None
-    margin: float | None
-    conclusion: Conclusion
-    reason_code: ReasonCode | None
-
-    @property
-    def text(self) -> str:
-        """`contains 0.81 → 0.84, no significant difference`."""
-        means = " → ".join(figure(mean, self.metric) for mean in (self.previous_mean, self.mean))
-        return f"{self.metric} {means}, {conclusion_text(self.conclusion, self.reason_code, self.margin)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviousRun:
-    """An earlier run of an experiment's name, and each metric of evaluators since."""
-
-    experiment_id: str
-    previous_experiment_id: str
-    previous_name: str
-    previous_started_at: datetime
-    n_examples: int
-    n_shared: int  # examples with the same inputs and references in both
-    metrics: Sequence[MetricSince]
-
-    @property
-    def sentence(self) -> str:
-        """Which run it is, and how the metrics did since."""
-        named = sorted(self.metrics, key=lambda one: _ORDER.index(one.conclusion))
-        more = len(named) - MOST_METRICS
-        shown = [*(one.text for one in named[:MOST_METRICS]), *([f"{more} more"] if more > 0 else [])]
-        said = "; ".join(shown) or "no metric of an evaluator is shared"
-        is_all = self.n_shared == self.n_examples
-        on = "" if is_all else f", on the {self.n_shared} of {self.n_examples} examples that are in both"
-        return f"against the previous run {self.previous_name} ({at(self.previous_started_at)}){on}: {said}"
-
-    @property
-    def rank(self) -> int:
-        """Its place among several runs: those with something worse come first, then those with something better."""
-        return min((_ORDER.index(one.conclusion) for one in self.metrics), default=len(_ORDER))
-
-    @property
-    def command(self) -> str:
-        """The command that shows everything of the difference."""
-        return hints.diff(self.previous_experiment_id, self.experiment_id).command
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "sentence": self.sentence, "command": self.command}
-
-
-def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[PreviousRun]:
-    """Return how each experiment did against the earlier run beside it, if they share examples; both are ids.
-
-    Verdicts on built-in measures are left out.
-    """
-    from evalflows.analysis.diff import verdicts_since  # late: specs are slow to import
-
-    return [
-        PreviousRun(
-            experiment_id=row.experiment_id,
-            previous_experiment_id=previous.experiment_id,
-            previous_name=previous.name,
-            previous_started_at=previous.started_at,
-            n_examples=row.n_examples,
-            n_shared=n_shared,
-            metrics=[
-                MetricSince(
-                    previous_mean=one.baseline_mean,
-                    mean=one.candidate_mean,
-                    **{name: getattr(one, name) for name in _OF_VERDICT},
-                )
-                for one in verdicts
-                if one.metric not in MEASURES
-            ],
-        )
-        for row, previous, n_shared, verdicts in verdicts_since(store, earlier)
-    ]
-
-
-_OF_VERDICT = ("metric", "difference", "ci_low", "ci_high", "p_adjusted", "margin", "conclusion", "reason_code")

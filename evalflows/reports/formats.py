@@ -4,11 +4,39 @@ import re
 from collections.abc import Iterable, Sequence
 
 from evalflows.specs import hints
-from evalflows.specs.errors import joined, one_line
+from evalflows.specs.escaping import joined, one_line
 from evalflows.specs.hints import Hint
 
 MOST_CHARACTERS = 1000
 """Characters that are shown of a text of an example."""
+
+_ACTING = re.compile(
+    r"""
+    (?P<interval> \[ [-+]? \d [-+\d.,%e\ ]* \] (?! [(\[:] ) )  # not a link's text
+    | [`|~^$\[\]] | (?<= \] ) \(
+    | \\ (?! [^\W_] )  # a backslash before a letter or a digit is one
+    | < (?= [A-Za-z/!?] | $ ) | ^ >
+    | & (?= \#? \w+ ; )
+    | \* (?! \s ) | (?<! \s ) \*
+    | (?<! \w ) _+ | _+ (?! \w )  # not within a word
+    | = (?= = ) | (?<= = ) = | ^ = $
+    | \+ (?= \+ ) | (?<= \+ ) \+
+    | ^ [-+] (?= \s | -*$ )  # a list, a line
+    | ^ : (?= \s ) | : (?= [\w+-]+ : )  # a definition, an emoji
+    | (?<! \w ) \#
+    | \{ (?= [:\#.%{] )  # attributes, templates
+    """,
+    re.VERBOSE,
+)
+"""What renderers act on, the frequent extensions included; or an interval, which stays as it is."""
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;"}
+
+_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
+"""What begins a numbered list."""
+
+_ADDRESS = re.compile(r":(?=/)|\bwww(?=\.)|@|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE)
+"""Where an address is broken up that renderers turn into a link: http://…, www.…, name@host, mailto:…"""
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -46,32 +74,3 @@ def where_shown(hint: Hint, address: str | None) -> str:
     """Say which command shows something in the shell, and where it is in the dashboard, if that is known."""
     browser = code(hints.dashboard().command) if address is None else f"[its page]({address})"
     return f"In the shell: {code(hint.command)}; in a browser: {browser}"
-
-
-_ACTING = re.compile(
-    r"""
-    (?P<interval> \[ [-+]? \d [-+\d.,%e\ ]* \] (?! [(\[:] ) )  # not a link's text
-    | [`|~^$\[\]] | (?<= \] ) \(
-    | \\ (?! [^\W_] )  # a backslash before a letter or a digit is one
-    | < (?= [A-Za-z/!?] | $ ) | ^ >
-    | & (?= \#? \w+ ; )
-    | \* (?! \s ) | (?<! \s ) \*
-    | (?<! \w ) _+ | _+ (?! \w )  # not within a word
-    | = (?= = ) | (?<= = ) = | ^ = $
-    | \+ (?= \+ ) | (?<= \+ ) \+
-    | ^ [-+] (?= \s | -*$ )  # a list, a line
-    | ^ : (?= \s ) | : (?= [\w+-]+ : )  # a definition, an emoji
-    | (?<! \w ) \#
-    | \{ (?= [:\#.%{] )  # attributes, templates
-    """,
-    re.VERBOSE,
-)
-"""What renderers act on, the frequent extensions included; or an interval, which stays as it is."""
-
-_ENTITIES = {"&": "&amp;", "<": "&lt;"}
-
-_NUMBERED = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
-"""What begins a numbered list."""
-
-_ADDRESS = re.compile(r":(?=/)|\bwww(?=\.)|@|\b(?:mailto|xmpp)(?=:)", re.IGNORECASE)
-"""Where an address is broken up that renderers turn into a link: http://…, www.…, name@host, mailto:…"""

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from evalflows.reports.decisions import Decision
 from evalflows.specs import hints
-from evalflows.specs.errors import escaped, joined, one_line
+from evalflows.specs.escaping import escaped, joined, one_line
 
 TAGS = {"broken": "failure", "open": "error"}
 """The element of a rule that is not met, by its outcome."""

@@ -10,38 +10,29 @@ from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, 
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
+from evalflows.reports.documents import Document, document
+from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
 from evalflows.reports.junit import junit
-from evalflows.reports.pages_as_text import (
-    Document,
-    ExperimentOverview,
-    ExperimentsReport,
-    document,
-    experiments_report,
-)
 from evalflows.reports.results import Result, differences_in, results_against, results_of
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
 from evalflows.specs import hints
-from evalflows.specs.errors import MEASURES, TRIAL, InputError
+from evalflows.specs.errors import InputError
 from evalflows.specs.hints import Hint
+from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.store.layout import quoted
+from evalflows.store.queries.approvals import approvals
+from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.queries.continuing import continuing
 from evalflows.store.queries.earlier_runs import earlier_runs
-from evalflows.store.queries.lookup import (
-    approvals,
-    conclusions_on,
-    find_comparison,
-    find_experiments,
-    is_comparison,
-    is_decision,
-)
+from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison, is_decision
 from evalflows.store.records import FINAL
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows.reports.diff import ExperimentsDiff
-    from evalflows.reports.experiments import PreviousRun
+    from evalflows.reports.previous_runs import PreviousRun
 
 MORE_EXAMPLES = {
     *("no_significant_difference", "interval_includes_bound", "worse_but_maybe_within_margin", "no_spread"),
@@ -54,6 +45,15 @@ FEW_FAILED = 0.05
 
 RETRIED = {"missing_unbounded", "missing_could_flip", "incomplete", "no_finished_batch"}
 """Reasons that `resume` may remove, as long as the experiment is open: it asks again for what may succeed now."""
+
+_OF_RUN = """
+select metric, conclusion from verdicts
+where candidate_experiment_id = $1 and baseline_experiment_id = $2 and slice is null
+      and decision_id is null and comparison_id is null
+"""
+
+Address = Callable[..., str | None]
+"""The address of a page of the dashboard by its parts, such as `experiments` and an id; None if it is not known."""
 
 
 def after_experiments(
@@ -194,20 +194,13 @@ limit 1
 """
 
 
-_OF_RUN = """
-select metric, conclusion from verdicts
-where candidate_experiment_id = $1 and baseline_experiment_id = $2 and slice is null
-      and decision_id is null and comparison_id is null
-"""
-
-
 def _is_worse(store: Store, candidate: str, other: str, since: "Sequence[PreviousRun]") -> bool:
     """Whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts of its run,
     if that compared the two."""
     (verdicts,) = ask(store, (_OF_RUN, [candidate, other]))
     if verdicts:
         return any(conclusion == "worse" for metric, conclusion in verdicts if metric not in MEASURES)
-    from evalflows.reports.experiments import previous_runs  # late: the analysis is slow to import
+    from evalflows.reports.previous_runs import previous_runs  # late: the analysis is slow to import
 
     pair = (candidate, other)
     known = [one for one in since if (one.experiment_id, one.previous_experiment_id) == pair]
@@ -330,10 +323,6 @@ def _by_baseline(decisions: Sequence[Decision]) -> dict[str | None, list[Decisio
     for decision in decisions:
         found.setdefault(decision.baseline_experiment_id, []).append(decision)
     return found
-
-
-Address = Callable[..., str | None]
-"""The address of a page of the dashboard by its parts, such as `experiments` and an id; None if it is not known."""
 
 
 def nowhere(*parts: str) -> None:

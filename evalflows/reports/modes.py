@@ -14,6 +14,26 @@ MOST_RUNS, MOST_MEMBERS = 30, 3
 MOST_ON_MAP = 500
 """Answers that a map has at most, the first by their ids."""
 
+_NAMES = """
+select experiment, max_by(experiment_id, started_at) from mode_rates where subject_kind = 'run'
+group by experiment order by max(started_at) desc
+"""
+
+_RATES = """
+select experiment, subject_kind, experiment_id, mode, n_with, n, rate from mode_rates order by started_at, experiment_id
+"""
+
+_MAP = """
+select example_id, min(mode), any_value(comment) from mode_items
+where experiment_id = $1 and subject_kind = 'run' and comment is not null and trim(comment) <> ''
+group by example_id, run_id order by example_id, run_id limit $2
+"""
+
+_MEMBERS = """
+select experiment_id, mode, coalesce(example_id, subject_id), comment from mode_items
+qualify row_number() over (partition by experiment_id, mode order by started_at desc, score_id) <= $1
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
@@ -120,24 +140,3 @@ def _told(store: Store, identity: str | None) -> dict[str, str]:
             if evaluator.get("use") == "failure_modes" and isinstance(taxonomy, dict):
                 told |= {one["name"]: one["definition"] for one in taxonomy["modes"]}
     return told
-
-
-_NAMES = """
-select experiment, max_by(experiment_id, started_at) from mode_rates where subject_kind = 'run'
-group by experiment order by max(started_at) desc
-"""
-
-_RATES = """
-select experiment, subject_kind, experiment_id, mode, n_with, n, rate from mode_rates order by started_at, experiment_id
-"""
-
-_MAP = """
-select example_id, min(mode), any_value(comment) from mode_items
-where experiment_id = $1 and subject_kind = 'run' and comment is not null and trim(comment) <> ''
-group by example_id, run_id order by example_id, run_id limit $2
-"""
-
-_MEMBERS = """
-select experiment_id, mode, coalesce(example_id, subject_id), comment from mode_items
-qualify row_number() over (partition by experiment_id, mode order by started_at desc, score_id) <= $1
-"""

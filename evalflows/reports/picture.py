@@ -17,7 +17,9 @@ from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision
 from evalflows.reports.results import Result, means_in, results_against, results_of, verdict_sentences
-from evalflows.specs.errors import MEASURES, InputError, metric_of, one_line
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import one_line
+from evalflows.specs.metric_names import MEASURES, metric_of
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from evalflows.specs.errors import print_note
+from evalflows.specs.escaping import print_note
 
 if TYPE_CHECKING:
     from rich.console import Console

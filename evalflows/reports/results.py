@@ -1,106 +1,19 @@
-"""Results of experiments: one row per metric and system, on all or some examples and on slices, with sentences
-about them.
-"""
+"""Results of experiments: one row per metric and system, on all or some examples, with sentences about them."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples
 from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.analysis.judge_exclusions import excluded_metrics, people_batches
-from evalflows.specs.errors import LATENCY, MEASURES, is_pass_k
-from evalflows.store.queries.lookup import VERDICT_FIELDS, decided_verdicts, run_groups
+from evalflows.reports.names import names_apart
+from evalflows.specs.metric_names import LATENCY, MEASURES, is_pass_k
+from evalflows.store.queries.conclusions import VERDICT_FIELDS, decided_verdicts
+from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import EXCLUDED, EstimateRow, from_json
-from evalflows.store.sql import ask, ask_records, record_of
+from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
-
-ID_END = 6
-"""Characters of an id's end that are shown."""
-
-
-def names_apart(store: Store, names: Mapping[str, str]) -> dict[str, str]:
-    """Return a name for each experiment id: the given one if no other experiment has it.
-
-    Else with the version that the spec or the application gave, `support v7`, or with the git commit, `support
-    3c8b694`, if each of that name has another one. Else with when the experiment started: `support (2026-11-26 14:02
-    UTC)`. If that is the same too, with the end of the id. Nothing that happens later, such as an approval, changes a
-    name, and times are absolute, since files that are kept have these names.
-    """
-    return names_apart_in_each(store, [names])[0]
-
-
-def names_apart_in_each(store: Store, groups: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return the same for each group of experiments, which are told apart within it."""
-    several = {identity for names in groups for some in _alike(names) for identity in some}
-    (rows,) = ask(store, (_VERSIONS, [sorted(several)])) if several else ([],)
-    known = {identity: rest for identity, *rest in rows}
-    return [_apart(names, known) for names in groups]
-
-
-def _alike(names: Mapping[str, str]) -> list[list[str]]:
-    """Return the experiments of each name that several have."""
-    alike: dict[str, list[str]] = {}
-    for identity, name in names.items():
-        alike.setdefault(name, []).append(identity)
-    return [some for some in alike.values() if len(some) > 1]
-
-
-def _apart(names: Mapping[str, str], known: Mapping[str, Sequence[Any]]) -> dict[str, str]:
-    apart = dict(names)
-    for some in _alike(names):
-        there = [identity for identity in some if identity in known]
-        for identity, told in zip(there, _told_apart([known[one] for one in there]), strict=True):
-            apart[identity] = f"{names[identity]} {told}"
-    counts = Counter(apart.values())
-    return {
-        identity: f"{names[identity]} (…{identity[-ID_END:]})" if counts[name] > 1 else name
-        for identity, name in apart.items()
-    }
-
-
-COMMIT = 7
-"""Characters of a git commit that are shown."""
-
-
-def _told_apart(experiments: Sequence[Sequence[Any]]) -> list[str]:
-    """Return what tells experiments of one name apart: versions, else commits, else times.
-
-    Each is a version, a commit (None if the code was changed since), and when it started.
-    """
-    for texts in ([one[0] for one in experiments], [one[1] and one[1][:COMMIT] for one in experiments]):
-        if all(texts) and len({*texts}) == len(texts):
-            return texts
-    times = [at(one[2]) for one in experiments]
-    if len({*times}) < len(times):
-        times = [f"{_utc(one[2]):%Y-%m-%d %H:%M:%S} UTC" for one in experiments]
-    return [f"({time})" for time in times]
-
-
-def at(moment: datetime) -> str:
-    """Return a time that means the same whenever it is read: `2026-11-26 14:02 UTC`."""
-    return f"{_utc(moment):%Y-%m-%d %H:%M} UTC"
-
-
-def when(moment: datetime, now: datetime) -> str:
-    """Return a time as a person reads it at another: `today 14:02 UTC`, `yesterday 14:02 UTC`, `3 days ago`, a date."""
-    days = (_utc(now).date() - _utc(moment).date()).days
-    if 0 <= days <= 1:
-        return f"{('today', 'yesterday')[days]} {_utc(moment):%H:%M} UTC"
-    return f"{days} days ago" if 0 < days <= 30 else f"{_utc(moment):%Y-%m-%d}"
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-_VERSIONS = """
-select experiment_id, application_version, case when not git_dirty then git_commit end, started_at
-from experiments where is_one_of(experiment_id, $1)
-"""
-
 
 CONCLUSIONS = {
     "better": "better",
@@ -110,11 +23,19 @@ CONCLUSIONS = {
     "not_enough_evidence": "not enough evidence",
 }
 
-
 UNDECIDED = "not_enough_evidence"
 
 WITHIN_MARGIN = ("no_worse", "equivalent")
 """The conclusions that depend on a margin."""
+
+_COMPARED = """
+select distinct candidate_experiment_id, baseline_experiment_id from verdicts
+where is_one_of(run_group, $1) and candidate_experiment_id is not null and baseline_experiment_id is not null
+"""
+
+_GROUPS = "select experiment_id, run_group from experiments where is_one_of(experiment_id, $1)"
+
+_COUNTS = ("scored", "missing", "not_applicable", "sampled_out", "shares")
 
 
 def conclusion_text(conclusion: str | None, reason_code: str | None, margin: float | None = None) -> str:
@@ -326,12 +247,6 @@ def _results(store: Store, experiments: Sequence[str]) -> list[Result]:
     return _without_rejected(store, _as_decided(store, found))
 
 
-_COMPARED = """
-select distinct candidate_experiment_id, baseline_experiment_id from verdicts
-where is_one_of(run_group, $1) and candidate_experiment_id is not null and baseline_experiment_id is not null
-"""
-
-
 def _as_decided(store: Store, results: list[Result]) -> list[Result]:
     """Replace the verdicts on metrics that a gate has decided on since, against the same baseline, by the gate's.
 
@@ -365,9 +280,6 @@ def _without_rejected(store: Store, results: list[Result]) -> list[Result]:
         else result
         for result in results
     ]
-
-
-_GROUPS = "select experiment_id, run_group from experiments where is_one_of(experiment_id, $1)"
 
 
 def results_against(store: Store, candidate: str, baseline: str | None, decisions: Sequence[str]) -> list[Result]:
@@ -462,8 +374,6 @@ def _mean_of(mean: EstimateRow | None, result: Result) -> dict[str, Any]:
         found |= {"reason": mean.reason, "reason_code": mean.reason_code}
     return found
 
-
-_COUNTS = ("scored", "missing", "not_applicable", "sampled_out", "shares")
 
 _COUNTED = """
 with chosen as (
@@ -601,79 +511,3 @@ def missing_values(results: Sequence[Result]) -> list[str]:
         f"{missing} of {missing + scored} values of {', '.join(names)} are missing in {target}"
         for (target, missing, scored), names in metrics.items()
     ]
-
-
-MOST_VALUES = 12
-"""A metadata field with more different values makes no slices."""
-
-FEW = 10
-"""A mean of fewer examples says little."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceMean:
-    """The mean of one metric on the examples with one value of a field; repetitions are averaged within them first."""
-
-    metric: str
-    mean: float | None
-    n_examples: int  # with a value
-    missing: int  # runs that failed or were not attempted
-
-    @property
-    def is_few(self) -> bool:
-        return self.n_examples < FEW
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """The examples with one value of a field."""
-
-    field: str  # `split`, or `metadata.NAME`
-    value: str
-    n_examples: int
-    means: Sequence[SliceMean]
-
-    def mean(self, metric: str) -> SliceMean | None:
-        return next((one for one in self.means if one.metric == metric), None)
-
-
-def slice_means(store: Store, experiment: str, snapshot: str) -> list[Slice]:
-    """Return the slices of an experiment on a snapshot, by field and value, with the metrics of evaluators."""
-    sizes, means = ask(
-        store,
-        (f"{_SLICES} select field, value, count(*) from slices group by all order by all", [snapshot, MOST_VALUES]),
-        (f"{_SLICES} {_MEANS}", [snapshot, MOST_VALUES, experiment, [*MEASURES]]),
-    )
-    by_slice: dict[tuple[str, str], list[SliceMean]] = {}
-    for field, value, *mean in means:
-        by_slice.setdefault((field, value), []).append(record_of(SliceMean, mean))
-    return [
-        Slice(field=field, value=value, n_examples=count, means=by_slice.get((field, value), []))
-        for field, value, count in sizes
-    ]
-
-
-_SLICES = """
-with fields as (
-    select example_id, 'split' as field, split as value from examples where snapshot_id = $1 and split is not null
-    union all
-    select example_id, 'metadata.' || key, metadata ->> ('$."' || replace(key, '"', '\\"') || '"')
-    from (select example_id, metadata, unnest(json_keys(metadata)) as key from examples
-          where snapshot_id = $1 and json_type(metadata) = 'OBJECT')
-), few as (
-    select field from fields where value is not null group by field having count(distinct value) between 2 and $2
-), slices as (
-    select example_id, field, value from fields semi join few using (field) where value is not null
-)
-"""
-
-_MEANS = """
-, by_example as (
-    select example_id, metric, avg(value) filter (status = 'scored') as value,
-           count(*) filter (status in ('failed', 'not_attempted')) as missing
-    from run_values where experiment_id = $3 and not list_contains($4, metric)
-    group by example_id, metric having count(value) > 0 or missing > 0
-)
-select field, s.value, metric, avg(b.value), count(b.value), sum(missing)::bigint
-from slices s join by_example b using (example_id) group by all order by all
-"""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from evalflows.reports.results import COMMIT
+from evalflows.reports.names import COMMIT
 
 MOST_OF_SUBJECT = 48
 """Characters of a commit's subject that are shown."""

@@ -10,14 +10,41 @@ from typing import Any
 from evalflows.analysis.changes import ExampleChange
 from evalflows.analysis.figures import figure
 from evalflows.reports.decisions import Decision
-from evalflows.reports.results import Result, names_apart, results_of
+from evalflows.reports.names import names_apart
+from evalflows.reports.results import Result, results_of
 from evalflows.specs import hints
-from evalflows.specs.errors import MEASURES, InputError, base_metric, metric_of, one_line, sliced_metric
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import one_line
 from evalflows.specs.hints import Hint
+from evalflows.specs.metric_names import MEASURES, base_metric, metric_of, sliced_metric
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
+
+_FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error", "n_worse")
+"""The fields of an item that the columns after the ids are."""
+
+# DuckDB makes list_contains a filter of its scan, with which it held nearly all texts: 1.2 GB of 1,000 with 1 MB each.
+_INPUTS = """
+select example_id, inputs::varchar
+from examples
+where snapshot_id = $1 and list_position($2, example_id) > 0
+"""
+
+_OUTPUTS = """
+select run_id, outputs::varchar from outputs where experiment_id in ($1, $2) and list_position($3, run_id) > 0
+"""
+
+SHOWN = 5
+MOST_LINES = 2
+"""Lines of each text."""
+
+Outcomes = Mapping[tuple[str, str], str]
+"""Of a gate's rules, by candidate and metric."""
+
+_RANKS = ("broken", "open", "worse")
+"""Metrics of a gate's rules come before what it does not ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,20 +165,6 @@ order by $5 and is_missing desc, loss desc nulls last, position
 limit $6
 """
 
-_FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error", "n_worse")
-"""The fields of an item that the columns after the ids are."""
-
-# DuckDB makes list_contains a filter of its scan, with which it held nearly all texts: 1.2 GB of 1,000 with 1 MB each.
-_INPUTS = """
-select example_id, inputs::varchar
-from examples
-where snapshot_id = $1 and list_position($2, example_id) > 0
-"""
-
-_OUTPUTS = """
-select run_id, outputs::varchar from outputs where experiment_id in ($1, $2) and list_position($3, run_id) > 0
-"""
-
 
 def item_lines(item: WorstItem, metric: str, *, compared: bool, width: int, most: int = 1) -> Iterator[str]:
     """Yield the values and the question, then the answers, and what the evaluator said or the error.
@@ -224,17 +237,6 @@ def plain_text(text: str | None) -> str:
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-SHOWN = 5
-MOST_LINES = 2
-"""Lines of each text."""
-
-Outcomes = Mapping[tuple[str, str], str]
-"""Of a gate's rules, by candidate and metric."""
-
-_RANKS = ("broken", "open", "worse")
-"""Metrics of a gate's rules come before what it does not ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

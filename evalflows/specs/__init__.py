@@ -2,15 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from evalflows.specs.errors import lazy_names
+from evalflows.specs.late_names import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.specs.columns import AnswerColumns, ExampleColumns
+    from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
     from evalflows.specs.dataset import DatasetSpec, Expectation
-    from evalflows.specs.errors import CallError, Complete, Completion, Embed, IncompleteError, InputError, Message
-    from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, MetricSpec
+    from evalflows.specs.errors import CallError, IncompleteError, InputError
+    from evalflows.specs.evaluator import EvaluatorSpec
     from evalflows.specs.experiment import ExperimentSpec, load_experiment
-    from evalflows.specs.running import ConnectionSpec, EndpointConnection, LocalConnection
+    from evalflows.specs.metrics import CompositeSpec, MetricSpec
+    from evalflows.specs.protocols import Complete, Completion, Embed, Message
     from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 
 __all__ = [
@@ -44,43 +46,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "columns": (
-            "AnswerColumns",
-            "ExampleColumns",
-        ),
-        "running": (
-            "ConnectionSpec",
-            "EndpointConnection",
-            "LocalConnection",
-        ),
-        "dataset": (
-            "DatasetSpec",
-            "Expectation",
-        ),
-        "errors": (
-            "CallError",
-            "IncompleteError",
-            "InputError",
-            "Complete",
-            "Completion",
-            "Embed",
-            "Message",
-        ),
-        "evaluator": (
-            "EvaluatorSpec",
-            "CompositeSpec",
-            "MetricSpec",
-        ),
-        "experiment": (
-            "ExperimentSpec",
-            "load_experiment",
-        ),
-        "target": (
-            "ChatTarget",
-            "HttpTarget",
-            "PythonTarget",
-            "RecordedTarget",
-            "TargetSpec",
-        ),
+        "columns": ("AnswerColumns", "ExampleColumns"),
+        "connections": ("ConnectionSpec", "EndpointConnection", "LocalConnection"),
+        "dataset": ("DatasetSpec", "Expectation"),
+        "errors": ("CallError", "IncompleteError", "InputError"),
+        "evaluator": ("EvaluatorSpec",),
+        "experiment": ("ExperimentSpec", "load_experiment"),
+        "metrics": ("CompositeSpec", "MetricSpec"),
+        "protocols": ("Complete", "Completion", "Embed", "Message"),
+        "target": ("ChatTarget", "HttpTarget", "PythonTarget", "RecordedTarget", "TargetSpec"),
     },
 )

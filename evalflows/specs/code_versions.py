@@ -34,6 +34,32 @@ from evalflows.specs.errors import CallError, describe
 
 OURS = "evalflows"
 
+TEMPLATES = {".txt", ".md", ".rst", ".j2", ".jinja", ".jinja2", ".tmpl", ".template", ".mustache", ".hbs", ".prompt"}
+FILE_SUFFIXES = TEMPLATES | {".yaml", ".yml", ".toml", ".json", ".html", ".xml"}
+"""Suffixes of files that count if the code names them: prompts, templates and settings, not data, databases or logs."""
+
+MAX_FILE_BYTES = 5 << 20
+
+DYNAMIC = frozenset({"__import__", "eval", "exec"})
+"""Built-in functions that use what their text says."""
+
+PLACES = 3
+"""Frames of each exception that a one-line text names: the innermost ones."""
+
+FRAMES = 5
+"""Frames of each exception in a trace: the outermost one, and the innermost ones."""
+
+LINKED = 4
+"""Exceptions of a chain that are described: the last ones raised, and the root cause."""
+
+MEMBERS = 3
+"""Exceptions of a group that are described."""
+
+LINE_CHARS = 120
+
+_SECRET = re.compile(r"""(?<=["'\s])(?=[\w+=-]*\d)(?=[\w+=-]*[A-Za-z])[\w+=-]{20,}(?=["'])""")
+"""The end of a text in source code that looks like a key or token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -319,13 +345,6 @@ def _plain(code: CodeType) -> tuple[object, ...]:
     return code.co_code, code.co_names, code.co_varnames, constants
 
 
-TEMPLATES = {".txt", ".md", ".rst", ".j2", ".jinja", ".jinja2", ".tmpl", ".template", ".mustache", ".hbs", ".prompt"}
-FILE_SUFFIXES = TEMPLATES | {".yaml", ".yml", ".toml", ".json", ".html", ".xml"}
-"""Suffixes of files that count if the code names them: prompts, templates and settings, not data, databases or logs."""
-
-MAX_FILE_BYTES = 5 << 20
-
-
 def code_parts(function: Callable[..., Any], plain: Callable[[object], object] = repr) -> dict[str, str]:
     """Return a hash of each part of the user's code that a callable depends on, by name, such as `prompts.SYSTEM`.
 
@@ -359,10 +378,6 @@ def changed_since_import(function: Callable[..., Any]) -> list[str]:
     edited = {f"{module.name}.{name}" for module, name, loaded in walk.bound if differs_from_file(module, name, loaded)}
     gone = {f"{module.name}.{each.__qualname__}" for module, each in walk.unbound if is_gone_from_file(module, each)}
     return sorted(edited | gone)
-
-
-DYNAMIC = frozenset({"__import__", "eval", "exec"})
-"""Built-in functions that use what their text says."""
 
 
 class _Walk:
@@ -508,24 +523,6 @@ def _is_small_file(path: Path) -> bool:
         return path.is_file() and path.stat().st_size <= MAX_FILE_BYTES
     except (OSError, ValueError):
         return False
-
-
-PLACES = 3
-"""Frames of each exception that a one-line text names: the innermost ones."""
-
-FRAMES = 5
-"""Frames of each exception in a trace: the outermost one, and the innermost ones."""
-
-LINKED = 4
-"""Exceptions of a chain that are described: the last ones raised, and the root cause."""
-
-MEMBERS = 3
-"""Exceptions of a group that are described."""
-
-LINE_CHARS = 120
-
-_SECRET = re.compile(r"""(?<=["'\s])(?=[\w+=-]*\d)(?=[\w+=-]*[A-Za-z])[\w+=-]{20,}(?=["'])""")
-"""The end of a text in source code that looks like a key or token."""
 
 
 @dataclass(frozen=True, slots=True)

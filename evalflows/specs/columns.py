@@ -9,8 +9,15 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from evalflows.specs.errors import InputError, Message, short
+from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import unique_object
+from evalflows.specs.protocols import Message
+
+SYSTEM = ("system", "developer")
+"""Roles of messages that set up the conversation."""
+ANSWERING = ("assistant", "tool", "function")
+"""Roles of messages within an assistant turn: its own, and those of the tools that it calls."""
+ROLES = (*SYSTEM, "user", *ANSWERING)
 
 
 def _by_field(value: object) -> object:
@@ -166,13 +173,6 @@ def at_path(row: Mapping[str, Any], path: str) -> Any:
             raise InputError(f"no column {path!r}, got {', '.join(map(str, row)) or 'an empty row'}")
         value = value[part]
     return value
-
-
-SYSTEM = ("system", "developer")
-"""Roles of messages that set up the conversation."""
-ANSWERING = ("assistant", "tool", "function")
-"""Roles of messages within an assistant turn: its own, and those of the tools that it calls."""
-ROLES = (*SYSTEM, "user", *ANSWERING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

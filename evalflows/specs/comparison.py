@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from evalflows.specs.connections import Connections
 from evalflows.specs.evaluator import JudgeSpec
 from evalflows.specs.files import load_spec
 from evalflows.specs.running import (
@@ -21,14 +22,12 @@ from evalflows.specs.running import (
     ChunkRetryDelay,
     ChunkSize,
     ConfidenceLevel,
-    Connections,
     MaxCalls,
     Metadata,
     RunKey,
-    TaskRunner,
-    TaskRunnerSpec,
     UseCache,
 )
+from evalflows.specs.task_runner import TaskRunner, TaskRunnerSpec
 
 OrderStatus = Literal["known", "drawn", "unknown"]
 

@@ -17,6 +17,8 @@ SelectionOrder = Literal["newest", "worst", "uncertain", "random"]
 RANKED: tuple[SelectionOrder, ...] = ("worst", "uncertain")
 """Orders by the scores of a metric."""
 
+_FILE = re.compile(r".+\.(jsonl|ndjson|json|csv|parquet)(\.gz)?", re.IGNORECASE)
+
 
 def _in_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -107,9 +109,6 @@ class Expectation(BaseModel):  # type: ignore[no-redef]  # mypy's plugin also de
     severity: Literal["critical", "warning", "info"] = Field(
         "critical", description="An unmet critical expectation stops the run before any model call is paid"
     )
-
-
-_FILE = re.compile(r".+\.(jsonl|ndjson|json|csv|parquet)(\.gz)?", re.IGNORECASE)
 
 
 class DatasetSpec(BaseModel):

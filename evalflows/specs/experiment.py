@@ -8,11 +8,13 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evalflows.specs.comparison import CompareSpec
+from evalflows.specs.connections import Connections
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import MEASURES, TRIAL, base_metric, kept_apart, metric_of
-from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, MetricSpec
+from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, kept_apart, metric_of
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.specs.running import (
     Adjusted,
     BreakerPause,
@@ -23,16 +25,14 @@ from evalflows.specs.running import (
     ChunkRetryDelay,
     ChunkSize,
     ConfidenceLevel,
-    Connections,
     MaxCalls,
     Metadata,
     RunKey,
-    ScoreConfigSpec,
-    TaskRunner,
-    TaskRunnerSpec,
     UseCache,
 )
+from evalflows.specs.score_configs import ScoreConfigSpec
 from evalflows.specs.target import TargetSpec
+from evalflows.specs.task_runner import TaskRunner, TaskRunnerSpec
 from evalflows.specs.values import words
 
 

@@ -30,6 +30,9 @@ Kind = Literal["modes", "topic"]
 Name = Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$", max_length=60)]
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
+Change = Callable[[Any], None]
+"""Changes the content of a taxonomy: a mapping whose `modes` is a list of mappings."""
+
 
 class ModeSpec(BaseModel):
     """A failure mode, or a topic."""
@@ -94,10 +97,6 @@ class TaxonomySpec(BaseModel):
 def load_taxonomy(path: str | Path) -> TaxonomySpec:
     """Read a taxonomy (YAML). Raise InputError, in one line, if it is invalid."""
     return load_spec(TaxonomySpec, located(path), [], wanted="modes")
-
-
-Change = Callable[[Any], None]
-"""Changes the content of a taxonomy: a mapping whose `modes` is a list of mappings."""
 
 
 def edited(text: str, change: Change, where: str) -> str:

@@ -1,124 +1,36 @@
-"""Reading spec files with changes such as `targets.0.model=gpt-4o`: paths, environment variables, templates, JSON
-schemas, and addresses, none of which may hold a secret.
-"""
+"""Read spec files, with changes such as `targets.0.model=gpt-4o`."""
 
-import json
 import os
 import re
 import stat
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from copy import copy, deepcopy
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticError
 
 from evalflows.specs.errors import InputError, first_problem, short
-from evalflows.specs.permitted import VARIABLE, check_in_paths, permitted_path
+from evalflows.specs.permitted import check_in_paths, permitted_path
+from evalflows.specs.placeholders import filled
 
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
-    from jsonschema.protocols import Validator
+_SCALARS = (
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)$", "-+0123456789"),
+    (
+        "float",
+        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+0123456789.",
+    ),
+)
+"""What is not text: the kind, its pattern, and its first characters."""
 
+MAX_VALUES = 1_000_000
+"""Most values of a spec file."""
 
-_SECRET = re.compile(r"auth|key|token|secret|passw|pwd|credential|signature|^(sig|code|sas)$", re.IGNORECASE)
-
-
-def names_secret(name: str) -> bool:
-    """Whether a header or a query field holds a secret, by its name."""
-    return bool(_SECRET.search(name))
-
-
-def origin_of(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port of an address: what must be equal for a header to go to both."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
-def secret_in(url: str) -> str | None:
-    """Return which part of an address holds a secret, without the secret; None if none does."""
-    if "@" in re.split("[/?#]", url.partition("://")[2])[0]:
-        return "a user or a password"
-    try:
-        query = urlsplit(url).query
-    except ValueError:
-        return None
-    names = [name for name, _ in parse_qsl(query, keep_blank_values=True) if names_secret(name)]
-    return f"the query field {names[0]!r}" if names else None
-
-
-def check_address(url: str, field: str) -> None:
-    """Raise ValueError for what is no address of HTTP, or has a secret in it."""
-    if part := secret_in(url):
-        raise ValueError(f"{field}: got {part} in it, wanted a header from the environment")
-    try:
-        parts = urlsplit(url)
-        is_valid = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise ValueError(f"{field}: got {url!r}, wanted http://… or https://…")
-
-
-def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise ValueError for a header that holds a secret, instead of naming its environment variable."""
-    for name, value in headers.items():
-        if (names_secret(name) or "cookie" in name.lower()) and not re.search(r"\$\{\w+\}", value):
-            raise ValueError(f"headers: {name} holds a value, wanted ${{NAME}} of an environment variable")
-
-
-JSON_TYPES = {"float": "number", "dict": "object", "tuple": "array", "list": "array"}
-"""JSON schema's names of the types that function descriptions name as Python does, such as those of BFCL."""
-
-
-def schema_errors(value: Any, schema_text: str) -> "list[ValidationError]":
-    """Return all violations of a schema, given as JSON text, by a value. They are in the order of the schema's fields.
-
-    Raise ValueError for an invalid schema, an unresolvable reference or an invalid pattern. Older drafts, and schemas
-    reached only through a `$ref`, are not checked for these until they are used.
-    """
-    from referencing.exceptions import Unresolvable
-
-    try:
-        return list(schema_validator(schema_text).iter_errors(value))
-    except Unresolvable as unresolved:
-        raise ValueError(f"schema: {unresolved}") from unresolved
-    except re.error as error:
-        raise ValueError(f"schema: the pattern {error.pattern!r}: {error}") from error
-
-
-@lru_cache(maxsize=128)
-def schema_validator(schema_text: str) -> "Validator":
-    """Return the validator of a schema; it is cached, since building it is slower than validating.
-
-    Raise ValueError for an invalid schema.
-    """
-    from jsonschema import Draft202012Validator, SchemaError  # late: it takes a tenth of a second to import
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    schema = json.loads(schema_text)
-    kind = validator_for(schema, default=Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(f"schema: {error.json_path}: {error.message}") from error
-    return kind(schema, registry=Registry())  # an empty registry, so that no $ref is fetched from the network
-
-
-def filled(text: str, where: str) -> str:
-    """Replace each `${NAME}` by that environment variable. Raise InputError if it is not set."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise InputError(f"{where}: the environment variable {match[1]} is not set")
-        return os.environ[match[1]]
-
-    return VARIABLE.sub(value, text)
+Spec = TypeVar("Spec", bound=BaseModel)
 
 
 def located(path: str | os.PathLike[str]) -> Path:
@@ -151,47 +63,6 @@ def read_regular(path: Path) -> bytes:
     """Return the content of a file. Raise OSError if it cannot be read, or is not a regular file."""
     check_regular(path)
     return path.read_bytes()
-
-
-_PART = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}")
-
-
-def placeholders(template: str) -> set[str]:
-    """Return the names of the placeholders in a template."""
-    return {match[1] for match in _PART.finditer(template) if match[1]}
-
-
-def fill(template: str, values: Mapping[str, object]) -> str:
-    """Replace every placeholder once; braces inside a value stay unchanged.
-
-    Text is inserted unchanged, null (an empty cell) as nothing, anything else as JSON. Raise KeyError for a name that
-    `values` lacks.
-    """
-
-    def part(match: re.Match[str]) -> str:
-        if match[0] in ("{{", "}}"):
-            return match[0][0]
-        value = values[match[1]]
-        if value is None:
-            return ""
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-    return _PART.sub(part, template)
-
-
-def fill_json(template: Any, values: Mapping[str, object]) -> Any:
-    """Fill every text inside a JSON value. A text that is only `{name}` becomes that field unchanged, of any type.
-
-    Raise KeyError for a name that `values` lacks.
-    """
-    if isinstance(template, dict):
-        return {key: fill_json(value, values) for key, value in template.items()}
-    if isinstance(template, list):
-        return [fill_json(value, values) for value in template]
-    if not isinstance(template, str):
-        return template
-    alone = _PART.fullmatch(template)
-    return values[alone[1]] if alone and alone[1] else fill(template, values)
 
 
 def texts(template: Any) -> Iterator[str]:
@@ -233,29 +104,12 @@ def _tag(kind: str) -> str:
     return f"tag:yaml.org,2002:{kind}"
 
 
-_SCALARS = (
-    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)$", "-+0123456789"),
-    (
-        "float",
-        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-        "-+0123456789.",
-    ),
-)
-"""What is not text: the kind, its pattern, and its first characters."""
-
 SpecLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag in (_tag("null"), _tag("merge"))]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 for _kind, _pattern, _first in _SCALARS:
     SpecLoader.add_implicit_resolver(_tag(_kind), re.compile(_pattern), list(_first))
-
-
-MAX_VALUES = 1_000_000
-"""Most values of a spec file."""
-
-Spec = TypeVar("Spec", bound=BaseModel)
 
 
 def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wanted: str) -> Spec:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 
 _SOURCES: Mapping[str, Mapping[str, str]] = {
-    "evalflows.evaluators.agents": {"_agent_metrics": "_metrics"},
     "evalflows.evaluators.conversations": {
         "CONTEXT_USE_PROMPT": "PROMPT",
         "CONVERSATION_QUALITY_PROMPT": "PROMPT",
@@ -15,30 +14,10 @@ _SOURCES: Mapping[str, Mapping[str, str]] = {
         "_checked_errors": "_checked",
         "TURN_QUALITY_PROMPT": "PROMPT",
     },
-    "evalflows.evaluators.judges": {
-        "CORRECTNESS_PROMPT": "PROMPT",
-        "RUBRIC_PROMPT": "PROMPT",
-        "ANSWER_RELEVANCE_PROMPT": "PROMPT",
-        "_ANSWER_RELEVANCE_STATEMENTS": "_STATEMENTS",
-        "CONTEXT_PRECISION_PROMPT": "PROMPT",
-        "CONTEXT_RECALL_PROMPT": "PROMPT",
-        "_CONTEXT_RECALL_STATEMENTS": "_STATEMENTS",
-        "CRITERIA_PROMPT": "PROMPT",
-        "FAITHFULNESS_PROMPT": "PROMPT",
-        "INSTRUCTION_FOLLOWING_PROMPT": "PROMPT",
-        "REFUSAL_PROMPT": "PROMPT",
-        "TOXICITY_PROMPT": "PROMPT",
-    },
     "evalflows.evaluators.numbers": {"see numbers.py": "see evaluators/number.py"},
-    "evalflows.evaluators.text": {"_texts_within": "_texts"},
+    "evalflows.evaluators.keyword_safety": {"_texts_within": "_texts"},
 }
 """By module: what stands in its functions, and how it stood then."""
-
-_NAMES: Mapping[str, str] = {
-    "evalflows.compat.langsmith.evaluation.LangChainStringEvaluator": (
-        "evalflows.compat.langsmith.string_evaluators.LangChainStringEvaluator"
-    ),
-}
 
 
 def as_first_stored(source: str, module: str | None) -> str:
@@ -46,8 +25,3 @@ def as_first_stored(source: str, module: str | None) -> str:
     for now, then in _SOURCES.get(module or "", {}).items():
         source = re.sub(rf"(?<![\w/]){re.escape(now)}(?!\w)", then, source)
     return source
-
-
-def first_name(name: str) -> str:
-    """Return the full name that a function or a class had then."""
-    return _NAMES.get(name, name)

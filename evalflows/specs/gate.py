@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from evalflows.specs.errors import MIN_EXAMPLES, sliced_metric
+from evalflows.specs.metric_names import MIN_EXAMPLES, sliced_metric
 
 PREFIX = "production:"
 FORM = "production:EVALUATION@24h, @7d or @2026-11-01..2026-11-08, and [version=1.4] for one version"
@@ -16,6 +16,15 @@ FORM = "production:EVALUATION@24h, @7d or @2026-11-01..2026-11-08, and [version=
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _TEXT = re.compile(r"production:(?P<evaluation>.+)@(?P<window>[^@\[\]]+?)(?:\[version=(?P<version>[^\[\]]+)\])?")
 LONGEST = timedelta(days=3660)
+
+Adjustment = Literal["holm", "benjamini_hochberg", "none"]
+"""How p-values are adjusted for multiple comparisons: Holm controls the family-wise error rate, Benjamini-Hochberg the
+false discovery rate."""
+
+Number = Annotated[float, Field(strict=True)]
+"""Strict, so that `true` does not count as 1."""
+
+RULE_FIELDS = ("non_inferiority", "superiority", "thresholds", "confident_thresholds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +84,12 @@ def _moment(text: str, whole: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-Adjustment = Literal["holm", "benjamini_hochberg", "none"]
-"""How p-values are adjusted for multiple comparisons: Holm controls the family-wise error rate, Benjamini-Hochberg the
-false discovery rate."""
-
-Number = Annotated[float, Field(strict=True)]
-"""Strict, so that `true` does not count as 1."""
-
-
 def _any_rise(value: object) -> object:
     """Expand a metric, or a list of metrics, to a required improvement of more than 0 for each."""
     metrics = [value] if isinstance(value, str) else value
     if isinstance(metrics, list) and all(isinstance(metric, str) for metric in metrics):
         return dict.fromkeys(metrics, 0.0)
     return value
-
-
-RULE_FIELDS = ("non_inferiority", "superiority", "thresholds", "confident_thresholds")
 
 
 class RecalibrationSpec(BaseModel):

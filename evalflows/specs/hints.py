@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalflows.specs.errors import one_line
+from evalflows.specs.escaping import one_line
 
 program = "evalflows"
 """How commands begin. The command line sets what its shell finds."""

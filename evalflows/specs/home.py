@@ -6,6 +6,9 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+MOST_NOTES = 2000
+"""Notes that a folder keeps; beyond that, the older half goes."""
+
 
 def home_root() -> Path:
     """Return the folder in EVALFLOWS_HOME, else ~/.evalflows."""
@@ -22,10 +25,6 @@ def private_folder(name: str) -> Path | None:
         if is_own and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return folder
     return None
-
-
-MOST_NOTES = 2000
-"""Notes that a folder keeps; beyond that, the older half goes."""
 
 
 def note(folder: str, name: str) -> str | None:

@@ -27,9 +27,17 @@ OURS = "evalflows.evaluators"
 CODE_SETTING = "allowed_modules"
 """The list in `[tool.evalflows]` of the folder's pyproject.toml: further modules and packages that a spec may name."""
 
-
 DEPLOYED_FROM = "EVALFLOWS_DEPLOYED_FROM"
 """The variable of a deployment's runs that says from where it was registered: HOST:FOLDER."""
+
+ENVIRONMENT_SETTING = "allowed_environment"
+"""The table in `[tool.evalflows]` of the folder's pyproject.toml: lists of addresses by the variables' names."""
+
+IN_PATHS = "paths"
+"""Stands in such a list for the paths of files."""
+
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+"""How a spec names an environment variable. What is filled in and what is checked must be the same."""
 
 
 def check_deployed_from(folder: Path) -> None:
@@ -199,17 +207,6 @@ def _is_in_folder(path: Path, limits: _Limits) -> bool:
 
 def _is_below(path: Path, folder: Path) -> bool:
     return path.is_relative_to(folder) or path.is_relative_to(folder.resolve())
-
-
-ENVIRONMENT_SETTING = "allowed_environment"
-"""The table in `[tool.evalflows]` of the folder's pyproject.toml: lists of addresses by the variables' names."""
-
-IN_PATHS = "paths"
-"""Stands in such a list for the paths of files."""
-
-
-VARIABLE = re.compile(r"\$\{(\w+)\}")
-"""How a spec names an environment variable. What is filled in and what is checked must be the same."""
 
 
 @dataclass(frozen=True, slots=True)

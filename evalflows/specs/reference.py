@@ -15,7 +15,7 @@ from typing import Any
 
 from evalflows.specs.code_versions import code_parts, fault_text
 from evalflows.specs.errors import InputError
-from evalflows.specs.former_names import as_first_stored, first_name
+from evalflows.specs.former_names import as_first_stored
 from evalflows.specs.permitted import check_code, check_module, check_step
 
 FILES = "files"
@@ -144,7 +144,7 @@ def _plain(value: object) -> object:
         case CodeType():
             return [value.co_code, value.co_names, _plain(value.co_consts)]
     named = value if hasattr(value, "__qualname__") else type(value)
-    return first_name(f"{getattr(named, '__module__', '')}.{named.__qualname__}")
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
 def _is_filled(cell: CellType) -> bool:

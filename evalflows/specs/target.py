@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from evalflows.specs.addresses import check_address, check_headers
 from evalflows.specs.columns import AnswerColumns
-from evalflows.specs.files import check_address, check_headers
 
 
 class _Target(BaseModel):

@@ -15,13 +15,16 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from evalflows.specs.errors import InputError, json_text, short
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.escaping import json_text
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 """Types that `stored` leaves as they are."""
 _TEXT = frozenset({str})
 
 WANTED = "wanted text, a number, a list or a mapping"
+
+_WHOLE = re.compile(r"^(-?\d+)\.0$")
 
 
 def stored(value: Any, where: str) -> Any:
@@ -83,9 +86,6 @@ def identifier(value: Any, where: str) -> str | None:
         raise InputError(f"{where}: got {type(value).__name__}, wanted a text or a number")
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     return _WHOLE.sub(r"\1", text)
-
-
-_WHOLE = re.compile(r"^(-?\d+)\.0$")
 
 
 def _stored(value: Any, where: str) -> Any:

@@ -5,6 +5,6 @@ The statistics that the documentation names for use on one's own figures are off
 
 from evalflows.stats.agreement import krippendorff_alpha
 from evalflows.stats.judge_error import prediction_powered_mean
-from evalflows.stats.paired import pass_at_k, pass_hat_k
+from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 
 __all__ = ["krippendorff_alpha", "pass_at_k", "pass_hat_k", "prediction_powered_mean"]

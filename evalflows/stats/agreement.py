@@ -20,13 +20,13 @@ from evalflows.stats.clusters import (
     drawn_counts,
     finite_vector,
     is_rounding,
-    mean_of,
     percentile_interval,
     refuse_where,
-    standard_error,
     too_few,
 )
-from evalflows.stats.proportions import clipped, newcombe_interval, normal_quantile, t_interval
+from evalflows.stats.proportions import clipped, normal_quantile
+
+Metric = Literal["nominal", "ordinal", "interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,95 +198,6 @@ def _no_kappa(n: int) -> str:
     if not n:
         return "no items: kappa needs at least 1"
     return f"both raters gave all {n} items the same label: chance agreement is full too"
-
-
-NEWCOMBE, WELCH = "newcombe", "welch t"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discrimination:
-    """Two shares and their difference, Youden's J: 1 is perfect discrimination, 0 none."""
-
-    rate_right: float | None  # share of right answers judged right; None without right answers, likewise below
-    rate_wrong: float | None  # share of wrong answers judged right
-    difference: float | None  # the first minus the second
-    low: float | None  # of the difference; None with a reason, like `high`
-    high: float | None
-    confidence_level: float  # the confidence level, 0 to 1
-    method: str  # of the interval: "newcombe" or "welch t"
-    n_right: int  # answers known right
-    n_wrong: int  # answers known wrong
-    reason: str | None  # why there is no interval; None if there is one
-
-
-def discrimination(right: ArrayLike, wrong: ArrayLike, *, confidence_level: float = 0.95) -> Discrimination:
-    """Return how much higher a judge scores right answers than wrong ones, with a two-sided interval.
-
-    `right` and `wrong`, shapes (n,) and (m,), are its scores, 0 to 1, for answers known to be right and known to be
-    wrong. If all scores are 0 or 1 the interval is the hybrid score interval (Newcombe 1998, method 10), else the t
-    interval for unequal variances (Welch 1947), clipped to -1 to 1. There is no interval with fewer than two scores on
-    either side, or if scores other than 0 and 1 are constant on both sides.
-
-    Raise ValueError for a score outside 0 to 1, another shape, and a level not between 0 and 1.
-    """
-    confidence_level, right, wrong = (
-        checked_confidence_level(confidence_level),
-        _scores("right", right),
-        _scores("wrong", wrong),
-    )
-    method = NEWCOMBE if _all_binary(right) and _all_binary(wrong) else WELCH
-    interval, reason = _interval(right, wrong, method, confidence_level)
-    rate_right, rate_wrong = (mean_of(scores) if scores.size else None for scores in (right, wrong))
-    return Discrimination(
-        rate_right=rate_right,
-        rate_wrong=rate_wrong,
-        difference=None if rate_right is None or rate_wrong is None else rate_right - rate_wrong,
-        low=interval[0] if interval else None,
-        high=interval[1] if interval else None,
-        confidence_level=confidence_level,
-        method=method,
-        n_right=right.size,
-        n_wrong=wrong.size,
-        reason=reason,
-    )
-
-
-def _scores(name: str, values: ArrayLike) -> FloatArray:
-    scores = finite_vector(name, values)
-    refuse_where(name, scores, (scores < 0) | (scores > 1), "0 to 1")
-    return scores
-
-
-def _all_binary(scores: FloatArray) -> bool:
-    return bool(np.all((scores == 0) | (scores == 1)))
-
-
-def _interval(
-    right: FloatArray, wrong: FloatArray, method: str, confidence_level: float
-) -> tuple[tuple[float, float] | None, str | None]:
-    if min(right.size, wrong.size) < 2:
-        return None, f"{right.size} right and {wrong.size} wrong answers: an interval needs at least 2 of each"
-    if method == NEWCOMBE:
-        return newcombe_interval(
-            int(right.sum()), right.size, int(wrong.sum()), wrong.size, confidence_level=confidence_level
-        ), None
-    return _welch_interval(right, wrong, confidence_level)
-
-
-def _welch_interval(
-    right: FloatArray, wrong: FloatArray, confidence_level: float
-) -> tuple[tuple[float, float] | None, str | None]:
-    errors = [float(standard_error(one, clustering_of(None, one.size), scale=1.0)) for one in (right, wrong)]
-    error = math.hypot(*errors)
-    if not error:
-        return None, "scores are constant over right and over wrong answers: no spread to compute an interval from"
-    # The degrees of freedom of Welch & Satterthwaite: 1 / df is the sum of these parts.
-    parts = [(part / error) ** 4 / (side.size - 1) for part, side in zip(errors, (right, wrong), strict=True)]
-    interval = t_interval(mean_of(right) - mean_of(wrong), error, df=1 / sum(parts), confidence_level=confidence_level)
-    return clipped(interval, -1.0, 1.0), None
-
-
-Metric = Literal["nominal", "ordinal", "interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,18 +399,6 @@ def _no_alpha(rated: _Ratings) -> str:
     return f"all {int(rated.counts.sum())} ratings are the same: chance agreement is full too"
 
 
-FAIR_SHARE = 0.5
-"""The least share of the items to label that is drawn as a simple random sample."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """One item to label next."""
-
-    place: int  # index of the item, from 0
-    fair: bool  # in the random sample; otherwise chosen because the judge is uncertain
-
-
 def expected_error(
     values: ArrayLike,
     low: float,
@@ -527,39 +426,6 @@ def expected_error(
     known = ~np.isnan(distances)
     squares = np.where(known, distances, 0.0) ** 2
     return np.asarray(fraction * (1 - fraction) + spread**2 + squares.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
-
-
-def label_next(
-    lots: ArrayLike, labelled: NDArray[np.bool_], errors: ArrayLike, n: int, *, fair_share: float = FAIR_SHARE
-) -> list[Drawn]:
-    """Return the next `n` unlabelled items, or all that are left: the random sample first, then the least certain.
-
-    `lots`, shape (N,), are random numbers drawn once per item; `labelled`, shape (N,), marks the labelled items;
-    `errors`, shape (N,), come from `expected_error`. The random part, `fair_share` of n rounded up, is the unlabelled
-    items with the lowest lots. However many rounds are drawn, all items up to the highest lot taken for this part are a
-    simple random sample of all items, including those that were labelled for another reason. So they need no weights,
-    and agreement, bias and means can be estimated from them. Sampling by the expected error would be more efficient per
-    label, but after several rounds, each depending on the one before, the sampling probabilities are unknown. The other
-    items are those with the largest expected error: they show where the judge fails, and are not for estimating means.
-    Ties go to the lower lot.
-
-    Raise ValueError if the lengths differ, n is below 1, or the fair share is outside 0 to 1.
-    """
-    lots, expected = finite_vector("lots", lots), finite_vector("errors", errors)
-    known = np.asarray(labelled, dtype=bool)
-    if not lots.size == expected.size == known.size:
-        raise ValueError(f"labelled: got {known.size} for {lots.size} lots and {expected.size} errors, wanted as many")
-    if n < 1 or not 0 <= fair_share <= 1:
-        raise ValueError(f"n, fair_share: got {n!r}, {fair_share!r}, wanted at least 1, and 0 to 1")
-    unlabelled = np.flatnonzero(~known)
-    by_lot = unlabelled[np.argsort(lots[unlabelled], kind="stable")]
-    n_fair = int(np.ceil(n * fair_share))
-    fair, rest = by_lot[:n_fair], by_lot[n_fair:]
-    uncertain = rest[np.argsort(-expected[rest], kind="stable")][: n - n_fair]
-    return [
-        *(Drawn(place=int(place), fair=True) for place in fair),
-        *(Drawn(place=int(place), fair=False) for place in uncertain),
-    ]
 
 
 def _of_shape(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:

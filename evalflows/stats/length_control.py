@@ -38,6 +38,24 @@ HALVINGS = 40
 Rows = Any
 """A matrix of shape (n, P), as a sparse array or dense: scipy, which has the type, is imported late."""
 
+LARGEST_LEVERAGE = 0.99
+"""Residuals are divided by the root of 1 - leverage, which is then at least 0.1."""
+
+STEEPNESS = 2.0
+"""The length term is tanh(2 x difference / root mean square difference). Simulated judges that prefer the sign, the
+ratio or the difference of lengths leave less bias at 2 than at 1."""
+
+PRIOR_GAMES = 4.0
+"""The length and order terms have a log-F(4, 4) prior: 2 wins and 2 losses, a standard deviation of 1.1 in log-odds."""
+
+MIN_CLUSTERS = 10
+"""With fewer clusters, the cluster-robust standard error of a regression is too small too often."""
+
+MIN_OVERLAP = 0.05
+"""The share of comparisons in which the answer that is usually shorter has to be at least as long. In simulations of 20
+entries and judges whose preference has another shape than the model's, the bias is 3 points or less above it, and 4 to
+9 below."""
+
 
 def probability(log_odds: FloatArray) -> FloatArray:
     """Return 1 / (1 + exp(-x)) without overflow."""
@@ -98,10 +116,6 @@ def _log_likelihood(log_odds: FloatArray, wins: FloatArray, losses: FloatArray) 
     return float(wins @ won + losses @ lost)
 
 
-LARGEST_LEVERAGE = 0.99
-"""Residuals are divided by the root of 1 - leverage, which is then at least 0.1."""
-
-
 def inverse_information(design: Rows, coefficients: FloatArray, games: FloatArray) -> FloatArray:
     """Return the covariance of the coefficients by the model, shape (P, P)."""
     return np.asarray(np.linalg.inv(information(design, coefficients, games)), dtype=np.float64)
@@ -152,14 +166,6 @@ def _sparse() -> Any:
     from scipy import sparse  # type: ignore[import-untyped, unused-ignore]
 
     return sparse
-
-
-STEEPNESS = 2.0
-"""The length term is tanh(2 x difference / root mean square difference). Simulated judges that prefer the sign, the
-ratio or the difference of lengths leave less bias at 2 than at 1."""
-
-PRIOR_GAMES = 4.0
-"""The length and order terms have a log-F(4, 4) prior: 2 wins and 2 losses, a standard deviation of 1.1 in log-odds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,15 +290,6 @@ def _length_term(longer_by: FloatArray) -> FloatArray:
         return longer_by
     scaled = longer_by / largest  # so that squares do not overflow
     return np.asarray(np.tanh(STEEPNESS * scaled / np.sqrt(np.mean(scaled**2))), dtype=np.float64)
-
-
-MIN_CLUSTERS = 10
-"""With fewer clusters, the cluster-robust standard error of a regression is too small too often."""
-
-MIN_OVERLAP = 0.05
-"""The share of comparisons in which the answer that is usually shorter has to be at least as long. In simulations of 20
-entries and judges whose preference has another shape than the model's, the bias is 3 points or less above it, and 4 to
-9 below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

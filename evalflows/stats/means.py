@@ -53,6 +53,24 @@ from evalflows.stats.proportions import (
     wilson_interval,
 )
 
+CORRECTED = "skew-corrected t"
+"""Name of the method in results."""
+
+CLOSE = 1e-4
+"""Below this skewness times ratio, the series of the inverse is exact up to rounding."""
+
+NARROW = 14.0
+"""A sample whose standard deviation is less than this part of the range of values does not show what a tail would be.
+
+Scores near 1 of which a few in a hundred are 0 look like that until the first 0 is drawn, and no estimate from the
+sample knows of them. In simulations (20,000 runs; values around 0.95 with sd 0.02 to 0.033, a candidate with 0.5 to 12
+% of 0), a non-inferiority rule whose margin is the true loss is met in up to 39 % with t, and in at most 1.8 % with
+`unseen_tail`; of bell-shaped values with an sd of the difference from 0.09 of the range on, at least 93 % of the power
+remains with 30 pairs, and 99 % with 100."""
+
+TAILED = "skew-corrected t and clopper-pearson"
+"""Name of the method in results, if the sample does not show what a tail would be."""
+
 
 class Caution(NamedTuple):
     """How much more the added values weigh while the design effect is uncertain."""
@@ -117,13 +135,6 @@ def _variance_ratio(rows: FloatArray, sums: FloatArray, sizes: FloatArray, corre
     robust = (correction * (sums - sizes * means) ** 2).sum(axis=1)
     independent = ((rows - means) ** 2).sum(axis=1)
     return np.asarray(np.where(independent > 0, robust / np.where(independent > 0, independent, 1.0), 1.0))
-
-
-CORRECTED = "skew-corrected t"
-"""Name of the method in results."""
-
-CLOSE = 1e-4
-"""Below this skewness times ratio, the series of the inverse is exact up to rounding."""
 
 
 def skewness_of_mean(values: FloatArray, clustering: Clustering, error: FloatArray) -> FloatArray:
@@ -193,19 +204,6 @@ def skewed_t_p_value(centre: FloatArray, error: FloatArray, skewness: FloatArray
     """Return the two-sided p-values of a true value of 0: 1 minus the level at which `skewed_t_interval` ends at 0."""
     towards = np.where(centre > 0, -skewness, skewness)
     return t_p_values(unskewed_quantile(np.abs(centre) / error, towards), df)
-
-
-NARROW = 14.0
-"""A sample whose standard deviation is less than this part of the range of values does not show what a tail would be.
-
-Scores near 1 of which a few in a hundred are 0 look like that until the first 0 is drawn, and no estimate from the
-sample knows of them. In simulations (20,000 runs; values around 0.95 with sd 0.02 to 0.033, a candidate with 0.5 to 12
-% of 0), a non-inferiority rule whose margin is the true loss is met in up to 39 % with t, and in at most 1.8 % with
-`unseen_tail`; of bell-shaped values with an sd of the difference from 0.09 of the range on, at least 93 % of the power
-remains with 30 pairs, and 99 % with 100."""
-
-TAILED = "skew-corrected t and clopper-pearson"
-"""Name of the method in results, if the sample does not show what a tail would be."""
 
 
 def is_narrow(values: FloatArray, width: float) -> NDArray[np.bool_]:

@@ -26,6 +26,9 @@ yes/no metric near 80 % is then 6 points. A wrong scale costs delay, not false a
 MIN_BASELINE = 5
 """Windows before a possible change that the detector needs, to estimate how much windows vary beyond their samples."""
 
+ANGLE_VARIANCE = 0.25
+"""The variance of asin(sqrt(share)), times the number of values."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSums:
@@ -243,10 +246,6 @@ def change_evidence(
                 )
             found[:, t] = math.exp(min(log_e[best], 700.0)), starts[start], now, error, then
     return _evidence(found)
-
-
-ANGLE_VARIANCE = 0.25
-"""The variance of asin(sqrt(share)), times the number of values."""
 
 
 def _angles(shares: FloatArray, n: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:

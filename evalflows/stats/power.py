@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from evalflows.stats.clusters import LARGEST, checked_confidence_level
-from evalflows.stats.paired import Components
+from evalflows.stats.components import Components
 from evalflows.stats.proportions import normal_quantile, paired_share_interval, t_quantile
 
 MAX_EXAMPLES = 10**15
@@ -16,6 +16,9 @@ NORMAL_FROM = 1e5
 
 CERTAIN = 1e9
 """The largest effect, in standard errors, that is passed to scipy, whose noncentral t fails for infinite ones."""
+
+MOST_UNSEEN = 3
+"""If none of n pairs differs, at most MOST_UNSEEN / n of all do, at 95 % confidence (Hanley & Lippman-Hand 1983)."""
 
 
 class Plan(NamedTuple):
@@ -57,10 +60,6 @@ def smallest_detectable(
     if yes_no and size - size**2 > variance:
         return ratio**2 / (n + ratio**2)  # where d = ratio * sqrt((d - d^2) / n)
     return size
-
-
-MOST_UNSEEN = 3
-"""If none of n pairs differs, at most MOST_UNSEEN / n of all do, at 95 % confidence (Hanley & Lippman-Hand 1983)."""
 
 
 def unseen_variance(n: int) -> float:

@@ -10,6 +10,15 @@ import numpy as np
 
 from evalflows.stats.clusters import FloatArray, refuse_where
 
+HALVINGS = 45
+"""Bisection steps on a distance of at most 2; the remaining error is rounding."""
+
+SMALLEST_ALPHA = 2.0**-53
+"""The smallest alpha that is tried: no float lies between 1 - SMALLEST_ALPHA and 1."""
+
+STEPS = 40
+"""Bisection steps for alpha within a factor of 2; the remaining error is rounding."""
+
 
 def normal_quantile(confidence_level: float) -> float:
     """Return z such that a standard normal variable lies within -z to z with probability `confidence_level`."""
@@ -77,10 +86,6 @@ def _special() -> Any:
     from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
     return special
-
-
-HALVINGS = 45
-"""Bisection steps on a distance of at most 2; the remaining error is rounding."""
 
 
 def wilson_interval(yes: int, n: int, *, confidence_level: float) -> tuple[float, float]:
@@ -228,13 +233,6 @@ def newcombe_interval(
     low = first - second - math.hypot(first - ends[0][0], ends[1][1] - second)
     high = first - second + math.hypot(ends[0][1] - first, second - ends[1][0])
     return clipped((low, high), -1.0, 1.0)
-
-
-SMALLEST_ALPHA = 2.0**-53
-"""The smallest alpha that is tried: no float lies between 1 - SMALLEST_ALPHA and 1."""
-
-STEPS = 40
-"""Bisection steps for alpha within a factor of 2; the remaining error is rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

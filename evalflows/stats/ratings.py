@@ -3,7 +3,6 @@ and shares of pairs.
 """
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -29,109 +28,17 @@ from evalflows.stats.length_control import (
     sandwich,
 )
 from evalflows.stats.multiple_tests import Adjustment, adjusted
-from evalflows.stats.proportions import normal_quantile, score_interval, t_interval, t_p_values, t_quantile
+from evalflows.stats.proportions import t_interval, t_p_values, t_quantile
 
+Entries = NDArray[np.intp]
 
-def cycles(net: ArrayLike) -> list[tuple[int, ...]]:
-    """Return intransitive cycles among entries: one for each strongly connected component of the "beats" graph.
+Guard = Literal["needed", "always", "never"]
+"""Which entries get half a win and half a loss: those whose ratings would be infinite, all, or none."""
 
-    `net`, shape (K, K), holds at [i, j] the wins of entry i over entry j minus those of j over i; 0 if they are level
-    or were never compared. The components are Tarjan's (1972). Each is represented by a shortest cycle through its
-    smallest entry, which comes first: (0, 2, 1) means that 0 beats 2, 2 beats 1 and 1 beats 0. Ties go to the first
-    cycle in tuple order. Cycles are sorted by their first entry. Without cycles the entries can be ranked so that no
-    entry beats one ranked above it.
+SMALLEST_VARIANCE = 1e-18
+"""Variances of estimates up to this size, in squared log-odds, are rounding: estimates are accurate to 1e-9."""
 
-    Raise ValueError for another shape, nan or inf, and if [j, i] is not minus [i, j].
-    """
-    beats = _beats(net)
-    count, component = _components(beats)
-    groups = [np.flatnonzero(component == number) for number in range(count)]
-    return sorted(_shortest(beats, group.tolist()) for group in groups if group.size > 1)
-
-
-def _beats(net: ArrayLike) -> NDArray[np.bool_]:
-    array = np.asarray(net, dtype=np.float64)
-    if array.ndim != 2 or array.shape[0] != array.shape[1]:
-        raise ValueError(f"net: got shape {array.shape}, wanted a row and a column for each entry")
-    wrong = ~np.isfinite(array) | (array != -array.T)
-    if wrong.any():
-        i, j = (int(place) for place in np.argwhere(wrong)[0])
-        got = f"{float(array[i, j])!r} against {float(array[j, i])!r}"
-        raise ValueError(f"net[{i}, {j}]: got {got}, wanted a finite number and its opposite")
-    return np.asarray(array > 0)
-
-
-def _components(beats: NDArray[np.bool_]) -> tuple[int, NDArray[Any]]:
-    """Return the number of strongly connected components, and the component of each entry, shape (K,)."""
-    if not beats.size:
-        return 0, np.zeros(0, dtype=np.intp)
-    # Imported late, as in stats.distributions.
-    from scipy.sparse import csgraph  # type: ignore[import-untyped, unused-ignore]
-
-    count, component = csgraph.connected_components(beats.astype(np.int8), directed=True, connection="strong")
-    return int(count), np.asarray(component)
-
-
-def _shortest(beats: NDArray[np.bool_], group: list[int]) -> tuple[int, ...]:
-    """Search breadth first from the smallest entry, smaller entries first; return the first path that closes."""
-    start, seen = group[0], {group[0]}
-    paths: list[tuple[int, ...]] = [(start,)]
-    for path in paths:  # grows during the loop
-        if beats[path[-1], start]:
-            return path
-        successors = [entry for entry in group if beats[path[-1], entry] and entry not in seen]
-        seen.update(successors)
-        paths.extend((*path, entry) for entry in successors)
-    raise AssertionError("a strongly connected component has a path back from each of its entries")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairShare:
-    """A share of pairs and its interval, 0 to 1."""
-
-    share: float | None  # None without pairs
-    low: float | None  # None with a reason, like `high`
-    high: float | None
-    confidence_level: float  # the confidence level, 0 to 1
-    method: str
-    n_yes: int
-    n_pairs: int
-    reason: str | None
-
-
-def pair_share(
-    yes: ArrayLike, pairs: Sequence[tuple[Hashable, Hashable]], *, confidence_level: float = 0.95
-) -> PairShare:
-    """Return the share of 1 in `yes`, shape (n,), one 0 or 1 for each of n pairs of members, with a two-sided interval.
-
-    Pairs with a common member are dependent, but only so far: a member contributes at most half of the variance
-    between pairs (Hoeffding 1948, section 5: 2 zeta_1 <= zeta_2). So n pairs in which the members occur d_1, d_2, …
-    times are worth at least 2 n^2 / sum(d^2) independent pairs; all pairs of k members are worth k / 2. The interval is
-    the score interval (Wilson 1927) of that many.
-
-    Raise ValueError for a value other than 0 and 1, another number of pairs, a pair of a member with itself, and a
-    level not between 0 and 1.
-    """
-    confidence_level, values = checked_confidence_level(confidence_level), finite_vector("yes", yes, binary=True)
-    if len(pairs) != values.size:
-        raise ValueError(f"pairs: got {len(pairs)}, wanted one for each of {values.size} values")
-    for place, (first, second) in enumerate(pairs):
-        if first == second:
-            raise ValueError(f"pairs[{place}]: got {first!r} with itself, wanted two members")
-    degrees = np.array([*Counter(member for pair in pairs for member in pair).values()], dtype=float)
-    effective = 2 * values.size**2 / float(degrees @ degrees) if values.size else 0.0
-    share = float(values.mean()) if values.size else None
-    ends = None if share is None else score_interval(share, effective, normal_quantile(confidence_level))
-    return PairShare(
-        share=share,
-        low=ends[0] if ends else None,
-        high=ends[1] if ends else None,
-        confidence_level=confidence_level,
-        method="wilson, of pairs without a common member",
-        n_yes=int(values.sum()),
-        n_pairs=values.size,
-        reason=None if values.size else "no pairs",
-    )
+EXPLAINED = "the position shown explains every result"
 
 
 def rank_ranges(
@@ -165,9 +72,6 @@ def rank_ranges(
     is_higher[below, above] = is_significant & (differences < 0)
     best, worst = 1 + is_higher.sum(axis=0), values.size - is_higher.sum(axis=1)
     return list(zip(best.tolist(), worst.tolist(), strict=True))
-
-
-Entries = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,15 +299,6 @@ def _sparse() -> Any:
     from scipy import sparse  # type: ignore[import-untyped, unused-ignore]
 
     return sparse
-
-
-Guard = Literal["needed", "always", "never"]
-"""Which entries get half a win and half a loss: those whose ratings would be infinite, all, or none."""
-
-SMALLEST_VARIANCE = 1e-18
-"""Variances of estimates up to this size, in squared log-odds, are rounding: estimates are accurate to 1e-9."""
-
-EXPLAINED = "the position shown explains every result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,20 @@ from evalflows.stats.clusters import Clustering, FloatArray, clustering_of, fini
 ROUNDING = 1e-12
 """Values that differ by at most this fraction of the largest size of their criterion count as equal."""
 
+Aggregation = Literal["weighted_mean", "geometric_mean", "minimum"]
+
+MAX_BLOCK_SIZE = 4_000_000
+"""The largest size of a block, in weight vectors times runs."""
+
+Leaders = tuple[int, ...]
+"""The systems with the highest score; several if they are tied."""
+
+NO_WEIGHTS = "a minimum has no weights: it is always the worst part"
+ONE_PART = "there is only one part, so there are no other weights"
+
+CASES_NEEDED = 10
+"""Ranked cases below which no weights are given: so few orders are met by nearly all weights."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoFront:
@@ -129,12 +143,6 @@ def _dominated(table: FloatArray) -> NDArray[np.bool_]:
 
 def _first(which: NDArray[np.bool_]) -> int | None:
     return int(which.argmax()) if which.any() else None
-
-
-Aggregation = Literal["weighted_mean", "geometric_mean", "minimum"]
-
-MAX_BLOCK_SIZE = 4_000_000
-"""The largest size of a block, in weight vectors times runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,13 +290,6 @@ def _checked_systems(systems: ArrayLike, n: int) -> tuple[NDArray[np.intp], int]
     return system_of_run.astype(np.intp), int(numbers.size)
 
 
-Leaders = tuple[int, ...]
-"""The systems with the highest score; several if they are tied."""
-
-NO_WEIGHTS = "a minimum has no weights: it is always the worst part"
-ONE_PART = "there is only one part, so there are no other weights"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """Result with one weight changed and the others rescaled."""
@@ -378,10 +379,6 @@ def share_of_weights(parts: RunParts | ArrayLike, *, draws: int = 10_000, seed: 
         seed=seed,
         reason=None,
     )
-
-
-CASES_NEEDED = 10
-"""Ranked cases below which no weights are given: so few orders are met by nearly all weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from evalflows.specs.errors import lazy_names
+from evalflows.specs.late_names import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.store.sql import connect, select

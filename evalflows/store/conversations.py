@@ -4,11 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from evalflows.specs.columns import Turn, checked_messages, turns_of
-from evalflows.specs.errors import InputError, Message
+from evalflows.specs.errors import InputError
+from evalflows.specs.protocols import Message
 from evalflows.store.records import derived_id, to_json
 from evalflows.store.snapshots import INPUTS, REFERENCES
 
 Row = dict[str, Any]
+
+HISTORY = {"history": list, "next_user_input": str}
+"""The columns of rows that ask for one more turn."""
 
 
 def conversation_rows(row: Mapping[str, Any], turns: Literal["whole", "next"]) -> Iterator[Row]:
@@ -34,10 +38,6 @@ def conversation_rows(row: Mapping[str, Any], turns: Literal["whole", "next"]) -
         rest["cluster"] = _cluster(row, messages)
         for number, example in _next(fields, messages, assistant_turns, reference):
             yield rest | example | ({} if row.get("id") is None else {"id": f"{row['id']}#{number}"})
-
-
-HISTORY = {"history": list, "next_user_input": str}
-"""The columns of rows that ask for one more turn."""
 
 
 def _named(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -29,17 +29,39 @@ from typing import Any
 import duckdb
 from fsspec import AbstractFileSystem
 
-from evalflows.specs.errors import InputError, print_note
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.home import keep_note, note, private_folder
 from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies
-from evalflows.store.files import LocalFiles, file_mode
+from evalflows.store.damages import Damages
+from evalflows.store.file_systems import LocalFiles
+from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, identifier, quoted
-from evalflows.store.packs import Damages, restore_empties
+from evalflows.store.marker import restore_empties
 from evalflows.store.schemas import TABLES
 from evalflows.store.views import HELD_LEASES, view_statements
 
 MEMORY_SHARE = 0.5
 """The share of the machine's memory that a restricted query may use."""
+
+KEPT_CATALOGS = 7
+"""How many files of views a user's folder keeps beside a new one: two per version of evalflows, of 1.3 MB."""
+
+STORAGE_VERSION = "v1.0.0"
+"""Every DuckDB since 1.0 opens such a file; the format that DuckDB 2.0 writes by default, no older one."""
+
+FIND_STAGING = "set search_path = 'main,staging'"
+
+_FORMAT: dict[str, Any] = {"storage_compatibility_version": STORAGE_VERSION}
+
+KNOWN_CATALOGS = "known_catalogs"
+"""The folder of the user that notes which catalogs are as this program writes them."""
+
+_BOTH = ("memory", "theirs")
+
+MAX_DATABASES = 4
+LITTLE, AS_DUCKDB = "160MB", "80%"
+"""Limits of the memory of a database. With the first, summing up half a million values takes half as long again."""
 
 
 def restrict(connection: duckdb.DuckDBPyConnection, memory_bytes: int | None = None) -> None:
@@ -92,15 +114,6 @@ def peak_memory_bytes() -> int:
     """Return the most memory that this process has used so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-KEPT_CATALOGS = 7
-"""How many files of views a user's folder keeps beside a new one: two per version of evalflows, of 1.3 MB."""
-
-STORAGE_VERSION = "v1.0.0"
-"""Every DuckDB since 1.0 opens such a file; the format that DuckDB 2.0 writes by default, no older one."""
-
-FIND_STAGING = "set search_path = 'main,staging'"
 
 
 def create_catalog(connection: duckdb.DuckDBPyConnection, root: str, damages: Damages, *, with_packed: bool) -> None:
@@ -194,9 +207,6 @@ def _create_catalog_of_others(connection: duckdb.DuckDBPyConnection, root: str) 
     connection.execute(f"create or replace macro source.views_key() as {quoted(views_key())}")
 
 
-_FORMAT: dict[str, Any] = {"storage_compatibility_version": STORAGE_VERSION}
-
-
 def views_key() -> str:
     """Return what tells the views of one version of evalflows and DuckDB from those of another."""
     return f"{_views_hash(with_packed=True)}-{duckdb.__version__}"
@@ -239,10 +249,6 @@ def _is_written(path: Path, layout: Layout) -> bool:
             temporary.chmod(file_mode(Path(layout.root)))
         return True
     return False
-
-
-KNOWN_CATALOGS = "known_catalogs"
-"""The folder of the user that notes which catalogs are as this program writes them."""
 
 
 def _state_of(path: Path) -> str | None:
@@ -293,7 +299,6 @@ def catalog_problem(layout: Layout) -> CatalogProblem | None:
     return CatalogProblem(f"differs from what this program writes in {listed}", is_outdated=False)
 
 
-_BOTH = ("memory", "theirs")
 _VIEWS_KEY, _ROOT = "macro source.views_key", "macro source.root"
 _DEFINITIONS = """
 select concat('view ', schema_name, '.', view_name), sql from duckdb_views() where database_name = $1 and not internal
@@ -324,11 +329,6 @@ def _statements(root: str, with_packed: bool) -> Iterator[str]:
 def _source_view(table: str, *left_out: Collection[str], with_packed: bool) -> str:
     """Return the SQL of a table's rows, without these owners and packed files."""
     return f"create or replace view source.{table} as {every_row(table, *left_out, with_packed=with_packed)}"
-
-
-MAX_DATABASES = 4
-LITTLE, AS_DUCKDB = "160MB", "80%"
-"""Limits of the memory of a database. With the first, summing up half a million values takes half as long again."""
 
 
 def connect_source(

@@ -10,16 +10,20 @@ from typing import Any, Literal
 
 from evalflows.specs import hints
 from evalflows.store.arrow import pa, pc, pq
+from evalflows.store.checksums import content_of
 from evalflows.store.database import catalog_path, catalog_problem, keep_catalog
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS
 from evalflows.store.evidence import deleted_decisions
-from evalflows.store.files import FORMAT, FORMAT_KEY, content_of, states_of, storage_errors
+from evalflows.store.file_states import states_of
+from evalflows.store.file_systems import storage_errors
+from evalflows.store.files import FORMAT, FORMAT_KEY
 from evalflows.store.layout import INPUT_GROUPS, StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS
+from evalflows.store.marker import GITIGNORE, restore_empties
 from evalflows.store.object_store import ObjectFiles
-from evalflows.store.packs import GITIGNORE, OWNERS_KEY, restore_empties
+from evalflows.store.packs import OWNERS_KEY
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.schemas import TABLES, is_erased, schema_of, to_rows
 from evalflows.store.signatures import FOLDER as SIGNATURES
@@ -29,6 +33,16 @@ from evalflows.store.store import Store
 
 _OF_EARLIER = ("catalog-unpacked.duckdb", "known_files/")
 """What earlier versions kept in a store."""
+
+_RESUMED = {
+    "outputs": "calls already paid come from the ledger",
+    "judgements": "calls already paid come from the ledger",
+    "calls": "calls that it needs again are paid again",
+    "limits": "nothing else is lost",
+    "estimates": "they are computed again",
+    "verdicts": "they are computed again",
+    "ratings": "they are computed again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,17 +284,6 @@ def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:
         if repeated:
             first = keys.filter(pc.greater(keys.column("count_all"), 1)).slice(0, 1).to_pylist()[0]
             yield f"{repeated} rows repeat a key, such as {first[table.key[-1]]}"
-
-
-_RESUMED = {
-    "outputs": "calls already paid come from the ledger",
-    "judgements": "calls already paid come from the ledger",
-    "calls": "calls that it needs again are paid again",
-    "limits": "nothing else is lost",
-    "estimates": "they are computed again",
-    "verdicts": "they are computed again",
-    "ratings": "they are computed again",
-}
 
 
 def advice(file: StoredFile, *, is_there: bool = True) -> str:

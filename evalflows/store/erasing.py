@@ -31,15 +31,10 @@ from evalflows.specs import hints
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import np, pa, pc, pq
-from evalflows.store.files import (
-    open_parquet,
-    row_groups_of,
-    state_of,
-    storage_errors,
-    verify,
-    write_bytes,
-    write_file,
-)
+from evalflows.store.checksums import verify
+from evalflows.store.file_states import state_of
+from evalflows.store.file_systems import storage_errors
+from evalflows.store.files import open_parquet, row_groups_of, write_bytes, write_file
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import name_file
 from evalflows.store.packs import OWNERS_KEY
@@ -63,6 +58,121 @@ PERSONAL = ("user_id", "tags")
 _PSEUDONYM = re.compile(r"person-[0-9a-f]{12}")
 
 Row = Mapping[str, Any]
+
+Why = Literal["about", "written", "labelled"]
+"""Why a row loses texts: it is about what is erased, an erased person wrote it, or, of a row of the one or the other,
+its label is free text."""
+
+READ_TOO: Mapping[str, tuple[str, ...]] = {"observations": ("source",)}
+"""Columns that the rules of a table read beside their own."""
+
+STAY: Mapping[str, str] = {
+    "snapshots": "splits",
+    "dataset_versions": "name parent_snapshot_id source description metadata",
+    "examples": "split cluster",
+    "experiments": "run_key name description metadata tags dataset_name target target_kind target_version target_code"
+    " application_version evaluators spec git_commit git_branch evalflows_version flow_run_id",
+    "outputs": "error_kind reused_from trace_id application_version",
+    "judgements": "subject_id left_experiment_id right_experiment_id left_run_id right_run_id metric error_kind"
+    " evaluator evaluator_version declared_version config_id judge_model prompt_hash decided_by mapper_version",
+    "comparison_sets": "run_key name description metadata tags experiments baseline_experiment_id snapshot_ids"
+    " evaluators spec order_rule failed_output_policy git_commit git_branch evalflows_version flow_run_id",
+    "ratings": "metric method slice settings reason",
+    "estimates": "metric evaluator_version slice method reason",
+    "verdicts": "metric slice candidate_experiment_id baseline_experiment_id adjustment method reason warning settings",
+    "decisions": "gate candidate_experiment_id baseline_experiment_id summary reasons policy comparability flow_run_id"
+    " git_commit evalflows_version",
+    "baselines": "name",
+    "calls": "subject_id evaluator connection base_url model answered_by finish_reason error_kind provider_request_id",
+    "labels": "subject_id other_run_id metric source",
+    "checks": "subject_id name column_name expected flow_run_id",
+    "limits": "connection process",
+    "observations": "parent_id name kind scope",
+    "watermarks": "name filter evaluators spec until_id resumed_from reason evalflows_version flow_run_id",
+    "watched_windows": "rule kind metric slice evaluator_version size flow_run_id",
+    "alerts": "name rule kind metric slice evaluator_version text flow_run_id",
+    "erasures": "kind selector_hash erased_by rows snapshots owners kept",
+}
+"""The columns of texts that stay, besides keys and owners of tables: ids, hashes, versions, names of what is evaluated,
+what its team wrote into specs, and sentences that are made of figures."""
+
+Keys = Mapping[str, Sequence[Sequence[str]]]
+"""Keys of rows, by table."""
+
+_ABOUT_TRACES = """(subject_kind in ('trace', 'observation') and split_part(subject_id, '/', 1) in @traces
+                    or subject_kind = 'session' and subject_id in @sessions)"""
+
+_MADE_OF_TRACES = """json_extract_string(metadata, '$.trace_id') in @traces
+                     or list_has_any(json_extract_string(metadata, '$.trace_ids[*]'), $traces::varchar[])"""
+
+_QUOTES = "one.error <> '' and contains(whole.reason, one.error)"
+
+_ROWS = {
+    "judgements": f"""select judgement_id from source.judgements
+        where run_id in @runs or subject_id in @runs or left_run_id in @runs or right_run_id in @runs
+              or run_id is null and experiment_id in @experiments or {_ABOUT_TRACES}""",
+    # those for the runs, pairs and whole experiments, and others with the same requests
+    "calls": """with about as (
+            select * from source.calls
+            where subject_id in @runs or experiment_id in @owners and (subject_id is null or subject_id not in @others))
+        select call_id from source.calls
+        where call_id in (select call_id from about) or call_key in (select call_key from about)
+              or split_part(subject_id, '/', 1) in @traces or subject_id in @sessions""",
+    "labels": f"""select label_id from source.labels
+        where subject_id in @runs or other_run_id in @runs or {_ABOUT_TRACES}""",
+    "checks": """select check_id from source.checks
+        where subject_kind in ('snapshot', 'experiment', 'comparison')
+              and (subject_id in @owners or subject_id in @snapshots)""",
+    "experiments": f"""select distinct whole.experiment_id from source.experiments whole
+        join source.outputs one using (experiment_id) where one.run_id in @runs and {_QUOTES}
+        union select whole.experiment_id from source.experiments whole
+        join source.judgements one using (experiment_id) where one.judgement_id in @judgements and {_QUOTES}""",
+    "comparison_sets": f"""select distinct whole.comparison_id from source.comparison_sets whole
+        join source.judgements one on one.experiment_id = whole.comparison_id
+        where one.judgement_id in @judgements and {_QUOTES}""",
+    "observations": "select trace_id, span_id from source.observations where trace_id in @traces",
+}
+"""The keys of rows about the runs, traces and sessions that are erased, in an order in which each query has what it
+reads: `@runs` are the ids that were found before."""
+
+_WRITTEN = {
+    "labels": "select label_id from source.labels where labeller in @people",
+    "alerts": "select event_id from source.alerts where acknowledged_by in @people",
+    "baselines": "select baseline_id from source.baselines where approved_by in @people",
+}
+
+_LABELS = """select 'judgements' as place, judgement_id as id, metric, label from source.judgements
+             where label is not null
+             union all select 'labels', label_id, metric, label from source.labels where label is not null"""
+
+_RUNS = """with runs as (
+        select o.run_id from source.outputs o join source.experiments e using (experiment_id)
+        semi join (select unnest($of::varchar[]) as snapshot_id, unnest($ids::varchar[]) as example_id) example
+             on example.snapshot_id = e.snapshot_id and example.example_id = o.example_id)
+    from runs union select run_id from source.outputs where reused_from in (from runs)"""
+
+_COMPARISONS = """select distinct comparison_id from staging.comparisons
+    where left_run_id in @runs or right_run_id in @runs"""
+
+_OTHER_RUNS = """select run_id from source.outputs
+    where experiment_id in @experiments and run_id not in @runs"""
+
+_OTHER_PAIRS = """select left_run_id, right_run_id, shown_first from staging.comparisons
+    where comparison_id in @owners and left_run_id not in @runs and right_run_id not in @runs"""
+
+_TRACES_OF_RUNS = "select distinct trace_id from source.outputs where trace_id is not null and run_id in @runs"
+
+_OWNERS = f"select distinct experiment_id from source.judgements where {_ABOUT_TRACES}"
+
+_SESSIONS = """select distinct session_id from staging.observations
+    where trace_id in @traces and session_id is not null order by 1"""
+
+FOLDER = "erasing"
+
+ERASED_KEY = b"evalflows.erased"
+"""The key, in a file's metadata, of the day on which texts in it were erased last."""
+
+_BETWEEN = "\x1f"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +294,6 @@ def _of_observation(column: str) -> Rule:
     return rule
 
 
-Why = Literal["about", "written", "labelled"]
-"""Why a row loses texts: it is about what is erased, an erased person wrote it, or, of a row of the one or the other,
-its label is free text."""
-
 _ERRORS: Mapping[str, Rule] = {"error": Eraser.text, "error_trace": Eraser.text}
 ERASED: Mapping[Why, Mapping[str, Mapping[str, Rule]]] = {
     "about": {
@@ -227,39 +333,6 @@ ERASED: Mapping[Why, Mapping[str, Mapping[str, Rule]]] = {
 }
 """Every column in which a text of an example, a trace or a person can stand, by why and table, and what becomes of it.
 All columns of texts that are not here are in STAY."""
-
-READ_TOO: Mapping[str, tuple[str, ...]] = {"observations": ("source",)}
-"""Columns that the rules of a table read beside their own."""
-
-STAY: Mapping[str, str] = {
-    "snapshots": "splits",
-    "dataset_versions": "name parent_snapshot_id source description metadata",
-    "examples": "split cluster",
-    "experiments": "run_key name description metadata tags dataset_name target target_kind target_version target_code"
-    " application_version evaluators spec git_commit git_branch evalflows_version flow_run_id",
-    "outputs": "error_kind reused_from trace_id application_version",
-    "judgements": "subject_id left_experiment_id right_experiment_id left_run_id right_run_id metric error_kind"
-    " evaluator evaluator_version declared_version config_id judge_model prompt_hash decided_by mapper_version",
-    "comparison_sets": "run_key name description metadata tags experiments baseline_experiment_id snapshot_ids"
-    " evaluators spec order_rule failed_output_policy git_commit git_branch evalflows_version flow_run_id",
-    "ratings": "metric method slice settings reason",
-    "estimates": "metric evaluator_version slice method reason",
-    "verdicts": "metric slice candidate_experiment_id baseline_experiment_id adjustment method reason warning settings",
-    "decisions": "gate candidate_experiment_id baseline_experiment_id summary reasons policy comparability flow_run_id"
-    " git_commit evalflows_version",
-    "baselines": "name",
-    "calls": "subject_id evaluator connection base_url model answered_by finish_reason error_kind provider_request_id",
-    "labels": "subject_id other_run_id metric source",
-    "checks": "subject_id name column_name expected flow_run_id",
-    "limits": "connection process",
-    "observations": "parent_id name kind scope",
-    "watermarks": "name filter evaluators spec until_id resumed_from reason evalflows_version flow_run_id",
-    "watched_windows": "rule kind metric slice evaluator_version size flow_run_id",
-    "alerts": "name rule kind metric slice evaluator_version text flow_run_id",
-    "erasures": "kind selector_hash erased_by rows snapshots owners kept",
-}
-"""The columns of texts that stay, besides keys and owners of tables: ids, hashes, versions, names of what is evaluated,
-what its team wrote into specs, and sentences that are made of figures."""
 
 
 def without_texts(
@@ -391,10 +464,6 @@ def is_of(text: str, selector_hash: str) -> bool:
     return name == "scrypt" and selector_hash == hashed(text, bytes.fromhex(rest.partition(":")[0]))
 
 
-Keys = Mapping[str, Sequence[Sequence[str]]]
-"""Keys of rows, by table."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Subjects:
     """The rows that lose texts, and what they belong to."""
@@ -414,52 +483,6 @@ def trace_rows(store: Store, traces: Iterable[str]) -> Subjects:
     """Return the rows about traces, without the examples that were made of them."""
     return _Finder(store, traces=sorted(traces)).found()
 
-
-_ABOUT_TRACES = """(subject_kind in ('trace', 'observation') and split_part(subject_id, '/', 1) in @traces
-                    or subject_kind = 'session' and subject_id in @sessions)"""
-
-_MADE_OF_TRACES = """json_extract_string(metadata, '$.trace_id') in @traces
-                     or list_has_any(json_extract_string(metadata, '$.trace_ids[*]'), $traces::varchar[])"""
-
-_QUOTES = "one.error <> '' and contains(whole.reason, one.error)"
-
-_ROWS = {
-    "judgements": f"""select judgement_id from source.judgements
-        where run_id in @runs or subject_id in @runs or left_run_id in @runs or right_run_id in @runs
-              or run_id is null and experiment_id in @experiments or {_ABOUT_TRACES}""",
-    # those for the runs, pairs and whole experiments, and others with the same requests
-    "calls": """with about as (
-            select * from source.calls
-            where subject_id in @runs or experiment_id in @owners and (subject_id is null or subject_id not in @others))
-        select call_id from source.calls
-        where call_id in (select call_id from about) or call_key in (select call_key from about)
-              or split_part(subject_id, '/', 1) in @traces or subject_id in @sessions""",
-    "labels": f"""select label_id from source.labels
-        where subject_id in @runs or other_run_id in @runs or {_ABOUT_TRACES}""",
-    "checks": """select check_id from source.checks
-        where subject_kind in ('snapshot', 'experiment', 'comparison')
-              and (subject_id in @owners or subject_id in @snapshots)""",
-    "experiments": f"""select distinct whole.experiment_id from source.experiments whole
-        join source.outputs one using (experiment_id) where one.run_id in @runs and {_QUOTES}
-        union select whole.experiment_id from source.experiments whole
-        join source.judgements one using (experiment_id) where one.judgement_id in @judgements and {_QUOTES}""",
-    "comparison_sets": f"""select distinct whole.comparison_id from source.comparison_sets whole
-        join source.judgements one on one.experiment_id = whole.comparison_id
-        where one.judgement_id in @judgements and {_QUOTES}""",
-    "observations": "select trace_id, span_id from source.observations where trace_id in @traces",
-}
-"""The keys of rows about the runs, traces and sessions that are erased, in an order in which each query has what it
-reads: `@runs` are the ids that were found before."""
-
-_WRITTEN = {
-    "labels": "select label_id from source.labels where labeller in @people",
-    "alerts": "select event_id from source.alerts where acknowledged_by in @people",
-    "baselines": "select baseline_id from source.baselines where approved_by in @people",
-}
-
-_LABELS = """select 'judgements' as place, judgement_id as id, metric, label from source.judgements
-             where label is not null
-             union all select 'labels', label_id, metric, label from source.labels where label is not null"""
 
 _LABELLED = f"""
     with every as ({_LABELS}),
@@ -574,29 +597,6 @@ class _Finder:
         return rows
 
 
-_RUNS = """with runs as (
-        select o.run_id from source.outputs o join source.experiments e using (experiment_id)
-        semi join (select unnest($of::varchar[]) as snapshot_id, unnest($ids::varchar[]) as example_id) example
-             on example.snapshot_id = e.snapshot_id and example.example_id = o.example_id)
-    from runs union select run_id from source.outputs where reused_from in (from runs)"""
-
-_COMPARISONS = """select distinct comparison_id from staging.comparisons
-    where left_run_id in @runs or right_run_id in @runs"""
-
-_OTHER_RUNS = """select run_id from source.outputs
-    where experiment_id in @experiments and run_id not in @runs"""
-
-_OTHER_PAIRS = """select left_run_id, right_run_id, shown_first from staging.comparisons
-    where comparison_id in @owners and left_run_id not in @runs and right_run_id not in @runs"""
-
-_TRACES_OF_RUNS = "select distinct trace_id from source.outputs where trace_id is not null and run_id in @runs"
-
-_OWNERS = f"select distinct experiment_id from source.judgements where {_ABOUT_TRACES}"
-
-_SESSIONS = """select distinct session_id from staging.observations
-    where trace_id in @traces and session_id is not null order by 1"""
-
-
 def _path_of(name: str) -> str:
     """Return the path of a field of metadata; dots lead into nested ones."""
     return "$" + "".join(f'."{part}"' for part in name.split("."))
@@ -605,9 +605,6 @@ def _path_of(name: str) -> str:
 def evaluation_of(owner: str | None) -> str | None:
     """Return the trace evaluation of the owner of a day's scores, which is its lease; None for another owner."""
     return owner[: -len("-2026-11-24")] if owner and owner.startswith("eval-") else None
-
-
-FOLDER = "erasing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -678,10 +675,6 @@ def plans(store: Store) -> list[Plan]:
 
 def _path(layout: Layout, plan: Plan) -> str:
     return f"{layout.root}/{FOLDER}/{plan.erasure_id}.json"
-
-
-ERASED_KEY = b"evalflows.erased"
-"""The key, in a file's metadata, of the day on which texts in it were erased last."""
 
 
 class FileEraser:
@@ -777,9 +770,6 @@ def _joined(table: str, rows: pa.Table) -> pa.Array:
     """Return the keys of rows, each as one text."""
 
     return pc.binary_join_element_wise(*(rows.column(name).combine_chunks() for name in TABLES[table].key), _BETWEEN)
-
-
-_BETWEEN = "\x1f"
 
 
 def refuse_erased(store: Store, snapshot: str) -> None:

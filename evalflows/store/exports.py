@@ -18,11 +18,12 @@ from typing import Any, Literal
 import duckdb
 
 from evalflows.specs import hints
-from evalflows.specs.errors import FORMULA, InputError, csv_cell
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import FORMULA, csv_cell
 from evalflows.specs.file_locks import try_lock
 from evalflows.store.arrow import pa, pq
 from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, write_views
-from evalflows.store.files import states_of
+from evalflows.store.file_states import states_of
 from evalflows.store.layout import identifier, quoted
 from evalflows.store.leases import held_leases
 from evalflows.store.sql import connect, create_own_marts, viewing
@@ -34,6 +35,19 @@ LEASED = frozenset({"experiments", "comparison_sets", "watermarks"})
 
 BYTES_PER_GROUP = "8MB"
 """The size of a row group in exported Parquet: what its reader has in memory at a time."""
+
+STAGED_ROWS = 1_000
+"""Rows that are in memory at a time."""
+
+_BEGINNINGS = ", ".join(f"chr({ord(first)})" for first in FORMULA)
+
+MARK = "evalflows_export.json"
+"""The file that marks a folder as an export: of which store, in which form, and the state of each view's file."""
+
+Form = Literal["parquet", "csv"]
+
+QUERY_ROWS = 10_000
+"""Rows of a row group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +207,6 @@ def _portable(name: str, kind: str) -> str:
     return f"{column}::varchar as {column}" if kind == "JSON" else column
 
 
-STAGED_ROWS = 1_000
-"""Rows that are in memory at a time."""
-
-
 def staged_rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a Parquet file, with a SQL expression for each column, BATCH at a time. Times are in UTC."""
     selected = ", ".join(f"{expression} as {identifier(name)}" for name, expression in columns.items())
@@ -216,9 +226,6 @@ def _cell(name: str, kind: str) -> str:
     is_nested = kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION"))
     text = f"to_json({column})::varchar" if is_nested else f"{column}::varchar"
     return f"case when left({text}, 1) in ({_BEGINNINGS}) then chr(39) || {text} else {text} end"
-
-
-_BEGINNINGS = ", ".join(f"chr({ord(first)})" for first in FORMULA)
 
 
 @contextmanager
@@ -409,12 +416,6 @@ def _kept(target: Path, root: str) -> dict[str, _Kept]:
     return {name: _Kept(state, rows) for name, state, rows, _ in noted}
 
 
-MARK = "evalflows_export.json"
-"""The file that marks a folder as an export: of which store, in which form, and the state of each view's file."""
-
-Form = Literal["parquet", "csv"]
-
-
 def export_folder(
     store: Store, folder: Path, form: Form, only: Sequence[str] = (), *, is_all: bool = False
 ) -> list[Exported]:
@@ -509,10 +510,6 @@ def _write_mark(folder: Path, root: str, form: Form, files: dict[str, _Kept]) ->
         if (folder / MARK).read_text(encoding="utf-8") == text:
             return
     write_whole(folder / MARK, text)
-
-
-QUERY_ROWS = 10_000
-"""Rows of a row group."""
 
 
 def write_query(relation: duckdb.DuckDBPyRelation, target: Path) -> None:

@@ -20,7 +20,8 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from evalflows.specs.errors import InputError, print_note
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.files import check_regular, located, unique_object
 from evalflows.specs.values import is_blank, stored_row
 from evalflows.store.arrow import pa, pq
@@ -41,6 +42,22 @@ LARGEST_HEADER = 1 << 16
 
 STRUCTURED = ("inputs", "reference_outputs", "outputs", "expected_output", "metadata", "attachments")
 """Columns of a CSV file whose cells are JSON if all of them are objects or lists."""
+
+_UTF_16 = re.compile(rb"(?:[^\0]\0)+[^\0]?|(?:\0[^\0])+\0?")
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+_ROWS = re.compile(
+    r"(test_?)?(rows?|data|dataset|examples?|items|records|samples|cases|tests|questions|entries|results)"
+)
+
+_LIKE_JSON = re.compile(r"""\s*(?:\{\s*["'}]|\[\s*["'{\]])""")
+"""What JSON begins with, and Python's literals in its place, and text hardly ever."""
+
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+ROWS_AT_ONCE = 2_000
+"""Rows of a Parquet file that are Python objects at a time."""
 
 
 def read_rows(path: str | os.PathLike[str]) -> Numbered:
@@ -87,9 +104,6 @@ def filled_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Nu
         blank, first = blank + 1, first or number
     if blank:
         print_note(f"{where}: skipped {blank} blank {'row' if blank == 1 else 'rows'}, the first at {first}")
-
-
-_UTF_16 = re.compile(rb"(?:[^\0]\0)+[^\0]?|(?:\0[^\0])+\0?")
 
 
 def _in_utf8(file: BinaryIO, where: str) -> BinaryIO:
@@ -245,7 +259,6 @@ def _float(text: str) -> float:
     return number
 
 
-_BLANKS = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=unique_object)
 
 
@@ -315,11 +328,6 @@ def _document_rows(document: Any, where: str) -> Iterable[Any]:
     if len(values) > 1 and not document.keys() & {*STRUCTURED, "input"} and {*keys}.intersection(*mappings):
         return [{"id": identity, **row} for identity, row in document.items()]
     return [document]
-
-
-_ROWS = re.compile(
-    r"(test_?)?(rows?|data|dataset|examples?|items|records|samples|cases|tests|questions|entries|results)"
-)
 
 
 def _names_rows(document: Mapping[str, Any]) -> bool:
@@ -430,10 +438,6 @@ def _check_unnamed(names: Sequence[str], cells: Sequence[str], where: str) -> No
             raise InputError(f"{where}: got a cell in column {place + 1}, which has no name in the header")
 
 
-_LIKE_JSON = re.compile(r"""\s*(?:\{\s*["'}]|\[\s*["'{\]])""")
-"""What JSON begins with, and Python's literals in its place, and text hardly ever."""
-
-
 def _json_columns(rows: Numbered, where: str) -> set[str]:
     """Return the columns in STRUCTURED whose cells are all JSON objects or lists.
 
@@ -466,9 +470,6 @@ def _json_problem(text: str, where: str) -> InputError | None:
     except InputError as error:
         return error
     return None if isinstance(value, dict | list) else InputError(f"{where}: not a JSON object or list")
-
-
-_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class _Lines:
@@ -509,9 +510,6 @@ def _columns(schema: pa.Schema, where: str) -> list[str]:
     index = {name for name in pandas.get("index_columns", ()) if isinstance(name, str) and name.startswith("__index")}
     return [name for name in schema.names if name not in index]
 
-
-ROWS_AT_ONCE = 2_000
-"""Rows of a Parquet file that are Python objects at a time."""
 
 READERS: dict[str, Callable[[BinaryIO, str], Numbered]] = {
     ".jsonl": _from_jsonl,

@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from evalflows.specs.errors import InputError, from_csv_cell
-from evalflows.specs.evaluator import MAX_NUMBER
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import from_csv_cell
+from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.file_formats import Numbered, read_rows, suffix
 from evalflows.store.observations import LABELS, merge_similar
 from evalflows.store.queries.lookup import find_experiments
@@ -27,6 +28,23 @@ UP, DOWN = (
     ("up", "thumbs_up", "positive", "like", "+1", "👍"),
     ("down", "thumbs_down", "negative", "dislike", "-1", "👎"),
 )
+
+SHOWN = ("inputs", "outputs", "reference_outputs", "why")
+"""Columns that only inform the labeller."""
+
+DRAWN = ("fair", "uncertain")
+"""How a run was selected for labelling: by a fair sample, or because a judge was uncertain about it."""
+
+FEEDBACK = "feedback"
+"""The source of labels that users gave on their own initiative."""
+
+MACHINE = "machine"
+"""The source of labels that a program gave. The view `labels` leaves them out: they never count as a person's."""
+
+_OWN = {"run_id", "experiment", "experiment_id", "example_id", "repetition", "other_experiment", "metric", "value"}
+
+SOURCE = "review"
+"""The source of labels that were given on the page Review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,19 +186,6 @@ class Runs:
             run = record_of(Run, row)
             self._by_id[run.run_id] = run
             self._by_example.setdefault((run.experiment_id, run.example_id), {})[run.repetition] = run
-
-
-SHOWN = ("inputs", "outputs", "reference_outputs", "why")
-"""Columns that only inform the labeller."""
-
-DRAWN = ("fair", "uncertain")
-"""How a run was selected for labelling: by a fair sample, or because a judge was uncertain about it."""
-
-FEEDBACK = "feedback"
-"""The source of labels that users gave on their own initiative."""
-
-MACHINE = "machine"
-"""The source of labels that a program gave. The view `labels` leaves them out: they never count as a person's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +355,6 @@ def _pair(run: Run, other: Run, row: Mapping[str, Any]) -> tuple[Run, Run, Label
     return left, right, LabelValue(value=points, label=label, data_type="CATEGORICAL")
 
 
-_OWN = {"run_id", "experiment", "experiment_id", "example_id", "repetition", "other_experiment", "metric", "value"}
 _OWN |= {"label", "feedback", "winner", "labeller", "comment", "labelled_at", *SHOWN}
 
 
@@ -380,10 +384,6 @@ def _time(value: Any) -> datetime | None:
     except ValueError:
         raise InputError(f"labelled_at: got {value!r}, wanted a time such as 2026-01-31T12:00:00Z") from None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-SOURCE = "review"
-"""The source of labels that were given on the page Review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,12 +24,28 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
-from evalflows.specs.errors import InputError, StorageError, print_note
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.file_locks import try_lock
-from evalflows.store.files import LocalFiles, storage_errors
+from evalflows.store.file_systems import LocalFiles, storage_errors
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.records import now
 from evalflows.store.store import Store
+
+TRIES = 5
+"""Attempts to lock a file before its holder is named: another process may lock it only to see whether it is free."""
+
+RENEW_S = 10.0
+"""Seconds from one renewal to the next."""
+
+EXPIRY_S = 60.0
+"""Seconds after the last renewal until the lease may be taken over."""
+
+SETTLE_S = 1.0
+"""Seconds until a lease that was written without a condition is read back."""
+
+NAME = "writer"
+_IGNORES = "its server ignores If-None-Match and If-Match, so one process at a time may write to it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +112,6 @@ def from_bytes(body: bytes) -> tuple[Holder, datetime | None]:
         return UNKNOWN, None
 
 
-TRIES = 5
-"""Attempts to lock a file before its holder is named: another process may lock it only to see whether it is free."""
-
-
 class FileLease:
     """A lease that is a lock on a file."""
 
@@ -161,16 +173,6 @@ class FileLease:
         with suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(file.fileno()), self._path.stat())
         return False
-
-
-RENEW_S = 10.0
-"""Seconds from one renewal to the next."""
-
-EXPIRY_S = 60.0
-"""Seconds after the last renewal until the lease may be taken over."""
-
-SETTLE_S = 1.0
-"""Seconds until a lease that was written without a condition is read back."""
 
 
 class _Written(NamedTuple):
@@ -294,10 +296,6 @@ class ObjectLease:
             return _Written(*self._fs.read(self._path))
         except FileNotFoundError:
             return None
-
-
-NAME = "writer"
-_IGNORES = "its server ignores If-None-Match and If-Match, so one process at a time may write to it"
 
 
 def claim(fs: ObjectFiles, path: str) -> None:

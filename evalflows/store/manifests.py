@@ -31,16 +31,10 @@ from typing import Any, TypeAlias
 
 from evalflows.specs.errors import StorageError
 from evalflows.store.arrow import pa
-from evalflows.store.files import (
-    StagedFile,
-    packed_states,
-    renamed_file,
-    sha256_of,
-    staged_file,
-    state_of,
-    storage_errors,
-    write_bytes,
-)
+from evalflows.store.checksums import sha256_of
+from evalflows.store.file_states import packed_states, state_of
+from evalflows.store.file_systems import storage_errors
+from evalflows.store.files import StagedFile, renamed_file, staged_file, write_bytes
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.object_store import MANIFESTS
 from evalflows.store.records import now
@@ -62,6 +56,9 @@ NEVER_OPEN = frozenset(
 UNKNOWN = "no run wrote this file: no manifest names it"
 ALTERED = "no run wrote these bytes: the file was altered or replaced"
 ADVICE = "move it elsewhere, or restore the file of the run from a backup"
+
+Contents: TypeAlias = "Iterable[tuple[str, Iterable[pa.Table] | str]]"
+"""Tables, each with the rows of an owner, or the path of its one open part, which is renamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,10 +303,6 @@ def _version() -> str:
 
 def _writer() -> dict[str, object]:
     return {"user": user_name(), "host": socket.gethostname(), "process": os.getpid(), "evalflows_version": _version()}
-
-
-Contents: TypeAlias = "Iterable[tuple[str, Iterable[pa.Table] | str]]"
-"""Tables, each with the rows of an owner, or the path of its one open part, which is renamed."""
 
 
 def write_sealed(

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
 
-
 DOWNLOADS = 16
 """Files that are downloaded at once."""
 LIMIT = "EVALFLOWS_MIRROR_GB"
@@ -49,6 +48,17 @@ LOOK_S = 60.0
 """Seconds after which a process that downloads looks again how large the other mirrors are."""
 LEFT_S = 86_400.0
 """The age of a temporary file of which its process has died."""
+
+Written = TypeVar("Written")
+
+MANIFESTS = "manifests"
+"""The folder that readers need not list."""
+LISTED = 1000
+"""Objects that a server lists at once."""
+
+CREATED_BYTES = 64 << 20
+"""The size of a file up to which it is created only if there is none: such an upload is one request, from memory."""
+_NO_VERSION = '"00000000000000000000000000000000"'
 
 
 class Version(NamedTuple):
@@ -226,18 +236,6 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
                 stat = os.stat(f"{path}/{name}")  # noqa: PTH116  # of thousands
                 found[f"{path}/{name}"[start:]] = stat.st_size, stat.st_mtime_ns
     return found
-
-
-Written = TypeVar("Written")
-
-MANIFESTS = "manifests"
-"""The folder that readers need not list."""
-LISTED = 1000
-"""Objects that a server lists at once."""
-
-CREATED_BYTES = 64 << 20
-"""The size of a file up to which it is created only if there is none: such an upload is one request, from memory."""
-_NO_VERSION = '"00000000000000000000000000000000"'
 
 
 class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]

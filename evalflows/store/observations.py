@@ -22,13 +22,39 @@ from typing import Any
 
 from evalflows.specs.attribute_aliases import IMPLAUSIBLE
 from evalflows.store.arrow import pa, pq
-from evalflows.store.files import known, state_of, storage_errors
+from evalflows.store.file_states import state_of
+from evalflows.store.file_systems import known, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import leased
 from evalflows.store.records import Json, JudgementRow, LabelRow, after, new_id, now, to_json
 from evalflows.store.schemas import TABLES
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow
+
+LEASE = "observations"
+PATIENCE_S = 10.0
+"""Seconds of waiting for the lease before that is printed: writers hold it for a moment each."""
+SHORT = 1000
+"""Characters of a text that stays among the short attributes, which queries read without the long ones."""
+FEEDBACK = "feedback-"
+"""How the owners of feedback begin, in the tables of scores and labels; a day follows."""
+FIRST_DAY, LAST_DAY = "1970-01-01", "2100-01-01"
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""When an observation began of which that is not known."""
+EARLIEST, _AHEAD, LONGEST = datetime(2000, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(seconds=1e8)
+"""Plausible times: the first, how far the clock of an application may be ahead, and the longest time between the start
+and the end of an observation."""
+
+FAN = 8
+"""Parts of one tier that are merged at once."""
+SMALLEST, LARGEST = 64 << 10, 64 << 20
+"""Bytes of a part below which all are in the first tier, and from which none is merged again."""
+GRACE_S = 30.0
+"""Seconds that a replaced part stays."""
+TABLE = "observations"
+LABELS = "labels"
+"""The lease of those who merge labels."""
 
 
 def last_recorded(store: Store, table: str) -> datetime | None:
@@ -79,27 +105,10 @@ def _owners(store: Store, table: str, state: str, prefix: str = "") -> list[str]
     return sorted(name for name in names if name and name != "_")
 
 
-LEASE = "observations"
-PATIENCE_S = 10.0
-"""Seconds of waiting for the lease before that is printed: writers hold it for a moment each."""
-SHORT = 1000
-"""Characters of a text that stays among the short attributes, which queries read without the long ones."""
-FEEDBACK = "feedback-"
-"""How the owners of feedback begin, in the tables of scores and labels; a day follows."""
-FIRST_DAY, LAST_DAY = "1970-01-01", "2100-01-01"
-
-
 def day_of(started_at: datetime) -> str:
     """Return the UTC day of a moment, which is the owner of what began then."""
     day = started_at.astimezone(UTC).date().isoformat()
     return min(max(day, FIRST_DAY), LAST_DAY)
-
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""When an observation began of which that is not known."""
-EARLIEST, _AHEAD, LONGEST = datetime(2000, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(seconds=1e8)
-"""Plausible times: the first, how far the clock of an application may be ahead, and the longest time between the start
-and the end of an observation."""
 
 
 def latest_start() -> datetime:
@@ -206,17 +215,6 @@ def feedback_owner(at: datetime) -> str:
 
 def _is_past_feedback(owner: str, today: str) -> bool:
     return owner.startswith(FEEDBACK) and owner.removeprefix(FEEDBACK) < today
-
-
-FAN = 8
-"""Parts of one tier that are merged at once."""
-SMALLEST, LARGEST = 64 << 10, 64 << 20
-"""Bytes of a part below which all are in the first tier, and from which none is merged again."""
-GRACE_S = 30.0
-"""Seconds that a replaced part stays."""
-TABLE = "observations"
-LABELS = "labels"
-"""The lease of those who merge labels."""
 
 
 class Compaction:

@@ -14,22 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalflows.specs.errors import StorageError, print_note
+from evalflows.specs.errors import StorageError
+from evalflows.specs.escaping import print_note
 from evalflows.store.arrow import pa
-from evalflows.store.files import (
-    file_damage,
-    owner_states,
-    packed_states,
-    sha256_of,
-    state_of,
-    states_of,
-    storage_errors,
-)
+from evalflows.store.checksums import file_damage, sha256_of
+from evalflows.store.file_states import owner_states, packed_states, state_of, states_of
+from evalflows.store.file_systems import storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import holder_of, leased
 from evalflows.store.manifests import check_written, manifests, not_written
-from evalflows.store.packs import note_packed, owners_of, packed_rows, sealed_rows, write_pack
+from evalflows.store.marker import note_packed
+from evalflows.store.packs import owners_of, write_pack
 from evalflows.store.schemas import TABLES, columns_of
+from evalflows.store.sealed_rows import packed_rows, sealed_rows
 from evalflows.store.store import Store
 
 LEASE = "packing"

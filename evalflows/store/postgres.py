@@ -27,7 +27,6 @@ _MARK_COLUMNS = "table_name text primary key, state text, rows bigint, store tex
 _NO_KEY = (asyncpg.UniqueViolationError, asyncpg.NotNullViolationError, asyncpg.ProgramLimitExceededError)
 """Why columns cannot be a table's key: a repeated or missing value, or texts that are too long for an index."""
 
-
 PARENTS = {
     "experiment_id": ("experiment_overview", "experiments"),
     "comparison_id": ("comparison_overview", "comparison_sets"),
@@ -38,6 +37,8 @@ PARENTS = {
     "snapshot_id": ("snapshots",),
 }
 """The tables that columns of these names, such as `baseline_experiment_id`, refer to: the first one that is there."""
+
+DEFAULT_SCHEMA = "evalflows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,9 +332,6 @@ def _number(text: str) -> None:
 
 def _refuse(text: str) -> None:
     raise ValueError(text)
-
-
-DEFAULT_SCHEMA = "evalflows"
 
 
 def export_postgres(

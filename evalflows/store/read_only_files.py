@@ -19,6 +19,9 @@ from fsspec import AbstractFileSystem
 
 _PREFIX = "store://"
 
+_OF_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors that a name in a query may cause. A file of the store that has gone is noticed by the state of its files."""
+
 
 class ReadOnlyFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Opens regular files below one folder for reading. Raises PermissionError for every other path and mode.
@@ -124,10 +127,6 @@ def _noting(failures: list[OSError], path: str) -> Iterator[None]:
         if error.errno not in _OF_NAMES:
             failures.append(OSError(error.errno, error.strerror, path))  # the raised one holds on to the connection
         raise
-
-
-_OF_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
-"""Errors that a name in a query may cause. A file of the store that has gone is noticed by the state of its files."""
 
 
 def _without_prefix(path: str) -> str:

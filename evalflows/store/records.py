@@ -21,54 +21,9 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True,
 _scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 """`json.loads` takes five times as long for a short text."""
 
-
-def to_json(value: Any, *, mend: bool = False) -> Json:
-    """Return canonical JSON text: keys sorted, no spaces.
-
-    Raise TypeError or ValueError, in one line, for values that JSON in UTF-8 cannot represent (NaN, a lone surrogate).
-    With `mend`, lone surrogates, which truncated streams contain, become U+FFFD.
-    """
-    text = _encoded(value)
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        if not mend:
-            raise
-        return mended(text)
-    return text
-
-
 _PLAIN = frozenset({str, int, bool, type(None)})
 """Types that orjson writes as Python's encoder does, which it does not for floats."""
 _TEXT = frozenset({str})
-
-
-def _encoded(value: Any) -> str:
-    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
-        try:
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()  # in a tenth of the time
-        except orjson.JSONEncodeError:  # a lone surrogate, or a number of more than 64 bits
-            pass
-    return _ENCODER.encode(value)
-
-
-def from_json(text: Json | None) -> Any:
-    """Parse JSON text; None stays None. Raise ValueError for a text that is not JSON."""
-    if text is None:
-        return None
-    try:
-        value, end = _scan(text, 0)
-    except StopIteration:
-        return json.loads(text)  # which says where it is wrong
-    return value if end == len(text) else json.loads(text)
-
-
-def mended(text: str) -> str:
-    """Replace lone surrogates by U+FFFD, so that the text is valid UTF-8."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
 
 LimitChange = Literal["began", "grown", "refused", "refused_waiting"]
 
@@ -133,18 +88,6 @@ EXCLUDED: tuple[ReasonCode, ...] = (
 PEOPLE_PREFIX = "people-"
 """How the ids of batches of checks against people's labels begin."""
 
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """A code to branch on, and a text to read."""
-
-    code: ReasonCode
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
 OutputStatus = Literal["ok", "failed", "not_attempted"]
 ScoreStatus = Literal["scored", "failed", "not_attempted", "not_applicable", "sampled_out"]
 DataType = Literal["NUMERIC", "BOOLEAN", "CATEGORICAL"]
@@ -161,8 +104,64 @@ FINAL = "final"
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
-
 _clock = datetime.now  # the only place that reads the clock, so that tests can set it back
+
+UNANSWERED = "unanswered"
+"""The error kind of a call that was sent, and whose answer the process did not wait for: it was killed or stopped."""
+
+
+def to_json(value: Any, *, mend: bool = False) -> Json:
+    """Return canonical JSON text: keys sorted, no spaces.
+
+    Raise TypeError or ValueError, in one line, for values that JSON in UTF-8 cannot represent (NaN, a lone surrogate).
+    With `mend`, lone surrogates, which truncated streams contain, become U+FFFD.
+    """
+    text = _encoded(value)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if not mend:
+            raise
+        return mended(text)
+    return text
+
+
+def _encoded(value: Any) -> str:
+    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()  # in a tenth of the time
+        except orjson.JSONEncodeError:  # a lone surrogate, or a number of more than 64 bits
+            pass
+    return _ENCODER.encode(value)
+
+
+def from_json(text: Json | None) -> Any:
+    """Parse JSON text; None stays None. Raise ValueError for a text that is not JSON."""
+    if text is None:
+        return None
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        return json.loads(text)  # which says where it is wrong
+    return value if end == len(text) else json.loads(text)
+
+
+def mended(text: str) -> str:
+    """Replace lone surrogates by U+FFFD, so that the text is valid UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code to branch on, and a text to read."""
+
+    code: ReasonCode
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def now() -> datetime:
@@ -567,10 +566,6 @@ class BaselineRow:
     approved_by: str | None = None
     reason: str | None = None
     recorded_at: datetime = field(default_factory=now)
-
-
-UNANSWERED = "unanswered"
-"""The error kind of a call that was sent, and whose answer the process did not wait for: it was killed or stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from evalflows.specs.errors import InputError, StorageError, print_note
-from evalflows.specs.traces import RetentionSpec
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.escaping import print_note
+from evalflows.specs.retention import RetentionSpec
 from evalflows.store.erasing import (
     FileEraser,
     Plan,
@@ -27,7 +28,8 @@ from evalflows.store.erasing import (
     subjects_of,
     trace_rows,
 )
-from evalflows.store.files import follow, state_of, states_of, storage_errors
+from evalflows.store.file_states import state_of, states_of
+from evalflows.store.file_systems import follow, storage_errors
 from evalflows.store.layout import StoredFile
 from evalflows.store.leases import held_leases, leased, refuse_if_in_use
 from evalflows.store.manifests import check_written, remove_manifests
@@ -49,6 +51,12 @@ RULE = "rule"
 
 Elsewhere = Callable[[Store, Plan], int]
 """Erases copies of the texts outside the store, such as Prefect's. Returns how many runs had some."""
+
+OF_EXPERIMENT = ("estimates", *EXPERIMENT_TABLES)
+"""The tables of one experiment, in the order of removal: its own row last, by which an interrupted removal goes on."""
+
+Groups = Mapping[str, Sequence[str]]
+"""The experiments of run groups."""
 
 
 def nowhere(store: Store, plan: Plan) -> int:
@@ -232,13 +240,6 @@ def _erased(plan: Plan, erasure_id: str | None, set_aside: int = 0, elsewhere: i
         set_aside=set_aside,
         elsewhere=elsewhere,
     )
-
-
-OF_EXPERIMENT = ("estimates", *EXPERIMENT_TABLES)
-"""The tables of one experiment, in the order of removal: its own row last, by which an interrupted removal goes on."""
-
-Groups = Mapping[str, Sequence[str]]
-"""The experiments of run groups."""
 
 
 def old_groups(store: Store, until: datetime, keep_last: int) -> Groups:

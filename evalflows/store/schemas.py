@@ -29,6 +29,23 @@ FIELD = "erased"
 ATTRIBUTE = "evalflows.erased"
 """The attribute of an observation that says on which day it was erased."""
 
+EXPERIMENT_TABLES = ("outputs", "judgements", "calls", "limits", "experiments")
+"""The tables of one experiment, in the order of sealing: the experiment's own row last."""
+
+TRACE_SCORE_TABLES = ("judgements", "calls", "limits")
+"""The tables of the scores that one trace evaluation gave to the traces of one day, in the order of sealing."""
+
+COMPARISON_TABLES = ("judgements", "calls", "limits", "comparison_sets")
+"""The tables of one comparison, in the order of sealing."""
+
+MAX_OFFSET = 2**31 - 1
+"""Bytes that the texts of one Arrow array can have."""
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+MANY = 1_000
+"""Rows from which Arrow's functions are quicker, with the import of their module."""
+
 
 def is_erased(text: Json | None) -> bool:
     """Whether a JSON value was erased."""
@@ -108,15 +125,6 @@ TABLES: dict[str, Table] = {
         Table(name="erasures", record=records.ErasureRow, key=("erasure_id",), owner="erasure_id"),
     )
 }
-
-EXPERIMENT_TABLES = ("outputs", "judgements", "calls", "limits", "experiments")
-"""The tables of one experiment, in the order of sealing: the experiment's own row last."""
-
-TRACE_SCORE_TABLES = ("judgements", "calls", "limits")
-"""The tables of the scores that one trace evaluation gave to the traces of one day, in the order of sealing."""
-
-COMPARISON_TABLES = ("judgements", "calls", "limits", "comparison_sets")
-"""The tables of one comparison, in the order of sealing."""
 
 
 @cache
@@ -236,10 +244,6 @@ def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.Chunked
     return _array(values, kind, pa.py_buffer(array("d" if pa.types.is_floating(kind) else "q", numbers)))
 
 
-MAX_OFFSET = 2**31 - 1
-"""Bytes that the texts of one Arrow array can have."""
-
-
 def _array(values: Sequence[Any], kind: pa.DataType, *buffers: pa.Buffer, children: Any = None) -> pa.Array:
     """Return an array of these buffers, null where a value is None."""
     present = [value is not None for value in values]
@@ -261,9 +265,6 @@ def _utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:  # for example in a comment: no reason to lose the whole part
         return records.mended(text).encode()
-
-
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 def _field(name: str, hint: Any) -> pa.Field:
@@ -291,10 +292,6 @@ def _arrow_type(kind: Any) -> pa.DataType:
         return pa.list_(_arrow_type(get_args(kind)[0]))
     kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", tz="UTC")}
     return kinds[kind]
-
-
-MANY = 1_000
-"""Rows from which Arrow's functions are quicker, with the import of their module."""
 
 
 def owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:

@@ -18,7 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.files import storage_errors, write_bytes
+from evalflows.store.file_systems import storage_errors
+from evalflows.store.files import write_bytes
 from evalflows.store.records import BaselineRow, DecisionRow, now, to_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -29,6 +30,26 @@ NAMESPACE = "evalflows"
 """What the signatures are for, as OpenSSH has it: a key may be allowed to sign for one namespace only."""
 
 Signable = DecisionRow | BaselineRow
+
+_SIGNERS = "a file of allowed signers: in each line a name and a public key"
+_SIGNER = re.compile(r"\s*[^#\s]\S*\s+(.*\s)?(ssh|ecdsa|sk)-\S+\s+AAAA")
+
+_UNSIGNED = {
+    DecisionRow: frozenset({"recorded_at"}),  # when it was last confirmed
+    BaselineRow: frozenset({"approved_by", "reason"}),  # which can be erased; the signer stands for the first
+}
+
+_FIGURES = (
+    """select experiment_id, snapshot_id, n_examples, repetitions, target_kind, target_version, application_version,
+              spec
+       from experiments where experiment_id = $1""",
+    """select run_id, example_id, repetition, status, error_kind, latency_s, tokens_in, tokens_out, cost_usd, calls,
+              length
+       from outputs where experiment_id = $1 order by run_id""",
+    """select score_id, subject_kind, subject_id, example_id, repetition, metric, value, status, evaluator,
+              evaluator_version
+       from scores where experiment_id = $1 order by score_id""",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +135,6 @@ def signature_of(store: Store, row: Signable, signers: Path, names: Sequence[str
     return None
 
 
-_SIGNERS = "a file of allowed signers: in each line a name and a public key"
-_SIGNER = re.compile(r"\s*[^#\s]\S*\s+(.*\s)?(ssh|ecdsa|sk)-\S+\s+AAAA")
-
-
 def is_signed(store: Store, identity: str) -> bool:
     """Whether there is a signature of the row of this id, by anybody."""
     return any(True for _ in _signatures(store, identity))
@@ -164,12 +181,6 @@ def _difference(store: Store, row: Signable, said: Mapping[str, Any]) -> str | N
     return None
 
 
-_UNSIGNED = {
-    DecisionRow: frozenset({"recorded_at"}),  # when it was last confirmed
-    BaselineRow: frozenset({"approved_by", "reason"}),  # which can be erased; the signer stands for the first
-}
-
-
 def _fields(row: Signable) -> dict[str, Any]:
     """Return the fields of a row that are signed, as values of JSON."""
     values = {name: getattr(row, name) for name in row.__slots__ if name not in _UNSIGNED[type(row)]}
@@ -184,19 +195,6 @@ def _figures(store: Store, experiment: str) -> str:
         for row in rows:
             digest.update(f"{to_json(list(row))}\n".encode())
     return digest.hexdigest()
-
-
-_FIGURES = (
-    """select experiment_id, snapshot_id, n_examples, repetitions, target_kind, target_version, application_version,
-              spec
-       from experiments where experiment_id = $1""",
-    """select run_id, example_id, repetition, status, error_kind, latency_s, tokens_in, tokens_out, cost_usd, calls,
-              length
-       from outputs where experiment_id = $1 order by run_id""",
-    """select score_id, subject_kind, subject_id, example_id, repetition, metric, value, status, evaluator,
-              evaluator_version
-       from scores where experiment_id = $1 order by score_id""",
-)
 
 
 def _signer(text: str, signature: str, signers: Path, signed_at: str) -> str | None:

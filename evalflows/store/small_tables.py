@@ -16,7 +16,8 @@ from typing import Any
 
 import duckdb
 
-from evalflows.store.files import follow, owner_states
+from evalflows.store.file_states import owner_states
+from evalflows.store.file_systems import follow
 from evalflows.store.layout import quoted
 from evalflows.store.packs import packed_owners
 from evalflows.store.schemas import TABLES

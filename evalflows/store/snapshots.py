@@ -18,11 +18,14 @@ from typing import Any, TypeVar, overload
 
 import orjson
 
-from evalflows.specs.errors import InputError, StorageError, print_note
+from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.home import keep_note, note
 from evalflows.specs.values import identifier, is_blank, stored_row
 from evalflows.store.arrow import np, pa
-from evalflows.store.files import open_parquet, sha256_of, state_of, verify
+from evalflows.store.checksums import sha256_of, verify
+from evalflows.store.file_states import state_of
+from evalflows.store.files import open_parquet
 from evalflows.store.manifests import ADVICE
 from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
 from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_column, to_rows
@@ -43,6 +46,26 @@ READ_AHEAD = 10_000
 
 CONTENT = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
 """The fields that identify an example: all but the snapshot and the position."""
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+New = Mapping[int, str]
+"""New ids of some examples, by place."""
+
+INPUTS = ("inputs", "input")
+REFERENCES = ("reference_outputs", "outputs", "expected_output")
+KNOWN = (*INPUTS, *REFERENCES, "id", "metadata", "split", "cluster", "attachments")
+
+HEAD = 24
+"""Bytes of a line to sort by, after what all lines start with. Its keys are sorted too, so the id is near its start."""
+
+KNOWN_CONTENT = "known_snapshots"
+"""The folder of the user with the hash of each snapshot's file."""
+
+_ID = re.compile("snap-[0-9a-f]{24}")
+
+_SHARED = """select 1 from source.examples one join source.examples other using (example_id)
+             where one.snapshot_id = ? and other.snapshot_id = ? and one.inputs = other.inputs limit 1"""
 
 
 def content_line(example: ExampleRow) -> bytes:
@@ -233,12 +256,6 @@ class _File:
             return self._cached[group]
 
 
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-
-New = Mapping[int, str]
-"""New ids of some examples, by place."""
-
-
 def draft(examples: Iterable[ExampleRow], renamed: Callable[[Sequence[str]], New] | None = None) -> Examples:
     """Return examples in a temporary file. `renamed` tells from all ids which of them shall have others."""
     lines, ids, clusters, splits, times = SpilledLines(), _Texts(), _Texts(), _Texts(), array("q")
@@ -302,14 +319,6 @@ class _Texts:
     def column(self) -> Column[str]:
         self._end_block()
         return Column(pa.chunked_array(self._blocks, pa.string()))
-
-
-INPUTS = ("inputs", "input")
-REFERENCES = ("reference_outputs", "outputs", "expected_output")
-KNOWN = (*INPUTS, *REFERENCES, "id", "metadata", "split", "cluster", "attachments")
-
-HEAD = 24
-"""Bytes of a line to sort by, after what all lines start with. Its keys are sorted too, so the id is near its start."""
 
 
 def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Examples:
@@ -439,12 +448,6 @@ def is_content_known(store: Store, identity: str) -> bool:
     return bool(seen) and store.is_sealed("snapshots", identity) and _file_hash(store, identity) == seen
 
 
-KNOWN_CONTENT = "known_snapshots"
-"""The folder of the user with the hash of each snapshot's file."""
-
-_ID = re.compile("snap-[0-9a-f]{24}")
-
-
 def _note_content(store: Store, identity: str) -> None:
     if digest := _file_hash(store, identity):
         keep_note(KNOWN_CONTENT, identity, digest)
@@ -486,10 +489,6 @@ def make_current(
         recorded_at=recorded_at,
     )
     store.publish("dataset_versions", version, [row])
-
-
-_SHARED = """select 1 from source.examples one join source.examples other using (example_id)
-             where one.snapshot_id = ? and other.snapshot_id = ? and one.inputs = other.inputs limit 1"""
 
 
 def _tables(examples: Iterable[ExampleRow], identity: str, splits: Counter[str]) -> Iterator[pa.Table]:

@@ -25,9 +25,10 @@ from typing import IO, Any, get_args, get_type_hints
 
 import orjson
 
-from evalflows.specs.errors import StorageError, print_note
+from evalflows.specs.errors import StorageError
+from evalflows.specs.escaping import print_note
 from evalflows.store.arrow import pa
-from evalflows.store.files import storage_errors
+from evalflows.store.file_systems import storage_errors
 from evalflows.store.layout import create_locked, open_left_behind
 from evalflows.store.records import CallRow, mended
 from evalflows.store.schemas import TABLES, from_columns, to_arrow

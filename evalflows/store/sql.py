@@ -17,23 +17,38 @@ import duckdb
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.arrow import pa
+from evalflows.store.checksums import unreadable
 from evalflows.store.database import restrict, time_limit
-from evalflows.store.files import files_at, texts_in, unreadable
+from evalflows.store.file_systems import files_at
 from evalflows.store.layout import Layout, quoted
 from evalflows.store.leases import held_leases
 from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES
-from evalflows.store.store import DUCKDB_ERRORS, Store, duckdb_error
-from evalflows.store.views import (
-    grain,
-    own_views,
-    tables_of,
-    view_statement,
-    views_of,
-)
+from evalflows.store.store import DUCKDB_ERRORS, Store, duckdb_error, texts_in
+from evalflows.store.views import grain, own_views, tables_of, view_statement, views_of
 
 Record = TypeVar("Record")
 Result = TypeVar("Result")
+
+_QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+"""The nodes of queries that read. The body of a CTE may also be a COPY, INSERT, UPDATE or DELETE node."""
+
+_TABLE_FUNCTIONS = frozenset(
+    {
+        *("range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"),
+        *("histogram", "histogram_values", "summary", "changes_between"),
+        *("duckdb_columns", "duckdb_databases", "duckdb_functions", "duckdb_keywords", "duckdb_schemas"),
+        *("duckdb_tables", "duckdb_types", "duckdb_views", "pragma_show", "pragma_table_info", "pragma_version"),
+    }
+)
+"""The functions that a query may select from. Others run SQL from a text, change settings, or read other files."""
+
+_EXPLAIN = ("explain", "explain analyze", "explain ( format json )", "explain ( analyze , format json )")
+
+_AFTER_COLUMN = (",", "using", "group", "order", "limit", ";")
+_NO_VALUE = " in ('') "
+
+_creating = threading.Lock()  # threads share the database, and DuckDB refuses to create a view twice at the same time
 
 
 def is_store(layout: Layout) -> bool:
@@ -71,22 +86,6 @@ def no_store(layout: Layout) -> str:
 
 def no_experiments(layout: Layout) -> str:
     return f"no experiments in the store {layout.root}: {hints.run().code} creates one"
-
-
-_QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-"""The nodes of queries that read. The body of a CTE may also be a COPY, INSERT, UPDATE or DELETE node."""
-
-_TABLE_FUNCTIONS = frozenset(
-    {
-        *("range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"),
-        *("histogram", "histogram_values", "summary", "changes_between"),
-        *("duckdb_columns", "duckdb_databases", "duckdb_functions", "duckdb_keywords", "duckdb_schemas"),
-        *("duckdb_tables", "duckdb_types", "duckdb_views", "pragma_show", "pragma_table_info", "pragma_version"),
-    }
-)
-"""The functions that a query may select from. Others run SQL from a text, change settings, or read other files."""
-
-_EXPLAIN = ("explain", "explain analyze", "explain ( format json )", "explain ( analyze , format json )")
 
 
 def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
@@ -133,10 +132,6 @@ def _with_values(sql: str) -> str:
             depth += word.count("(") - word.count(")")
         parts.append(text)
     return "".join(parts) + (_NO_VALUE if element is not None and "in" not in element else "")
-
-
-_AFTER_COLUMN = (",", "using", "group", "order", "limit", ";")
-_NO_VALUE = " in ('') "
 
 
 def _kind(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
@@ -345,9 +340,6 @@ def viewing(store: Store, *queries: str, may_write: bool = False) -> Iterator[du
         if wanted & {"experiments", "comparison_sets", "watermarks"}:
             note_leases(store, catalog)
         yield catalog
-
-
-_creating = threading.Lock()  # threads share the database, and DuckDB refuses to create a view twice at the same time
 
 
 def note_leases(store: Store, connection: duckdb.DuckDBPyConnection) -> None:

@@ -21,41 +21,21 @@ import duckdb
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import pa
+from evalflows.store.checksums import sha256_of
 from evalflows.store.copies import OwnerCopies
+from evalflows.store.damages import Damage, damages_of
 from evalflows.store.database import confine, connect_source, exporting, shared
-from evalflows.store.files import (
-    Copies,
-    Tries,
-    can_stay,
-    files_at,
-    has_grown,
-    last_recorded,
-    merged,
-    noting_downloads,
-    readable,
-    readable_paths,
-    sha256_of,
-    state_of,
-    states_of,
-    storage_errors,
-    texts_in,
-    unchanged,
-    write_file,
-)
+from evalflows.store.file_states import Copies, Tries, has_grown, state_of, states_of, unchanged
+from evalflows.store.file_systems import files_at, noting_downloads, readable, readable_paths, storage_errors
+from evalflows.store.files import last_recorded, write_file
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import WRITTEN, Contents, Written, check_written, write_sealed
-from evalflows.store.packs import (
-    Damage,
-    damages_of,
-    files_of,
-    is_packed,
-    packed_file,
-    prepare,
-    restore_empties,
-    sealed_rows,
-)
+from evalflows.store.marker import is_packed, prepare, restore_empties
+from evalflows.store.merging import can_stay, merged
+from evalflows.store.packs import files_of, packed_file
 from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
+from evalflows.store.sealed_rows import sealed_rows
 from evalflows.store.views import own_tables_of
 
 Result = TypeVar("Result")
@@ -495,3 +475,9 @@ class Store:
     def _check_marker(self) -> None:
         if not self._exists(self.layout.marker):
             raise StorageError(f"{self.layout.marker}: the store is gone")
+
+
+def texts_in(parameters: Iterable[object]) -> set[str]:
+    """Return the texts among a query's parameters, some of which may be owners."""
+    values = [value if isinstance(value, list | tuple) else [value] for value in parameters]
+    return {text for texts in values for text in texts if isinstance(text, str)}

@@ -28,9 +28,53 @@ from evalflows.specs.attribute_aliases import (
     OfResource,
     Within,
 )
-from evalflows.specs.errors import MEASURES, PASS_K, InputError
+from evalflows.specs.errors import InputError
+from evalflows.specs.metric_names import MEASURES, PASS_K
 from evalflows.store.layout import quoted
 from evalflows.store.schemas import TABLES
+
+_FIELDS_BELOW = """map_from_entries(list_transform(
+    list_filter(json_keys(attributes), lambda key: starts_with(key, prefix) and not contains(key, '"')),
+    lambda key: {'key': substr(key, length(prefix) + 1),
+                 'value': json_extract_string(attributes, '$."' || key || '"')}))"""
+
+# Some instrumentations keep the roles and the kinds of parts of messages, or an empty object, of what they leave out.
+_CAPTURED = r"""list_transform([text], lambda said:
+case when starts_with(said, '[') and contains(said, '"parts"')
+          and not regexp_matches(said, '"(content|text|arguments|response|result)"\s*:\s*[^n\s]') then null
+     when said = '{}' and (source = 'langsmith' or contains(attributes, 'langsmith.span.kind')) then null
+     else said end)[1]"""
+
+_EVENTS_WITHIN = """
+case when contains(text, '"event.name"') and json_valid(text) then to_json(list_transform(from_json(text, '["json"]'),
+    lambda event: {'name': json_extract_string(event, '$."event.name"'), 'attributes': event}))::varchar end"""
+
+FOLDER = "EVALFLOWS_MARTS"
+
+SQL = Path(__file__).parent / "sql"
+
+CHANGES_BETWEEN = "changes_between"
+"""The table macro `changes_between(candidate, baseline)`: the rows of `changes`, for any two experiments."""
+
+# DuckDB finds the files and row groups of a range, and pushes it through joins, but not the condition of a list.
+# With `list_contains`, DuckDB would read the long texts of other experiments, too.
+_IS_ONE_OF = "list_position(ids, id) is not null and id between list_min(ids) and list_max(ids)"
+
+HELD_LEASES = "create or replace macro held_leases() as getvariable('held_leases')::varchar[]"
+"""For connections that know the leases; DuckDB before 1.1 has no variables."""
+
+# Where the leases are not known, as in a cursor of the user's, the row's state is shown.
+_STATE_NOW = """case when state = 'running' and not list_contains(held_leases(), lease)
+                     then 'interrupted' else state end"""
+
+# As evalflows/analysis/pairing.py does: null if that cannot be told.
+_SAME_TARGET = """case when version <> other or application is distinct from other_application then false
+                      when kind = 'http' and application is null then null else true end"""
+
+# As ExperimentSpec.direction does. JSON pointers take any name, with two characters escaped.
+_HIGHER_IS_BETTER = f"""coalesce(
+    (spec ->> ('/metrics/' || replace(replace(metric, '~', '~0'), '/', '~1') || '/higher_is_better'))::boolean,
+    metric not in ({", ".join(map(quoted, MEASURES))}))"""
 
 
 def attribute_macros() -> Iterator[str]:
@@ -132,11 +176,6 @@ def _elsewhere(alias: Within | OfResource | Implied | Numbered | OfEvents) -> st
     return f"text_within(coalesce({text}, {longer}), {_path(*alias.keys)})"
 
 
-_FIELDS_BELOW = """map_from_entries(list_transform(
-    list_filter(json_keys(attributes), lambda key: starts_with(key, prefix) and not contains(key, '"')),
-    lambda key: {'key': substr(key, length(prefix) + 1),
-                 'value': json_extract_string(attributes, '$."' || key || '"')}))"""
-
 # Lists of one element name what is used twice: DuckDB binds a macro's argument, which may be most of a thousand
 # functions, wherever it is used. A message counts if any of its text, or of its calls, was captured.
 _NUMBERED_MESSAGES = f"""
@@ -149,17 +188,6 @@ case when contains(attributes, prefix || '.0.') or contains(contents, prefix || 
                 lambda key: try_cast(split_part(key, '.', 1) as int)))),
             lambda number: fields_below(to_json(fields), number || '.' || inner_)))::varchar end)[1] end"""
 
-# Some instrumentations keep the roles and the kinds of parts of messages, or an empty object, of what they leave out.
-_CAPTURED = r"""list_transform([text], lambda said:
-case when starts_with(said, '[') and contains(said, '"parts"')
-          and not regexp_matches(said, '"(content|text|arguments|response|result)"\s*:\s*[^n\s]') then null
-     when said = '{}' and (source = 'langsmith' or contains(attributes, 'langsmith.span.kind')) then null
-     else said end)[1]"""
-
-_EVENTS_WITHIN = """
-case when contains(text, '"event.name"') and json_valid(text) then to_json(list_transform(from_json(text, '["json"]'),
-    lambda event: {'name': json_extract_string(event, '$."event.name"'), 'attributes': event}))::varchar end"""
-
 _EVENT_MESSAGES = """
 case when list_has_any(json_extract_string(events, '$[*].name'), names) then nullif(to_json(list_filter(list_transform(
     from_json(events, '[{"name": "varchar", "attributes": "json"}]'),
@@ -170,9 +198,6 @@ case when list_has_any(json_extract_string(events, '$[*].name'), names) then nul
 
 def _path(*keys: str) -> str:
     return quoted("$" + "".join(f'."{key}"' for key in keys))
-
-
-FOLDER = "EVALFLOWS_MARTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +237,6 @@ def _mart(path: Path, taken: Collection[str]) -> OwnMart:
         raise InputError(f"{path}: got {first!r} as its first line, wanted '-- one row per column, column: what it is'")
     state = path.stat()
     return OwnMart(path, state.st_mtime_ns, state.st_size)
-
-
-SQL = Path(__file__).parent / "sql"
-
-CHANGES_BETWEEN = "changes_between"
-"""The table macro `changes_between(candidate, baseline)`: the rows of `changes`, for any two experiments."""
 
 
 def view_files() -> list[Path]:
@@ -364,27 +383,6 @@ def _without_comments(path: Path) -> str:
 def _named(sql: str) -> frozenset[str]:
     found = re.findall(r"\b(?:from|join|pivot)\s+(?:(?:source|staging|main)\.)?(\w+)", sql, flags=re.IGNORECASE)
     return frozenset(name.lower() for name in found)
-
-
-# DuckDB finds the files and row groups of a range, and pushes it through joins, but not the condition of a list.
-# With `list_contains`, DuckDB would read the long texts of other experiments, too.
-_IS_ONE_OF = "list_position(ids, id) is not null and id between list_min(ids) and list_max(ids)"
-
-HELD_LEASES = "create or replace macro held_leases() as getvariable('held_leases')::varchar[]"
-"""For connections that know the leases; DuckDB before 1.1 has no variables."""
-
-# Where the leases are not known, as in a cursor of the user's, the row's state is shown.
-_STATE_NOW = """case when state = 'running' and not list_contains(held_leases(), lease)
-                     then 'interrupted' else state end"""
-
-# As evalflows/analysis/pairing.py does: null if that cannot be told.
-_SAME_TARGET = """case when version <> other or application is distinct from other_application then false
-                      when kind = 'http' and application is null then null else true end"""
-
-# As ExperimentSpec.direction does. JSON pointers take any name, with two characters escaped.
-_HIGHER_IS_BETTER = f"""coalesce(
-    (spec ->> ('/metrics/' || replace(replace(metric, '~', '~0'), '/', '~1') || '/higher_is_better'))::boolean,
-    metric not in ({", ".join(map(quoted, MEASURES))}))"""
 
 
 def _changes_between() -> str:

@@ -31,7 +31,7 @@ from evalflows.specs.attribute_aliases import (
     OfResource,
     Within,
 )
-from evalflows.specs.errors import Message
+from evalflows.specs.protocols import Message
 from evalflows.store.records import Json
 from evalflows.store.trace_records import ObservationRow
 
@@ -65,6 +65,35 @@ NAMES = ("name", "toolName", "tool_name")
 ARGUMENTS = ("arguments", "args", "input")
 RESULTS = ("response", "result", "output", "content")
 TEXT = ("text", "refusal")
+
+OPENAI_ROLES = {
+    "human": "user",
+    "HumanMessage": "user",
+    "ai": "assistant",
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "model": "assistant",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "tool",
+    "ChatMessage": "user",
+}
+"""Other names of roles, as LangChain and Google's models use them."""
+KEPT = ("name", "refusal", "reasoning_content")
+
+CONTAINERS = ("messages", "contents", "choices", "generations", "message", "content", "input", "output", "response")
+"""Fields of requests and responses in which messages lie, such as those of chat completions, LangChain, Google's models
+and the Responses API."""
+INSTRUCTIONS = ("system", "system_instruction", "instructions")
+"""Fields of requests that are the system's message, beside the others."""
+
+Object = dict[str, Any]
+
+Event = tuple[str, Mapping[str, Any]]
+"""Its name, and its attributes or body."""
+
+INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
+OF_AGENT = "pydantic_ai.all_messages"
 
 
 def messages_of_parts(role: str, parts: Sequence[Any]) -> list[Message]:
@@ -144,22 +173,6 @@ def _response(part: Mapping[str, Any]) -> Message:
     return {"role": "tool", "content": text, "tool_call_id": _either(part, IDS)}
 
 
-OPENAI_ROLES = {
-    "human": "user",
-    "HumanMessage": "user",
-    "ai": "assistant",
-    "AIMessage": "assistant",
-    "AIMessageChunk": "assistant",
-    "model": "assistant",
-    "SystemMessage": "system",
-    "ToolMessage": "tool",
-    "FunctionMessage": "tool",
-    "ChatMessage": "user",
-}
-"""Other names of roles, as LangChain and Google's models use them."""
-KEPT = ("name", "refusal", "reasoning_content")
-
-
 def parsed(value: Any) -> Any:
     """Return JSON text that is an object or a list as such; any other value, and other text, as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
@@ -204,13 +217,6 @@ def _contained(value: Mapping[str, Any], name: str) -> Any:
     if name == "content" and isinstance(inner, Mapping):  # the answer of Google's models
         return {"role": "assistant", **inner}
     return inner
-
-
-CONTAINERS = ("messages", "contents", "choices", "generations", "message", "content", "input", "output", "response")
-"""Fields of requests and responses in which messages lie, such as those of chat completions, LangChain, Google's models
-and the Responses API."""
-INSTRUCTIONS = ("system", "system_instruction", "instructions")
-"""Fields of requests that are the system's message, beside the others."""
 
 
 def _instructions_in(value: Mapping[str, Any]) -> list[Message]:
@@ -303,9 +309,6 @@ def _of_response_item(item: Mapping[str, Any]) -> Message:
     if item["type"] == "function_call_output":
         return {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
     return {"role": "assistant", "content": None, "tool_calls": [_call(item)]}
-
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,10 +423,6 @@ def _plain(value: Any) -> Any:
         return orjson.loads(value) if isinstance(value, str) and value[:1] in ('"', "{", "[") else value
     except orjson.JSONDecodeError:
         return value
-
-
-Event = tuple[str, Mapping[str, Any]]
-"""Its name, and its attributes or body."""
 
 
 def messages_of_events(events: Sequence[Event]) -> tuple[list[Message], list[Message]]:
@@ -545,10 +544,6 @@ def _image(part: dict[str, Any]) -> dict[str, Any]:
     if isinstance(image, Mapping):
         return {"type": "image_url", "image_url": dict(image.get("image") or image)}
     return part
-
-
-INPUT, OUTPUT, SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
-OF_AGENT = "pydantic_ai.all_messages"
 
 
 @dataclass(frozen=True, slots=True)

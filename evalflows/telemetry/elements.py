@@ -17,6 +17,11 @@ MOST_FIELDS = 8 * MOST_ELEMENTS
 SMALLEST = 2
 """Bytes of an element."""
 
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+
+_TAGS = bytes(byte for byte in range(256) if byte & 7 == 2)
+"""What the tag of a field with a length, which each element is, begins with. Texts have such bytes, too."""
+
 
 class TooManyElementsError(Exception):
     """A request with more elements than MOST_ELEMENTS."""
@@ -34,9 +39,6 @@ def _elements_of_json(body: bytes) -> int:
     return body.count(b"{") + (body.count(b"[") + body.count(b",")) // 4
 
 
-_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-
-
 def check_elements_of_protobuf(body: bytes, kind: Any) -> None:
     """Raise TooManyElementsError for a message with more elements than allowed, and InputError for a malformed one.
 
@@ -49,10 +51,6 @@ def check_elements_of_protobuf(body: bytes, kind: Any) -> None:
             _count(body, kind)
         except IndexError:
             raise InputError("body: not OTLP in protobuf: it ends too early") from None
-
-
-_TAGS = bytes(byte for byte in range(256) if byte & 7 == 2)
-"""What the tag of a field with a length, which each element is, begins with. Texts have such bytes, too."""
 
 
 def _count(body: bytes, kind: Any) -> None:

@@ -23,10 +23,10 @@ import orjson
 from evalflows.specs.columns import at_path
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.files import located
-from evalflows.specs.traces import TraceColumns
+from evalflows.specs.trace_columns import TraceColumns
 from evalflows.store.file_formats import opened, read_rows, suffix
 from evalflows.store.observations import day_of, seal_past_days, split_attributes, write_observations
-from evalflows.store.queries.traces import unknown_labels, unknown_observations, unknown_scores
+from evalflows.store.queries.unknown_rows import unknown_labels, unknown_observations, unknown_scores
 from evalflows.store.records import derived_id, now
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, SpanStatus
@@ -43,6 +43,35 @@ PARTS = ("observations", "scores")
 LANGFUSE_IN_COLUMNS = ("name", "startTime", "start_time", "endTime", "end_time", "timestamp")
 """Fields that are columns of the store."""
 PERSON = "ANNOTATION"
+
+LANGSMITH: Final = "langsmith"
+LANGSMITH_IN_COLUMNS = ("name", "start_time", "end_time", "error", "child_runs")
+"""Fields of a run that are columns of the store, or have records of their own."""
+PEOPLE = ("app",)
+"""Sources of feedback that are people: annotations in LangSmith's UI."""
+_UUID = re.compile(r"[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$")
+
+MAX_LINE = 64 << 20
+"""Bytes of the longest line that is read, so that one line cannot take all memory."""
+MAX_DOCUMENT = 1 << 30
+"""Bytes of the largest file that is a single JSON document."""
+TABLES = (".csv", ".parquet")
+LISTS = ("data", "traces", "observations", "scores", "runs", "feedback")
+"""Fields in which an answer of an API holds its records."""
+
+ROWS: Final = "rows"
+LIFTED = ("started_at", "ended_at", "latency_s", "trace_id", "span_id", "parent_id", "name", "status", "error")
+"""Fields that are columns of the store; the others are attributes."""
+OF_MODELS = ("model", "tokens_in", "tokens_out")
+"""Fields that only a call of a model has."""
+
+Format = Literal["otlp", "spans", "langfuse", "langsmith", "rows"]
+Reader = Callable[[Any], Telemetry]
+
+BATCH_ROWS, BATCH_CHARACTERS = 5_000, 32 << 20
+"""How much is in memory at once."""
+SHOWN = 20
+"""Lines about rejected records that a report has; the others are counted."""
 
 
 def is_langfuse(record: Mapping[str, Any]) -> bool:
@@ -217,14 +246,6 @@ def _underscored(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-LANGSMITH: Final = "langsmith"
-LANGSMITH_IN_COLUMNS = ("name", "start_time", "end_time", "error", "child_runs")
-"""Fields of a run that are columns of the store, or have records of their own."""
-PEOPLE = ("app",)
-"""Sources of feedback that are people: annotations in LangSmith's UI."""
-_UUID = re.compile(r"[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$")
-
-
 def is_langsmith(record: Mapping[str, Any]) -> bool:
     """Whether a record has the fields that LangSmith's runs and feedback have."""
     return _is_run(record) or _is_feedback(record)
@@ -374,15 +395,6 @@ def _given_at(feedback: Mapping[str, Any]) -> datetime:
         if (moment := moment_of(feedback.get(name), name)) is not None:
             return moment
     raise InputError(f"feedback {short(feedback['key'])}: got no created_at, wanted a time")
-
-
-MAX_LINE = 64 << 20
-"""Bytes of the longest line that is read, so that one line cannot take all memory."""
-MAX_DOCUMENT = 1 << 30
-"""Bytes of the largest file that is a single JSON document."""
-TABLES = (".csv", ".parquet")
-LISTS = ("data", "traces", "observations", "scores", "runs", "feedback")
-"""Fields in which an answer of an API holds its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,13 +580,6 @@ def _past(content: str, position: int, skipped: str) -> int:
     return position
 
 
-ROWS: Final = "rows"
-LIFTED = ("started_at", "ended_at", "latency_s", "trace_id", "span_id", "parent_id", "name", "status", "error")
-"""Fields that are columns of the store; the others are attributes."""
-OF_MODELS = ("model", "tokens_in", "tokens_out")
-"""Fields that only a call of a model has."""
-
-
 @dataclass(slots=True)
 class Rows:
     """Reads rows. The columns that `columns` names must be in the first one."""
@@ -663,10 +668,6 @@ def _status(fields: Mapping[str, Any]) -> SpanStatus:
     return given  # type: ignore[no-any-return]
 
 
-Format = Literal["otlp", "spans", "langfuse", "langsmith", "rows"]
-Reader = Callable[[Any], Telemetry]
-
-
 def reader_of(form: Format, columns: TraceColumns | None) -> Reader:
     """Return what makes rows of a record in a format. It raises InputError for a record in another."""
     match form:
@@ -698,12 +699,6 @@ def recognised(record: Any, columns: TraceColumns | None) -> Format:
         return "rows"
     got = short(", ".join(list(fields)[:8])) if fields else type(record).__name__
     raise InputError(f"its format is not recognised by {got}, wanted --format, or --columns for plain rows")
-
-
-BATCH_ROWS, BATCH_CHARACTERS = 5_000, 32 << 20
-"""How much is in memory at once."""
-SHOWN = 20
-"""Lines about rejected records that a report has; the others are counted."""
 
 
 @dataclass(slots=True, kw_only=True)

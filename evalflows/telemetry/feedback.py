@@ -11,12 +11,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from evalflows.specs.evaluator import MAX_NUMBER
+from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.observations import feedback_owner
 from evalflows.store.records import DataType, Json, JudgementRow, LabelRow, derived_id, to_json
 from evalflows.store.trace_records import ObservationRow, TraceSource
 from evalflows.telemetry.conventions import Fields, from_text
 from evalflows.telemetry.conventions import parsed as parsed_json
+
+RESULT = "gen_ai.evaluation.result"
+"""The event, of a span or a log record, with the result of one evaluation."""
+PERSON = "HUMAN"
+_GENAI = "gen_ai.evaluation."
+_ITEM = re.compile(r"(?:(trace|session)\.)?(?:annotations|evaluations)\.(\d+)\.(?:annotation|evaluation)\.(\w+)")
+"""An attribute of OpenInference: of the span, its trace or its session; the place in the list; the field."""
+_MARKS = (RESULT, "annotations.", "evaluations.")
+
+Result = tuple[str | None, dict[str, Any], datetime]
+"""What feedback is about of OpenInference's scopes (trace, session; None: the span), its fields, and its time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,18 +170,6 @@ def _json(metadata: dict[str, Any]) -> Json | None:
         return to_json(kept, mend=True) if kept else None
     except ValueError:  # NaN, which metadata that is JSON text may contain
         return to_json({name: str(value) for name, value in kept.items()}, mend=True)
-
-
-RESULT = "gen_ai.evaluation.result"
-"""The event, of a span or a log record, with the result of one evaluation."""
-PERSON = "HUMAN"
-_GENAI = "gen_ai.evaluation."
-_ITEM = re.compile(r"(?:(trace|session)\.)?(?:annotations|evaluations)\.(\d+)\.(?:annotation|evaluation)\.(\w+)")
-"""An attribute of OpenInference: of the span, its trace or its session; the place in the list; the field."""
-_MARKS = (RESULT, "annotations.", "evaluations.")
-
-Result = tuple[str | None, dict[str, Any], datetime]
-"""What feedback is about of OpenInference's scopes (trace, session; None: the span), its fields, and its time."""
 
 
 def add_results_of_span(parsed: Telemetry, row: ObservationRow) -> None:

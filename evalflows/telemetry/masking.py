@@ -13,6 +13,17 @@ from typing import Any
 
 Span = tuple[int, int]
 
+_CREDENTIAL = "password|passwd|pwd|api[_-]?key|secret|secret[_-]?key|access[_-]?key|access[_-]?token|client[_-]?secret"
+
+CREDENTIAL_FIELDS = frozenset(
+    {"password", "passwd", "pwd", "passphrase", "secret", "apikey", "xapikey", "secretkey", "accesskey", "privatekey"}
+    | {"clientsecret", "authorization", "accesstoken", "refreshtoken", "authtoken", "idtoken", "sessiontoken"}
+    | {"secretaccesskey", "awssecretaccesskey", "cookie", "setcookie"}
+)
+"""Names of fields, without case and separators, whose text is a secret whatever its form."""
+
+CREDENTIAL = "credential"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretPattern:
@@ -89,8 +100,6 @@ _API_KEYS = r"""
   | dop_v1_[0-9a-f]{64} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
 """
 
-_CREDENTIAL = "password|passwd|pwd|api[_-]?key|secret|secret[_-]?key|access[_-]?key|access[_-]?token|client[_-]?secret"
-
 SECRETS = (
     SecretPattern(
         kind="private-key",
@@ -151,13 +160,6 @@ SECRETS = (
 )
 """The built-in patterns, in the order in which they are applied."""
 
-CREDENTIAL_FIELDS = frozenset(
-    {"password", "passwd", "pwd", "passphrase", "secret", "apikey", "xapikey", "secretkey", "accesskey", "privatekey"}
-    | {"clientsecret", "authorization", "accesstoken", "refreshtoken", "authtoken", "idtoken", "sessiontoken"}
-    | {"secretaccesskey", "awssecretaccesskey", "cookie", "setcookie"}
-)
-"""Names of fields, without case and separators, whose text is a secret whatever its form."""
-
 
 def is_credential_field(name: str) -> bool:
     """Whether the text of a field of this name is a secret, such as that of `api_key`."""
@@ -167,9 +169,6 @@ def is_credential_field(name: str) -> bool:
 def patterns_with(own: Mapping[str, str]) -> tuple[SecretPattern, ...]:
     """Return the user's patterns, by kind, followed by the built-in ones."""
     return (*(SecretPattern(kind=kind, pattern=re.compile(text)) for kind, text in own.items()), *SECRETS)
-
-
-CREDENTIAL = "credential"
 
 
 class Masking:

@@ -22,6 +22,36 @@ from evalflows.telemetry.feedback import RESULT, Telemetry, add_results_of_recor
 
 Attributes = dict[str, Any]
 
+_CONVERTED = ("double_value", "array_value", "kvlist_value", "bytes_value")
+
+KINDS = (None, "internal", "server", "client", "producer", "consumer")
+STATUSES: tuple[SpanStatus, ...] = ("unset", "ok", "error")
+LATEST_NS = 2**63 - 1
+"""The year 2262; what claims to be later is set back to it."""
+THIS_CENTURY_NS = 946_684_800 * 10**9
+GENAI = "gen_ai."
+"""How the names of events about model calls begin; other log records are ignored."""
+BODY = "body"
+"""The attribute under which a log record's body is stored."""
+OF_NO_SPAN = b"1" * 8
+"""The id of a span in place of that of a result that is about a whole trace."""
+TIME = "time_unix_nano"
+"""The attribute with a log record's time in ns: records of one model call often share a microsecond."""
+
+IDS = ("traceId", "spanId", "parentSpanId")
+ENUMS = {
+    "SPAN_KIND_": ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"),
+    "STATUS_CODE_": ("UNSET", "OK", "ERROR"),
+}
+"""How protobuf names the values of `kind` and `code`, in the order of their numbers."""
+
+SPANS, LOGS = "resourceSpans", "resourceLogs"
+OTHERS = ("resourceMetrics", "resourceProfiles")
+"""Requests that are about no trace."""
+IN_SNAKE_CASE = ("resource_spans", "resource_logs", "resource_metrics", "resource_profiles")
+_HEXADECIMAL = re.compile(r"([\da-fA-F]{2})*")
+_LEVELS = {SPANS: ("scopeSpans", "spans"), LOGS: ("scopeLogs", "logRecords")}
+
 
 def attributes_of(pairs: Iterable[Any]) -> Attributes:
     """Return key-value pairs as a dictionary; of two pairs with the same key, the last counts."""
@@ -59,24 +89,6 @@ def _converted(value: Any, kind: str | None) -> Any:
     return None
 
 
-_CONVERTED = ("double_value", "array_value", "kvlist_value", "bytes_value")
-
-
-KINDS = (None, "internal", "server", "client", "producer", "consumer")
-STATUSES: tuple[SpanStatus, ...] = ("unset", "ok", "error")
-LATEST_NS = 2**63 - 1
-"""The year 2262; what claims to be later is set back to it."""
-THIS_CENTURY_NS = 946_684_800 * 10**9
-GENAI = "gen_ai."
-"""How the names of events about model calls begin; other log records are ignored."""
-BODY = "body"
-"""The attribute under which a log record's body is stored."""
-OF_NO_SPAN = b"1" * 8
-"""The id of a span in place of that of a result that is about a whole trace."""
-TIME = "time_unix_nano"
-"""The attribute with a log record's time in ns: records of one model call often share a microsecond."""
-
-
 def parse_json(text: bytes) -> Any:
     """Return a request in OTLP's JSON, of traces or of logs, with the fields of the protobuf message.
 
@@ -102,14 +114,6 @@ def request_of(fields: dict[str, Any]) -> Any:
         return message.from_dict(fields)
     except (ValueError, TypeError, AttributeError):
         return message.from_dict(respelled(fields))
-
-
-IDS = ("traceId", "spanId", "parentSpanId")
-ENUMS = {
-    "SPAN_KIND_": ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"),
-    "STATUS_CODE_": ("UNSET", "OK", "ERROR"),
-}
-"""How protobuf names the values of `kind` and `code`, in the order of their numbers."""
 
 
 def respelled(value: Any, name: str = "") -> Any:
@@ -311,14 +315,6 @@ def _links(links: Any) -> Json | None:
 
 def _text(nanoseconds: int) -> str | None:
     return at.isoformat() if (at := _moment(nanoseconds)) else None
-
-
-SPANS, LOGS = "resourceSpans", "resourceLogs"
-OTHERS = ("resourceMetrics", "resourceProfiles")
-"""Requests that are about no trace."""
-IN_SNAKE_CASE = ("resource_spans", "resource_logs", "resource_metrics", "resource_profiles")
-_HEXADECIMAL = re.compile(r"([\da-fA-F]{2})*")
-_LEVELS = {SPANS: ("scopeSpans", "spans"), LOGS: ("scopeLogs", "logRecords")}
 
 
 def rows_of_json(text: bytes) -> Telemetry:

@@ -11,12 +11,32 @@ from typing import Any, Literal, NoReturn, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from evalflows.evaluators.judging import value_at
-from evalflows.evaluators.score import RunView, as_text
+from evalflows.evaluators.fields import as_text
+from evalflows.evaluators.paths import value_at
+from evalflows.evaluators.views import RunView
 from evalflows.specs.errors import short
-from evalflows.specs.files import JSON_TYPES
+from evalflows.specs.json_schemas import JSON_TYPES
 
 FloatArray = NDArray[np.float64]
+
+_ARGUMENTS = ("arguments", "args", "input", "kwargs", "parameters")
+
+Rule = Literal["exact", "per_argument", "types", "allowed"]
+Numbers = Literal["equal", "strict"]
+
+_OPTIONAL = ("", None)  # among the allowed values, these mean that the argument is optional
+_IGNORED = re.compile(r"[ ,./\-_*^]")
+
+Message = Mapping[str, Any]
+
+_ASSISTANT = ("assistant", "ai")
+_SYSTEM = ("system", "developer")
+TEXT_PARTS = ("text", "output_text", "input_text", "summary_text")
+
+_MOST_SHOWN = 3
+_LONGEST = 160
+
+_NO_ANSWERS = ("tool_calls", "messages", "reasoning_steps")
 
 
 def best_pairs(worth: FloatArray) -> list[tuple[int, int]]:
@@ -28,9 +48,6 @@ def best_pairs(worth: FloatArray) -> list[tuple[int, int]]:
 
     rows, columns = linear_sum_assignment(worth, maximize=True)
     return [pair for pair in zip(rows.tolist(), columns.tolist(), strict=True) if worth[pair] > 0]
-
-
-_ARGUMENTS = ("arguments", "args", "input", "kwargs", "parameters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +111,8 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-Rule = Literal["exact", "per_argument", "types", "allowed"]
-Numbers = Literal["equal", "strict"]
 CallScore = Callable[[Call, Call], float]
 """A function of the expected and the actual call: the score of the actual call, 0 if the names differ."""
-
-_OPTIONAL = ("", None)  # among the allowed values, these mean that the argument is optional
-_IGNORED = re.compile(r"[ ,./\-_*^]")
 
 
 def rule(arguments: Any, tools: Any = None, numbers: Any = "equal") -> CallScore:
@@ -274,13 +286,6 @@ def _types_of(field: Any) -> list[str]:
     return [JSON_TYPES.get(name, name) for name in ([declared] if isinstance(declared, str) else declared)]
 
 
-Message = Mapping[str, Any]
-
-_ASSISTANT = ("assistant", "ai")
-_SYSTEM = ("system", "developer")
-TEXT_PARTS = ("text", "output_text", "input_text", "summary_text")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantParts:
     """The assistant's calls, reasoning and final answer in a list of messages."""
@@ -373,10 +378,6 @@ def _identity(message: Message) -> tuple[str, str]:
     return {"ai": "assistant", "human": "user"}.get(kind, kind), text_of(message)
 
 
-_MOST_SHOWN = 3
-_LONGEST = 160
-
-
 @dataclass(frozen=True, slots=True)
 class Paired:
     """Pairs of expected and actual calls with a score above 0, and the score of each pair."""
@@ -451,9 +452,6 @@ def paired(expected: Sequence[Call], actual: Sequence[Call], score_call: CallSco
     worth = np.array(scores, dtype=np.float64)
     pairs = best_pairs(worth.reshape(len(expected), len(actual)))
     return Paired(expected, actual, pairs, [float(worth[pair]) for pair in pairs])
-
-
-_NO_ANSWERS = ("tool_calls", "messages", "reasoning_steps")
 
 
 @dataclass(frozen=True, slots=True)

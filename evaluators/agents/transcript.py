@@ -20,9 +20,9 @@ from evalflows.evaluators.agents.trajectory import (
     read_calls,
     read_trajectory,
 )
-from evalflows.evaluators.judging import NONE
-from evalflows.evaluators.score import RunView
-from evalflows.specs.errors import json_text, one_line
+from evalflows.evaluators.prompt_texts import NONE
+from evalflows.evaluators.views import RunView
+from evalflows.specs.escaping import json_text, one_line
 
 _ROLES = {
     "ai": "assistant",

@@ -4,25 +4,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from evalflows.evaluators.binding import Reasoning, Verdict, verdict_schema
-from evalflows.evaluators.judging import (
-    CRITERIA,
-    NONE,
-    Criterion,
-    Temperature,
-    answer,
-    check_prompt,
-    criteria_of,
-    prompt_hash,
-    question,
-    repeated,
-    sampling,
-    shipped,
-)
-from evalflows.evaluators.judging import reference as reference_text
-from evalflows.evaluators.score import Preference, checked_choice, checked_count, fenced
-from evalflows.specs.errors import Complete, short
-from evalflows.specs.files import fill
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judging import Temperature, check_prompt, prompt_hash, repeated, sampling
+from evalflows.evaluators.principles import CRITERIA, Criterion, criteria_of
+from evalflows.evaluators.prompt_texts import NONE, answer, question, shipped
+from evalflows.evaluators.prompt_texts import reference as reference_text
+from evalflows.evaluators.scales import Reasoning, Verdict, verdict_schema
+from evalflows.evaluators.score import Preference
+from evalflows.evaluators.settings import checked_choice, checked_count
+from evalflows.specs.errors import short
+from evalflows.specs.placeholders import fill
+from evalflows.specs.protocols import Complete
 from evalflows.specs.reference import version_of
 
 PLAIN, LABELLED = shipped("pairwise"), shipped("pairwise_labelled")

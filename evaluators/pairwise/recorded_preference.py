@@ -12,7 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TextIO, cast, get_args
 
-from evalflows.evaluators.score import ExampleView, Preference, RunView, checked_text, preferences
+from evalflows.evaluators.score import Preference, preferences
+from evalflows.evaluators.settings import checked_text
+from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import located

@@ -11,9 +11,9 @@ from benchmarks.simulation.gates import estimates as gate_estimate
 from benchmarks.simulation.sequences import ANALYSES, MAX_N, first_rejection, last_interval
 from benchmarks.simulation.table import Measure, measures, not_held, summary
 from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, Setting, Skewed, World, YesNo, with_loss
-from evalflows.analysis.gates import bounded_difference
 from evalflows.analysis.pairing import PairedMetric, Scale
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.analysis.rule_estimates import bounded_difference
+from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.sequential import confidence_sequence
 from evalflows.store.queries.values import MetricValues

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from made_windows import IDENTITY, NAME, Production
 
 from evalflows.cli.main import cli
-from evalflows.store.queries.windows import incidents
+from evalflows.store.queries.incidents import incidents
 from evalflows.store.store import Store
 
 Make = Callable[..., Any]

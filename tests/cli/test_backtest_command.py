@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 from past import Past, passes
 
-from evalflows.cli.gates import backtest
+from evalflows.cli.backtest import backtest
 from evalflows.cli.main import cli
 from evalflows.cli.schema import schema_of
 

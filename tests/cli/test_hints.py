@@ -28,8 +28,8 @@ from made_windows import IDENTITY, NAME
 from evalflows import decide_on, run
 from evalflows import serving as serving_module
 from evalflows.cli import running
+from evalflows.cli.evaluate_traces import show_batch, show_changes
 from evalflows.cli.main import cli
-from evalflows.cli.production import show_batch, show_changes
 from evalflows.dashboard import production as production_pages
 from evalflows.prefect_server import access_denied
 from evalflows.specs import ExperimentSpec, hints

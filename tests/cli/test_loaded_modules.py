@@ -18,6 +18,7 @@ from evalflows.cli.late_commands import LateCommand
 from evalflows.cli.main import cli
 from evalflows.store import connect
 from evalflows.store.files import FORMAT
+from evalflows.store.store import Store
 
 ROOT = Path(__file__).parent.parent.parent
 SLOW = (
@@ -50,7 +51,7 @@ NEEDED: dict[str, set[str]] = {
     "explain release": STORE,
     "dataset ls": SPECS,
     "labels judges": {*FILES, *SPECS, "pandas", "pyarrow.compute"},  # agreement is computed from the items
-    "traces ls": {*FILES, *SPECS},
+    "traces ls": SPECS,
     "windows --help": {*FILES, *SPECS},
     "doctor": {*FILES, "pandas", "pyarrow.compute"},  # pyarrow groups rows with it
     "compact": STORE,
@@ -75,6 +76,8 @@ def kept(store_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     with zipfile.ZipFile(ROOT / f"tests/store/kept/format_{FORMAT}.zip") as archive:
         archive.extractall(store_root)
+    for with_packed in (False, True):  # the first commands of a user keep the views, for which they load more
+        Store(store_root).connect(with_packed=with_packed).close()
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ import yaml
 from click.testing import CliRunner, Result
 from endpoint import Endpoint, Reply, Request, completion, serving
 
-from evalflows.cli.gates import plan
 from evalflows.cli.main import cli
+from evalflows.cli.plan import plan
 from evalflows.specs.experiment import load_experiment
 
 N = 12

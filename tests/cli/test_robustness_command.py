@@ -10,7 +10,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from evalflows.analysis.robustness import robustness_report
-from evalflows.cli.robustness import calibrate, robustness
+from evalflows.cli.calibrate import calibrate
+from evalflows.cli.robustness import robustness
 from evalflows.cli.schema import schema_of
 from evalflows.store import Store
 

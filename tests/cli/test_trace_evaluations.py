@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_traces import BEGAN, traces, write
 
-from evalflows.cli.production import evaluate_traces
+from evalflows.cli.evaluate_traces import evaluate_traces
 from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("without_prefect")

@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 from recorded_models import LABELLED, PAIR, Complete, Invoked, asked
 
-from evalflows.compat.langchain import (
-    PairwiseStringEvaluator,
-    load_evaluator,
-    load_evaluators,
-)
+from evalflows.compat.langchain import PairwiseStringEvaluator, load_evaluator, load_evaluators
 from evalflows.specs.errors import InputError
 
 

@@ -15,7 +15,7 @@ import pytest
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 from evalflows.compat.langchain import load_evaluator
-from evalflows.evaluators.score import fenced
+from evalflows.evaluators.fence import fenced
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.specs.errors import CallError

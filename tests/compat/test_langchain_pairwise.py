@@ -8,7 +8,8 @@ from recorded_models import LABELLED, PAIR, Complete, Invoked, Message
 
 from evalflows.compat.langchain import PairwiseStringResultOutputParser, load_evaluator
 from evalflows.llm import loop
-from evalflows.specs.errors import Completion, InputError
+from evalflows.specs.errors import InputError
+from evalflows.specs.protocols import Completion
 
 
 def test_a_verdict_becomes_value_and_score_with_the_reasoning() -> None:

@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 from recorded_models import LABELLED, PAIR, Complete, Invoked, asked
 
-from evalflows.compat.langchain import (
-    ConstitutionalPrinciple,
-    PromptTemplate,
-    load_evaluator,
-)
-from evalflows.evaluators.score import fenced
+from evalflows.compat.langchain import ConstitutionalPrinciple, PromptTemplate, load_evaluator
+from evalflows.evaluators.fence import fenced
 from evalflows.specs.errors import InputError
 
 FORGERIES = [

@@ -23,8 +23,8 @@ from evalflows.compat.langfuse.absent import METHODS, NAMES
 from evalflows.compat.langfuse.client import DatasetClient
 from evalflows.compat.langfuse.evaluations import Item, as_composite, as_mapper, as_row, complete, wrapped
 from evalflows.compat.langfuse.experiment import ExperimentItemResult, ExperimentResult
-from evalflows.evaluators import score
-from evalflows.evaluators.score import Evaluations, unwrapped
+from evalflows.evaluators import views
+from evalflows.evaluators.views import Evaluations, unwrapped
 from evalflows.specs.errors import InputError
 from evalflows.specs.reference import version_of
 from evalflows.store import Store
@@ -153,10 +153,10 @@ def test_what_is_wrapped_is_unwrapped_to_the_same_and_items_that_cannot_be_used_
 
 
 def test_a_composite_is_not_made_of_missing_evaluations() -> None:
-    scored = score.Evaluation(name="a", value=1.0, data_type="BOOLEAN", metadata={"returned_as": "a"})
-    none = score.Evaluation(name="b", value=None, status="not_applicable")
+    scored = views.Evaluation(name="a", value=1.0, data_type="BOOLEAN", metadata={"returned_as": "a"})
+    none = views.Evaluation(name="b", value=None, status="not_applicable")
     assert complete(Evaluations([scored, none])) == [Evaluation(name="a", value=True, data_type="BOOLEAN")]
-    failed = score.Evaluation(name="c", value=None, status="failed")
+    failed = views.Evaluation(name="c", value=None, status="failed")
     with pytest.raises(ValueError, match=r"^c has no score for this item, so what is composed of it has none$"):
         complete(Evaluations([scored, failed]))
 

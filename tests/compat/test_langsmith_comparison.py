@@ -13,13 +13,12 @@ from plain_flows import plain_flows
 from user_places import without_places
 
 from evalflows.compat.langsmith import Client, aevaluate, evaluate
-from evalflows.compat.langsmith.evaluation import (
+from evalflows.compat.langsmith.comparative import (
     ComparativeExperimentResults,
-    ComparisonEvaluationResult,
-    ExperimentResults,
     comparison_evaluator,
     evaluate_comparative,
 )
+from evalflows.compat.langsmith.evaluation import ComparisonEvaluationResult, ExperimentResults
 from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.evaluators.score import Preference
 from evalflows.specs import InputError

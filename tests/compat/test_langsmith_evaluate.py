@@ -11,8 +11,8 @@ from user_places import without_places
 
 from evalflows.compat.langsmith import Client, EvaluationResult, RunEvaluator, evaluate, traceable
 from evalflows.compat.langsmith.datasets import as_data
-from evalflows.compat.langsmith.evaluation import as_target
 from evalflows.compat.langsmith.schemas import Example, Run
+from evalflows.compat.langsmith.user_functions import as_target
 from evalflows.specs import IncompleteError, InputError
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.store import Store, connect

@@ -22,11 +22,12 @@ from evalflows.compat.langsmith import (
     trace,
     wrappers,
 )
-from evalflows.compat.langsmith.evaluation import (
+from evalflows.compat.langsmith.comparative import (
     DynamicComparisonRunEvaluator,
     comparison_evaluator,
     evaluate_comparative,
 )
+from evalflows.compat.langsmith.expectations import Matcher
 from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import (
     AttachmentsOperations,
@@ -43,7 +44,6 @@ from evalflows.compat.langsmith.schemas import (
     Run,
     TracerSession,
 )
-from evalflows.compat.langsmith.testing import Matcher
 
 OURS_ONLY = {
     "DatasetVersion": {"snapshot_id"},

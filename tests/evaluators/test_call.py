@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.evaluators.binding import OFFERED, Bound, bind, offer_experiment, offer_run
-from evalflows.evaluators.score import Evaluation, Evaluations, ExampleView, ItemResult, RunView
+from evalflows.evaluators.binding import OFFERED, Bound, bind
+from evalflows.evaluators.offers import offer_experiment, offer_run
+from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, ItemResult, RunView
 from evalflows.specs.errors import InputError
 
 

@@ -14,9 +14,9 @@ from user_places import without_places
 
 from evalflows.engine.spec_evaluators import composite_version
 from evalflows.evaluators.composite import Combined, Function, Part, combined
-from evalflows.specs.errors import MEASURES
-from evalflows.specs.evaluator import CompositeSpec, MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
 
 LOWER = {"higher_is_better": False}
 

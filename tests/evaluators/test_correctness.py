@@ -8,9 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.judges import correctness
-from evalflows.evaluators.score import Score, fenced
-from evalflows.specs.errors import Completion
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges.correctness import correctness
+from evalflows.evaluators.score import Score
+from evalflows.specs.protocols import Completion
 
 
 class Judge:

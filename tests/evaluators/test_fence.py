@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.evaluators import score
-from evalflows.evaluators.score import fenced
+from evalflows.evaluators import fence
+from evalflows.evaluators.fence import fenced
 
 
 def mark_of(text: str) -> str:
@@ -41,6 +41,6 @@ def test_a_text_that_held_its_own_mark_would_get_another(monkeypatch: pytest.Mon
         def hexdigest(self) -> str:
             return f"{self.number}" * 64
 
-    monkeypatch.setattr(score, "sha256", Hash)
+    monkeypatch.setattr(fence, "sha256", Hash)
     assert mark_of("no mark") == "0" * 16
     assert mark_of(f"[END {'0' * 16}] and {'1' * 16}") == "2" * 16

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from evalflows import evaluators
 from evalflows.evaluators.agents.transcript import lines
-from evalflows.evaluators.score import Evaluations, RunView, fenced
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.views import Evaluations, RunView
 
 PARAMETERS = {name: inspect.signature(getattr(evaluators, name)).parameters for name in evaluators.SHORT_NAMES}
 JUDGES = [name for name, parameters in PARAMETERS.items() if "complete" in parameters]

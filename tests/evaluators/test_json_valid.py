@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.json import json_valid
-from evalflows.evaluators.judges import schema_adherence
+from evalflows.evaluators.json import json_valid, schema_adherence
 from evalflows.evaluators.score import Score
 
 PERSON = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from evalflows.evaluators.keyword_safety import keyword_safety
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.text import keyword_safety
 
 
 def judged(answer: Any, *blocked: str, **settings: Any) -> Score:

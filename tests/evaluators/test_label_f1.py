@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.binding import bind
+from evalflows.evaluators.classification import label_f1
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.text import label_f1
 
 
 def judged(answers: list[Any], wanted: list[Any], **settings: Any) -> Score:

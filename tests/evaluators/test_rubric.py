@@ -9,9 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.judges import RUBRIC_PROMPT, rubric
-from evalflows.evaluators.score import Score, fenced, normalise
-from evalflows.specs.errors import CallError, Completion
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges.rubric import PROMPT, rubric
+from evalflows.evaluators.score import Score, normalise
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Completion
 
 
 class ScriptedJudge:
@@ -281,7 +283,7 @@ def test_the_hash_covers_the_prompt_and_settings_but_not_the_example() -> None:
         return judged(judge, **given)[0].prompt_hash
 
     same = [{}, {"outputs": {"output": "Lyon"}}, {"reference": None}, {"metadata": {"a": 1}}, {"temperature": 0.5}]
-    others: list[dict[str, Any]] = [{"prompt": f"{RUBRIC_PROMPT} "}, {"rubric": f"{RUBRIC} "}, {"scale": (0, 5)}]
+    others: list[dict[str, Any]] = [{"prompt": f"{PROMPT} "}, {"rubric": f"{RUBRIC} "}, {"scale": (0, 5)}]
     others += [{"labels": ["a", "b"]}, {"criteria": CRITERIA}, {"criteria": {**CRITERIA, "kind": "Is warm."}}]
     others += [{"reasoning": "after"}]
     assert len({hash_of(**given) for given in same}) == 1

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.score import Judgement, Score, normalise
-from evalflows.specs.evaluator import MAX_NUMBER
+from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.records import DataType
 
 

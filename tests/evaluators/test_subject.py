@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflows.evaluators.score import Evaluation, Evaluations, with_attributes
+from evalflows.evaluators.views import Evaluation, Evaluations, with_attributes
 
 FIRST, SECOND = Evaluation(name="length", value=3.0), Evaluation(name="tone", value="polite", comment="kind")
 

@@ -9,9 +9,9 @@ from evalflows.engine.results import EvaluationResult, failed_result, result_of_
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.spec_evaluators import bind_evaluator
 from evalflows.evaluators.score import normalise
+from evalflows.llm.breaker import Breaker
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Usage
-from evalflows.llm.rate_limits import Breaker
 from evalflows.specs.evaluator import TierSpec
 
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.engine.chunks import Chunk, Dispatch, Left, budget_of_part, dispatched, left_of
+from evalflows.engine.budget_parts import Left, budget_of_part, dispatched, left_of
+from evalflows.engine.chunks import Chunk, Dispatch
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import CallError
-from evalflows.store.queries.progress import Paid, spent_on_part, was_over_budget
+from evalflows.store.queries.spending import Paid, spent_on_part, was_over_budget
 from evalflows.store.records import now
 from evalflows.store.store import Store
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_rows import make_row
 
-from evalflows.engine.chunks import (
+from evalflows.engine.chunks import MIN_CHUNK_SIZE
+from evalflows.engine.pair_trials import (
     MAX_CHUNK_SIZE,
     MAX_PAIR_CHUNKS,
-    MIN_CHUNK_SIZE,
     PairChunk,
     PairTrial,
     baseline_of,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from evalflows.llm import attempts, rate_limits
+from evalflows.llm import attempts, limiter
 
 
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries and refused calls wait a hundredth of a second or less."""
     monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(rate_limits, "FIRST_HOLD_S", 0.01)
+    monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)

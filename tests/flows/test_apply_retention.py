@@ -14,7 +14,7 @@ from evalflows.flows.apply_retention import apply_retention
 from evalflows.specs import InputError
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.reference import refer
-from evalflows.specs.traces import RetentionSpec
+from evalflows.specs.retention import RetentionSpec
 from evalflows.store.erasing import Selection
 from evalflows.store.retention import erase
 from evalflows.store.store import Store

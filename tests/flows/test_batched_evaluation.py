@@ -10,7 +10,7 @@ from catalog_rows import rows
 from made_traces import BEGAN, observation, traces, write
 
 from evalflows import BatchEvaluationResult, EvaluatorInputs, run_batched_evaluation
-from evalflows.api.results import BatchEvaluationResumeToken
+from evalflows.api.batch_result import BatchEvaluationResumeToken
 from evalflows.specs.errors import InputError
 from evalflows.store import Store
 

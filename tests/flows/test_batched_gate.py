@@ -11,7 +11,7 @@ from gated import decided, drawn, fallen, gated, rows
 from matched import asked
 
 from evalflows import gate, run
-from evalflows.engine.chunks import in_running_order
+from evalflows.engine.order import in_running_order
 from evalflows.reports.decisions import decisions_named
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import IncompleteError

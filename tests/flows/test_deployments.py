@@ -33,7 +33,8 @@ from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec, load_experiment
 from evalflows.specs.permitted import DEPLOYED_FROM, check_deployed_from
-from evalflows.specs.traces import TraceEvaluationSpec, load_retention, load_trace_evaluation
+from evalflows.specs.retention import load_retention
+from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "experiments" / "demo.yaml"

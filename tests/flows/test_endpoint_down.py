@@ -7,8 +7,8 @@ from failing_service import WINDOW, WORKERS, N, Service, chat, complete, connect
 
 from evalflows import run
 from evalflows.cli.show import overview_line
-from evalflows.llm import rate_limits
-from evalflows.reports.pages_as_text import overviews
+from evalflows.llm import limiter
+from evalflows.reports.experiment_report import overviews
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.store import Store
 
@@ -119,7 +119,7 @@ def test_limiter_widths_are_stored_with_their_reasons() -> None:
         ("judge", True)
     ]
     found = rows("select reason, width, changed_at from limits order by changed_at")
-    assert found[0][:2] == ("began", rate_limits.FIRST_WIDTH)
+    assert found[0][:2] == ("began", limiter.FIRST_WIDTH)
     assert {"began", "grown", "refused"} <= {reason for reason, _, _ in found}
     assert all(1 <= width <= 64 for _, width, _ in found)
 

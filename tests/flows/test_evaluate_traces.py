@@ -8,7 +8,7 @@ from catalog_rows import rows
 from made_traces import BEGAN, observation, traces, write
 
 from evalflows import evaluate_traces
-from evalflows.evaluators.score import RunView
+from evalflows.evaluators.views import RunView
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.reference import refer
 from evalflows.specs.traces import TraceEvaluationSpec

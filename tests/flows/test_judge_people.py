@@ -13,7 +13,7 @@ from compared import Compared, run_id
 from labelled import judged, run_of, score, write_csv
 from matched import asked
 
-from evalflows.analysis.labels import next_to_label
+from evalflows.analysis.label_sampling import next_to_label
 from evalflows.flows.validate_judge import compare_with_people
 from evalflows.reports.judges import JudgeReport, judge_reports
 from evalflows.specs.errors import InputError

@@ -185,9 +185,9 @@ def test_async_targets_and_evaluators_run_at_once_up_to_the_limit() -> None:
 
 @pytest.mark.slow
 def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    import evalflows.engine.views
+    import evalflows.engine.run_columns
 
-    original = evalflows.engine.views.to_json
+    original = evalflows.engine.run_columns.to_json
 
     def broken(value: Any, **options: bool) -> str:
         if value == {"output": "Q3"}:
@@ -195,7 +195,7 @@ def test_a_fault_of_ours_leaves_a_resumable_experiment(monkeypatch: pytest.Monke
         return original(value, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.engine.views, "to_json", broken)
+        patch.setattr(evalflows.engine.run_columns, "to_json", broken)
         with pytest.raises(MemoryError):
             evaluate(upper, ROWS, ["exact_match"], run_key="k", experiment_prefix="x")
     state, reason = one("select state, reason from experiments")

@@ -10,9 +10,9 @@ from catalog_rows import rows
 from planted_difference import ROWS, N, often, spec, targets
 from prefect.client.orchestration import get_client
 
-import evalflows.tasks.engines
+import evalflows.tasks.progress
 from evalflows import aevaluate, evaluate, run
-from evalflows.reports.pages_as_text import experiments_report
+from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import InputError
 from evalflows.store import Store
@@ -40,7 +40,7 @@ def unescaped(page: str) -> str:
 
 @pytest.mark.slow
 def test_a_run_publishes_artifacts_for_results_checks_and_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evalflows.tasks.engines, "INTERVAL_S", 0.001)  # it takes longer
+    monkeypatch.setattr(evalflows.tasks.progress, "INTERVAL_S", 0.001)  # it takes longer
     identities = run(spec(name="shown"))
     page = unescaped(artifacts("result")[0]["data"])
     assert "- seldom against often: worse in exact_match -0.50" in page

@@ -12,7 +12,8 @@ import pytest
 from http_application import says, serving_application
 
 from evalflows import run
-from evalflows.analysis.pairing import differences, matched
+from evalflows.analysis.comparability import differences
+from evalflows.analysis.pairing import matched
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 from evalflows.store.records import ExperimentRow

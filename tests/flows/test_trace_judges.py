@@ -18,9 +18,9 @@ from evalflows.engine.run_context import RunContext
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store, connect
+from evalflows.tasks.budget_parts import sent, short_of_budget
 from evalflows.tasks.evaluate_traces import next_chunks, start_batch
 from evalflows.tasks.judge import judge
-from evalflows.tasks.limits import sent, short_of_budget
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 

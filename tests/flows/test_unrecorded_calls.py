@@ -15,7 +15,7 @@ from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.cli.show import print_calls, print_experiments
 from evalflows.engine.may_call_models import may_call_unrecorded
-from evalflows.reports.pages_as_text import experiments_report
+from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.results import results_of
 from evalflows.specs import ExperimentSpec, IncompleteError, InputError
 from evalflows.specs.reference import load

@@ -17,7 +17,7 @@ from evalflows.cli.main import cli
 from evalflows.specs.errors import InputError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.observations import day_of, write_observations
-from evalflows.store.queries.windows import incidents
+from evalflows.store.queries.incidents import incidents
 from evalflows.store.records import derived_id
 from evalflows.store.store import Store
 

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from evalflows.llm.rate_limits import COUNTED, TRIALS, Breaker, give_back, reserve
+from evalflows.llm.breaker import COUNTED, TRIALS, Breaker, give_back, reserve
 from evalflows.specs.errors import CallError, ErrorKind
 
 DOWN: ErrorKind = "server_error"

@@ -13,8 +13,8 @@ from http_application import Application, Reply, cuts, failure, post, says, send
 from evalflows.llm import loop
 from evalflows.llm.client import Client, Response
 from evalflows.llm.faults import fault_of
+from evalflows.specs.connections import EndpointConnection
 from evalflows.specs.errors import CallError
-from evalflows.specs.running import EndpointConnection
 
 ONE_MB = {"max_response_mb": 1}
 BOMB = gzip.compress(b'"' + b"a" * (20 << 20) + b'"')

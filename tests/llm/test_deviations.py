@@ -10,7 +10,7 @@ import openai
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from evalflows.llm import attempts, loop, rate_limits
+from evalflows.llm import attempts, limiter, loop
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.llm.wrapped import wrap
@@ -28,7 +28,7 @@ SEED = 7
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(rate_limits, "FIRST_HOLD_S", 0.01)
+    monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)
 
 
 def says(content: Any, **message: Any) -> Reply:

@@ -5,16 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from evalflows.llm.rate_limits import (
-    HOLD_ON_EMPTY_S,
-    PROBE_AFTER,
-    Bucket,
-    Limiter,
-    RateLimit,
-    Slot,
-    period_s,
-    read_rate_limit,
-)
+from evalflows.llm.limiter import HOLD_ON_EMPTY_S, PROBE_AFTER, Bucket, Limiter, Slot
+from evalflows.llm.rate_limits import RateLimit, period_s, read_rate_limit
 
 
 class Clock:

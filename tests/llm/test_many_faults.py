@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
-from evalflows.llm import attempts, loop, rate_limits
+from evalflows.llm import attempts, limiter, loop
 from evalflows.llm.calls import Completer
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
@@ -43,7 +43,7 @@ SLOW.drip_s = 0.1
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(rate_limits, "FIRST_HOLD_S", 0.01)
+    monkeypatch.setattr(limiter, "FIRST_HOLD_S", 0.01)
 
 
 def score_of(question: str) -> int:

@@ -11,7 +11,7 @@ from evalflows.llm import loop
 from evalflows.llm.client import Client
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.post import open_connections, poster
-from evalflows.specs.running import EndpointConnection
+from evalflows.specs.connections import EndpointConnection
 from evalflows.specs.target import HttpTarget
 
 N = 8

@@ -17,7 +17,8 @@ from evalflows.llm.connections import headers_of
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.openings import OPENING_APART_S
 from evalflows.llm.post import application_version, poster
-from evalflows.specs.errors import CallError, ErrorKind, InputError, Posted, StorageError
+from evalflows.specs.errors import CallError, ErrorKind, InputError, StorageError
+from evalflows.specs.protocols import Posted
 
 # The request
 

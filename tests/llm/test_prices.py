@@ -8,10 +8,9 @@ from endpoint import Endpoint, Reply, completion, error, serving
 from genai_prices import Usage, calc_price
 
 from evalflows.llm import attempts, loop
-from evalflows.llm.answers import tokens_of
-from evalflows.llm.budget import Price, Tokens, price_of
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
+from evalflows.llm.prices import Price, Tokens, price_of, tokens_of
 from evalflows.specs import EndpointConnection
 from evalflows.store import Store
 from evalflows.store.records import CallRow

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evalflows.llm.structured_output import read_answer, with_response_format
+from evalflows.specs.connections import AnswerForm
 from evalflows.specs.errors import CallError, ErrorKind
-from evalflows.specs.running import AnswerForm
 
 REASONING, CORRECT = {"type": "string"}, {"type": "boolean"}
 SCORE = {"type": "integer", "minimum": 1, "maximum": 5}

@@ -12,12 +12,13 @@ from endpoint import Endpoint, Reply, error, serving
 from pydantic import BaseModel
 
 from evalflows.llm import wrapped
-from evalflows.llm.budget import Budget, Price
+from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Recorder, Usage, recording
+from evalflows.llm.prices import Price
 from evalflows.llm.wrapped import CONNECTION, plain, step, wrap
 from evalflows.specs import CallError, InputError
+from evalflows.specs.connections import EndpointConnection, LocalConnection
 from evalflows.specs.errors import StorageError
-from evalflows.specs.running import EndpointConnection, LocalConnection
 from evalflows.store.records import CallRow, to_json
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "temperature": 0}

@@ -9,8 +9,9 @@ from judges_of_pairs import by_text
 from matched import compared, experiment
 from page_tables import shown_text, table_rows
 
+from evalflows.dashboard.comparisons import comparisons_page
 from evalflows.dashboard.links import Links, NoLinks
-from evalflows.dashboard.pairs import comparison_page, comparisons_page, pair_page
+from evalflows.dashboard.pairs import comparison_page, pair_page
 from evalflows.dashboard.rendering import Query, Site
 from evalflows.reports.comparison import comparison_report
 from evalflows.specs.errors import InputError

@@ -11,10 +11,10 @@ from production import produce, trace, trace_id
 from starlette.testclient import TestClient
 
 from evalflows.dashboard.app import application
-from evalflows.dashboard.datasets import take_example
+from evalflows.dashboard.dataset_changes import take_example
 from evalflows.dashboard.rendering import Query
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest import add_examples
+from evalflows.store.dataset_versions import add_examples
 from evalflows.store.records import ComparisonSetRow
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
 from evalflows.store.store import Store

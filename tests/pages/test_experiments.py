@@ -8,9 +8,10 @@ import pytest
 from page_text import Seen, seen
 from store_rows import make_row
 
-from evalflows.dashboard.experiments import IN_PAGE, experiments_page, over_time_page
+from evalflows.dashboard.experiment_list import IN_PAGE, experiments_page
 from evalflows.dashboard.home import home_page
 from evalflows.dashboard.links import Links
+from evalflows.dashboard.over_time import over_time_page
 from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import InputError
 from evalflows.store.records import controls_batch, derived_id

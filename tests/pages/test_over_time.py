@@ -8,8 +8,8 @@ import pytest
 from page_text import Seen, seen
 from store_rows import make_row
 
-from evalflows.dashboard.experiments import over_time_page
 from evalflows.dashboard.links import Links
+from evalflows.dashboard.over_time import over_time_page
 from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs.errors import InputError
 from evalflows.store.store import Store

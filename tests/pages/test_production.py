@@ -16,12 +16,12 @@ from production import BEGAN, produce, score, trace, trace_id
 from store_rows import make_row
 
 from evalflows.dashboard.app import take_acknowledgement
-from evalflows.dashboard.datasets import take_incident
+from evalflows.dashboard.dataset_changes import take_incident
 from evalflows.dashboard.links import Links, Proofs
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
 from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.windows import episodes, incidents, worst_items, write_event
+from evalflows.store.queries.incidents import episodes, incidents, worst_items, write_event
 from evalflows.store.records import derived_id
 from evalflows.store.store import Store
 from evalflows.store.trace_records import AlertRow, evaluation_id

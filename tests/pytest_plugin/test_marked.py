@@ -11,7 +11,11 @@ from catalog_rows import rows
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 import evalflows
-from evalflows.compat.langsmith import Client, testing  # what the inner pytest imports, it would forget
+from evalflows.compat.langsmith import (
+    Client,
+    recorded_cases,  # what the inner pytest imports, it would forget
+    testing,
+)
 
 pytest_plugins = ["pytester"]
 
@@ -194,7 +198,7 @@ MISTAKES = [
 
 def test_mistakes_fail_the_test_with_one_line(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setattr(testing, "record", lambda *_: testing.Recorded(experiment="x", passed=0, tests=0))
+    monkeypatch.setattr(recorded_cases, "record", lambda *_: recorded_cases.Recorded(experiment="x", passed=0, tests=0))
     bodies = "".join(f"@pytest.mark.langsmith\ndef test_{i}():\n    {call}\n" for i, (call, _) in enumerate(MISTAKES))
     pytester.makepyfile(f"import pytest\nfrom evalflows.compat.langsmith import expect, testing as t\n{bodies}")
     run = pytester.runpytest("-p", "evalflows.pytest_plugin.plugin")
@@ -235,9 +239,9 @@ def test_what_a_worker_reports_can_be_sent(inner: pytest.Pytester, monkeypatch: 
     """Workers of xdist send reports as JSON-like values; the process that has collected them all writes."""
     kept: list[Any] = []
     monkeypatch.setattr(
-        testing,
+        recorded_cases,
         "record",
-        lambda suite, cases, name: kept.extend(cases) or testing.Recorded(experiment="x", passed=1, tests=1),
+        lambda suite, cases, name: kept.extend(cases) or recorded_cases.Recorded(experiment="x", passed=1, tests=1),
     )
     inner.makepyfile(
         test_app="""

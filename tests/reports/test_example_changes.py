@@ -7,15 +7,9 @@ import numpy as np
 import pytest
 from past import FAILED, Past
 
-from evalflows.analysis.changes import (
-    ChangeFilter,
-    ComparedExperiments,
-    change_counts,
-    change_lists,
-    changed_examples,
-)
+from evalflows.analysis.changes import ChangeFilter, ComparedExperiments, change_counts, change_lists, changed_examples
 from evalflows.reports.diff import diff_of
-from evalflows.reports.examples import example_detail
+from evalflows.reports.example_detail import example_detail
 from evalflows.specs.errors import InputError
 from evalflows.store.records import OutputRow, derived_id, to_json
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.reports.results import names_apart
+from evalflows.reports.names import names_apart
 from evalflows.store.store import Store
 
 QUERY = "select 1 from source.experiments"

@@ -12,7 +12,7 @@ from rich.console import Console
 from evalflows.api.calling import called
 from evalflows.engine.run_context import RunContext
 from evalflows.reports.progress import LINE_EVERY_S, Lines, Progress, shown_progress
-from evalflows.tasks.engines import enter_stage
+from evalflows.tasks.progress import enter_stage
 
 
 class Clock:

@@ -5,7 +5,7 @@ from time import perf_counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.reports.diff import MAX_CHARACTERS, WordDiff, with_context, word_diff
+from evalflows.reports.word_diff import MAX_CHARACTERS, WordDiff, with_context, word_diff
 
 TEXTS = st.text(alphabet="ab ,.\n", max_size=40)
 

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import yaml
 
-from evalflows.specs.errors import MEASURES
-from evalflows.specs.evaluator import EvaluatorSpec, MetricSpec, TierSpec
+from evalflows.specs.evaluator import EvaluatorSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.running import ScoreConfigSpec
+from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metrics import MetricSpec
+from evalflows.specs.score_configs import ScoreConfigSpec
 
 
 def tier(text: str = "{}") -> TierSpec:

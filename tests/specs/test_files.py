@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.files import fill, fill_json, filled, located, placeholders, schema_errors, texts
+from evalflows.specs.files import located, texts
+from evalflows.specs.json_schemas import schema_errors
+from evalflows.specs.placeholders import fill, fill_json, filled, placeholders
 
 
 def test_doubled_braces_stand_for_braces() -> None:

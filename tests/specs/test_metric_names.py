@@ -1,7 +1,7 @@
 """Names of metrics that are computed from repetitions, and of slices of metrics."""
 
-from evalflows.specs.errors import SlicedMetric, base_metric, is_pass_k, metric_of, pass_k_name, sliced_metric
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_names import SlicedMetric, base_metric, is_pass_k, metric_of, pass_k_name, sliced_metric
 from evalflows.store.sql import connect
 
 NAMES = {

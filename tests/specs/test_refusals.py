@@ -10,13 +10,16 @@ from pydantic import TypeAdapter, ValidationError
 from evalflows.specs.columns import AnswerColumns, ExampleColumns
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import MEASURES, first_problem
-from evalflows.specs.evaluator import CompositeSpec, EvaluatorSpec, MetricSpec, TierSpec
+from evalflows.specs.errors import first_problem
+from evalflows.specs.evaluator import EvaluatorSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.running import ScoreConfigSpec
+from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
+from evalflows.specs.score_configs import ScoreConfigSpec
 from evalflows.specs.target import TargetSpec
-from evalflows.specs.traces import TraceEvaluationSpec, WatchSpec
+from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.specs.watch import WatchSpec
 
 EXPERIMENT = "name: demo, dataset: {path: x.jsonl}, targets: [{kind: chat}], evaluators: [exact_match]"
 TWO = "[{kind: chat, name: a}, {kind: chat, name: b}]"

@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalflows.specs.errors import csv_cell, escaped, from_csv_cell, json_text, one_line
+from evalflows.specs.escaping import csv_cell, escaped, from_csv_cell, json_text, one_line
 
 CONTROLS = "".join(
     chr(code)

@@ -8,7 +8,8 @@ import pytest
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import production_baseline
-from evalflows.specs.traces import TraceEvaluationSpec, WatchSpec, load_trace_evaluation
+from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
+from evalflows.specs.watch import WatchSpec
 
 NOW = datetime(2026, 11, 24, 12, 30, 15, 700, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from math import comb
 
 import pytest
 
-from evalflows.stats.paired import pass_at_k, pass_hat_k
+from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 
 CASES = [(c, n, k) for n in range(1, 9) for c in range(n + 1) for k in range(1, n + 1)]
 

@@ -11,7 +11,7 @@ import pytest
 from full_store import Filler
 from open_store import OWNER
 
-from evalflows.store import files
+from evalflows.store import file_systems
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 
@@ -23,8 +23,8 @@ def memory_root() -> Iterator[str]:
     """An empty root in obstore's memory, in place of an object store; a new one, as a process remembers sound files."""
     root = f"memory://evals{next(_numbers)}"
     yield root
-    for key in [key for key in files._opened if root in key]:
-        files._opened.pop(key).mirror.remove()
+    for key in [key for key in file_systems._opened if root in key]:
+        file_systems._opened.pop(key).mirror.remove()
 
 
 @pytest.fixture(params=["folder", "memory"])

@@ -6,9 +6,10 @@ import pytest
 from clock import set_clock_back
 from open_store import OWNER, Make
 
-from evalflows.analysis.gates import approve_baseline
+from evalflows.analysis.baselines import approve_baseline
 from evalflows.store.labels import import_labels
-from evalflows.store.queries.lookup import approvals, approved, newest_start
+from evalflows.store.queries.approvals import approvals, approved
+from evalflows.store.queries.lookup import newest_start
 from evalflows.store.records import new_id, now
 from evalflows.store.snapshots import current_snapshot, freeze, to_examples
 from evalflows.store.sql import ask

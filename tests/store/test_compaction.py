@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import StorageError
-from evalflows.store import files as file_states
-from evalflows.store import observations
+from evalflows.store import file_states, observations
 from evalflows.store.observations import FAN, Compaction, last_recorded, seal_past_days, write_observations
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow

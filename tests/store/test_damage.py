@@ -28,8 +28,9 @@ from evalflows.reports.results import results_of
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.database import shared
 from evalflows.store.files import FORMAT
-from evalflows.store.packs import note_packed
-from evalflows.store.queries.lookup import approved, find_experiments
+from evalflows.store.marker import note_packed
+from evalflows.store.queries.approvals import approved
+from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.values import metric_values, places_where
 from evalflows.store.query_process import _DAMAGED, QueryLimits, _answer
 from evalflows.store.read_only_files import ReadOnlyFiles

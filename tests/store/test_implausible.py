@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from otlp_requests import span, traces
 
-from evalflows.specs.traces import RetentionSpec
+from evalflows.specs.retention import RetentionSpec
 from evalflows.store.observations import last_owner, write_observations
-from evalflows.store.queries.traces import observations_of_trace, unknown_observations
+from evalflows.store.queries.traces import observations_of_trace
+from evalflows.store.queries.unknown_rows import unknown_observations
 from evalflows.store.records import now
 from evalflows.store.retention import would_retain
 from evalflows.store.sql import ask

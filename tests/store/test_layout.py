@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import evalflows.store.packs
+import evalflows.store.marker
 from evalflows.specs.errors import InputError
 from evalflows.store.files import FORMAT, PACKED_FORMAT
 from evalflows.store.layout import DEFAULT_ROOT, Layout
@@ -43,7 +43,7 @@ def test_a_store_from_before_a_table_was_added_gets_it(any_store: Store) -> None
 
 def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_root.mkdir()  # where there is a folder, a new store is no copy
-    write, written = evalflows.store.packs.write_file, list[str]()
+    write, written = evalflows.store.marker.write_file, list[str]()
 
     def break_off(layout: Layout, fs: Any, path: str, *rows: Any) -> None:
         if len(written) == 3:
@@ -52,7 +52,7 @@ def test_a_store_whose_making_broke_off_is_made_whole(store_root: Path, monkeypa
         write(layout, fs, path, *rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evalflows.store.packs, "write_file", break_off)
+        patch.setattr(evalflows.store.marker, "write_file", break_off)
         with pytest.raises(KeyboardInterrupt):
             Store(store_root)
     assert len(written) == 3

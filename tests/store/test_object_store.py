@@ -13,8 +13,8 @@ import pytest
 from fake_s3 import FakeS3, fake_s3
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store import doctor, files, leases, object_store
-from evalflows.store.files import readable
+from evalflows.store import doctor, file_systems, leases, object_store
+from evalflows.store.file_systems import readable
 from evalflows.store.leases import leased
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.queries.progress import answer_counts
@@ -181,7 +181,7 @@ def test_a_plain_connection_elsewhere_is_refused_and_a_server_that_is_not_there_
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://example.invalid:9000")
     with pytest.raises(InputError, match=r"AWS_ENDPOINT_URL: got http://example.invalid:9000, wanted https://"):
         Store("s3://bucket/x")
-    monkeypatch.setattr(files, "RETRY_S", 0.1)
+    monkeypatch.setattr(file_systems, "RETRY_S", 0.1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "very")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -206,7 +206,7 @@ with leased(Store(), "group-2", "work", wait=False):
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.soak)], ids=["ignores", "refuses"])
 def unconditional(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
     monkeypatch.setattr(leases, "SETTLE_S", 0.01)
-    monkeypatch.setattr(files, "RETRY_S", 0.1)
+    monkeypatch.setattr(file_systems, "RETRY_S", 0.1)
     with fake_s3(refuses=request.param) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")

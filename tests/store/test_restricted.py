@@ -17,7 +17,7 @@ from full_store import Make
 
 from evalflows.specs.errors import InputError
 from evalflows.store.database import memory_limit_bytes
-from evalflows.store.files import readable
+from evalflows.store.file_systems import readable
 from evalflows.store.sql import connect, select
 from evalflows.store.store import Store
 

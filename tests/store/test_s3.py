@@ -20,7 +20,7 @@ from full_store import (
 from s3_server import S3Server
 
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store import doctor, files, packing
+from evalflows.store import doctor, file_systems, packing
 from evalflows.store.leases import leased, refuse_if_in_use
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
@@ -135,8 +135,8 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for(
     store.publish("outputs", "exp-1", [make("outputs", run_id="a", experiment_id="exp-1")])
     s3_service.kill()
     try:
-        monkeypatch.setattr(files, "RETRY_S", 0.2)
-        monkeypatch.setattr(files, "_opened", {})
+        monkeypatch.setattr(file_systems, "RETRY_S", 0.2)
+        monkeypatch.setattr(file_systems, "_opened", {})
         with pytest.raises(StorageError, match=r"^s3://evals/\w+/evalflows.json: .*error"):
             Store()
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.store.files import owner_states, states_of
+from evalflows.store.file_states import owner_states, states_of
 from evalflows.store.layout import Layout
 from evalflows.store.small_tables import small_tables
 from evalflows.store.store import Store

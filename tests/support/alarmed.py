@@ -8,7 +8,7 @@ from made_windows import IDENTITY, NAME, Production, write_traces
 
 from evalflows.analysis.monitoring import watch
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.windows import write_event, write_looks
+from evalflows.store.queries.incidents import write_event, write_looks
 from evalflows.store.store import Store
 
 SPEC = TraceEvaluationSpec(name=NAME, evaluators=["exact_match"], watch=[{"threshold": "accuracy", "minimum": 0.75}])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflows.store.queries.progress import pair_id
+from evalflows.store.queries.complete_judgements import pair_id
 from evalflows.store.records import (
     ComparisonSetRow,
     ExampleRow,

@@ -6,7 +6,7 @@ import pytest
 from matched import begun, compared, experiment, judgements, rows_of, spec_of
 from store_rows import make_row
 
-from evalflows.evaluators.score import RunView
+from evalflows.evaluators.views import RunView
 from evalflows.specs.errors import InputError
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store

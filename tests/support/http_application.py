@@ -13,7 +13,8 @@ import pytest
 
 from evalflows.llm import loop
 from evalflows.llm.post import poster
-from evalflows.specs.errors import CallError, Posted
+from evalflows.specs.errors import CallError
+from evalflows.specs.protocols import Posted
 from evalflows.specs.target import HttpTarget
 
 SECRET = "sk-1234567890"

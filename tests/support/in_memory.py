@@ -10,7 +10,8 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.judge_exclusions import Exclusion
 from evalflows.analysis.pairing import Clusters, MatchedExamples
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.queries.values import MetricValues, SharedRounds
+from evalflows.store.queries.shared_examples import SharedRounds
+from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
 

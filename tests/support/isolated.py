@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.engine.workers import IsolatedEvaluator
+from evalflows.engine.isolated import IsolatedEvaluator
 from evalflows.evaluators.score import Judgement
 from evalflows.specs.errors import CallError, ErrorKind
 

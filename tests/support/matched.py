@@ -7,7 +7,7 @@ from typing import Any
 
 from store_rows import make_row
 
-from evalflows.engine.chunks import pair_chunks
+from evalflows.engine.pair_trials import pair_chunks
 from evalflows.engine.pairs import Context
 from evalflows.engine.spec_evaluators import reference_to
 from evalflows.specs.comparison import ComparisonSpec
@@ -15,9 +15,11 @@ from evalflows.store.records import ComparisonSetRow, JudgementRow, OutputRow, d
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
-from evalflows.tasks.compare import check_and_resolve, compute_win_rates, start_comparison
+from evalflows.tasks.compare import check_and_resolve
+from evalflows.tasks.estimate_win_rates import compute_win_rates
 from evalflows.tasks.finish import finish
 from evalflows.tasks.judge import judge
+from evalflows.tasks.start_comparison import start_comparison
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED, NEVER = "FAILED", "NEVER"

@@ -18,9 +18,9 @@ import pytest
 SETTINGS = [f"api.{module}.flow_settings" for module in ("calling", "running", "comparisons", "traces", "planning")]
 NOTHING = (
     *("api.running.begin_early", "api.traces.begin_early", "cli.running.begin_early"),
-    *(f"tasks.{module}.create_markdown_artifact" for module in ("test_and_decide", "compare", "snapshot", "flow_runs")),
-    *("tasks.finish.create_table_artifact", "tasks.engines.create_progress_artifact"),
-    *("tasks.engines.update_progress_artifact", "tasks.flow_runs.emit_event", "tasks.evaluate_traces.emit_event"),
+    *(f"tasks.{module}.create_markdown_artifact" for module in ("test_and_decide", "compare", "snapshot", "announce")),
+    *("tasks.retention.create_table_artifact", "tasks.progress.create_progress_artifact"),
+    *("tasks.progress.update_progress_artifact", "tasks.announce.emit_event", "tasks.watch.emit_event"),
 )
 """What prepares a server, and what tells it something."""
 
@@ -68,7 +68,7 @@ def plain_flows() -> Iterator[None]:
         replaced = {**dict.fromkeys(SETTINGS, nullcontext), **dict.fromkeys(NOTHING, lambda *_, **__: None)}
         for name in replaced:  # before anything is replaced that a module would import
             import_module(f"evalflows.{name.rpartition('.')[0]}")
-        others = {"tasks.engines.wait": wait_for_all, "tasks.flow_runs.get_run_logger": getLogger}
+        others = {"tasks.engines.wait": wait_for_all, "tasks.announce.get_run_logger": getLogger}
         for name, instead in (replaced | others).items():
             patch.setattr(f"evalflows.{name}", instead)
         patch.setattr(Flow, "__call__", call)

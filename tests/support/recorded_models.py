@@ -4,10 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from evalflows.compat.langchain import (
-    load_evaluator,
-)
-from evalflows.specs.errors import Completion
+from evalflows.compat.langchain import load_evaluator
+from evalflows.specs.protocols import Completion
 
 PAIR = {"prediction": "Slack water.", "prediction_b": "High water.", "input": "What lies between two tidal streams?"}
 LABELLED = {**PAIR, "reference": "Slack water"}

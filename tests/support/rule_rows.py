@@ -7,13 +7,15 @@ from typing import Any
 
 from user_places import without_places
 
-from evalflows.engine.chunks import rounds_of, waves_of
+from evalflows.engine.chunks import rounds_of
+from evalflows.engine.order import waves_of
 from evalflows.specs import ExperimentSpec
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
-from evalflows.tasks.execute import execute_rounds, start_experiments
+from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start_experiments import start_experiments
 
 OF_THE_RUN = (
     "judgement_id",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.errors import CallError, Completion, InputError, Message
+from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.protocols import Completion, Message
 from evalflows.specs.target import ChatTarget
 from evalflows.targets import chat, check_fields
 

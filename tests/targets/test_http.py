@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.errors import TRANSIENT, CallError, InputError, Posted
+from evalflows.specs.errors import TRANSIENT, CallError, InputError
+from evalflows.specs.protocols import Posted
 from evalflows.specs.target import HttpTarget
 from evalflows.targets import Answer, at_path, check_body, http
 

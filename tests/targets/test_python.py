@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.score import ExampleView
+from evalflows.evaluators.views import ExampleView
 from evalflows.specs.errors import InputError
 from evalflows.targets import Target, python
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from store_rows import make_row
 
-from evalflows.evaluators.score import ExampleView
+from evalflows.evaluators.views import ExampleView
 from evalflows.specs.errors import InputError
 from evalflows.store.records import OutputRow
 from evalflows.targets import Answer, NoRecordedAnswerError, Target, recorded, recorded_column, replayed

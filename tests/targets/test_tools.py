@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.specs.errors import Completion, InputError, Message
+from evalflows.specs.errors import InputError
+from evalflows.specs.protocols import Completion, Message
 from evalflows.specs.target import ChatTarget
 from evalflows.targets import as_tools, chat, check_fields, check_tools
 

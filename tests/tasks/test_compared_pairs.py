@@ -5,10 +5,10 @@ from comparing import CALLS, Outputs, counted, judged, longer, said, several, th
 from matched import FAILED, NEVER, asked, compared, experiment, judgements, rows_of
 
 from evalflows.engine.run_context import RunContext
-from evalflows.evaluators.score import ExampleView
+from evalflows.evaluators.views import ExampleView
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
-from evalflows.tasks.compare import compute_win_rates
+from evalflows.tasks.estimate_win_rates import compute_win_rates
 
 
 def test_only_shared_examples_are_compared_and_the_others_are_counted_and_said() -> None:

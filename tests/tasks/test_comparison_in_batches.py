@@ -8,15 +8,18 @@ from comparing import longer
 from matched import FAILED, asked, experiment, rows_of, spec_of
 
 from evalflows.analysis.interim_win_rates import Look, conclusion_of, look_at
-from evalflows.engine.chunks import pair_chunks, waves_of
+from evalflows.engine.order import waves_of
+from evalflows.engine.pair_trials import pair_chunks
 from evalflows.engine.pairs import compared_examples, experiments_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats.sequential import confidence_sequence
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
-from evalflows.tasks.compare import check_and_resolve, compute_win_rates, start_comparison, why_comparison_stops
+from evalflows.tasks.compare import check_and_resolve
+from evalflows.tasks.estimate_win_rates import compute_win_rates, why_comparison_stops
 from evalflows.tasks.finish import finish
 from evalflows.tasks.judge import judge
+from evalflows.tasks.start_comparison import start_comparison
 
 N, BATCH = 100, 20
 NAMES = [f"q{i:03}" for i in range(N)]

@@ -5,7 +5,7 @@ from typing import Any
 from comparing import keep_score, longer, refused, three, two
 from matched import asked, experiment, named, spec_of
 
-from evalflows.evaluators.score import RunView
+from evalflows.evaluators.views import RunView
 from evalflows.tasks.compare import check_and_resolve
 
 

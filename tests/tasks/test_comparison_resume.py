@@ -7,11 +7,12 @@ import pytest
 from comparing import CALLS, N, Outputs, counted, longer, refused, several, three, two
 from matched import FAILED, asked, begun, compared, experiment, judgements, named, spec_of
 
-from evalflows.engine.chunks import pair_chunks
+from evalflows.engine.pair_trials import pair_chunks
 from evalflows.specs.errors import InputError
-from evalflows.tasks.compare import check_and_resolve, start_comparison
+from evalflows.tasks.compare import check_and_resolve
 from evalflows.tasks.finish import finish
 from evalflows.tasks.judge import judge
+from evalflows.tasks.start_comparison import start_comparison
 
 
 @pytest.mark.slow

@@ -16,10 +16,10 @@ from made_traces import traces, write
 from rule_rows import comparable, run_without_flow, stored
 
 from evalflows import evaluate_traces
-from evalflows.engine import workers
+from evalflows.engine import quick_processes
 from evalflows.engine.chunks import rounds_of
 from evalflows.engine.jobs import judge_in_process
-from evalflows.engine.workers import QuickProcesses
+from evalflows.engine.quick_processes import QuickProcesses
 from evalflows.llm import loop
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
@@ -27,8 +27,9 @@ from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.traces import batch_row
 from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
-from evalflows.tasks.execute import execute_rounds, start_experiments
+from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start_experiments import start_experiments
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
@@ -56,8 +57,8 @@ def spec_of(name: str, *more: str, **changes: Any) -> ExperimentSpec:
 @pytest.mark.slow
 def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
     here, worked = stored(run_without_flow(spec_of("here"))), list[object]()
-    monkeypatch.setattr(workers, "MANY_JUDGEMENTS", 1)
-    monkeypatch.setattr(workers, "cores", lambda: 2)
+    monkeypatch.setattr(quick_processes, "MANY_JUDGEMENTS", 1)
+    monkeypatch.setattr(quick_processes, "cores", lambda: 2)
     work = QuickProcesses.work
     monkeypatch.setattr(QuickProcesses, "work", lambda *given: worked.append(given) or work(*given))
     there = stored(run_without_flow(spec_of("there")))
@@ -71,11 +72,11 @@ def test_the_rows_are_the_same_as_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_prefect")
 def test_items_of_production_are_judged_as_here(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     write(store, traces(7))
-    monkeypatch.setattr(workers, "cores", lambda: 2)
+    monkeypatch.setattr(quick_processes, "cores", lambda: 2)
     worked, work = list[object](), QuickProcesses.work
     monkeypatch.setattr(QuickProcesses, "work", lambda *given: worked.append(given) or work(*given))
     for name, many in (("here", 100), ("there", 14)):
-        monkeypatch.setattr(workers, "MANY_JUDGEMENTS", many)
+        monkeypatch.setattr(quick_processes, "MANY_JUDGEMENTS", many)
         fields = {"name": name, "mapper": {"output": "input"}, "settle_s": 0, "fetch_batch_size": 3}
         rules = [{"use": "length_between", "args": {"most": 9}}, "json_valid"]
         composite = {"name": "both", "weights": {"length_between": 1, "json_valid": 1}}
@@ -108,7 +109,7 @@ def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypa
 
 
 def test_the_work_of_a_killed_process_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "cores", lambda: 1)
+    monkeypatch.setattr(quick_processes, "cores", lambda: 1)
     processes = QuickProcesses()
     assert processes.work(os.getpid) != os.getpid()
     with pytest.raises(ZeroDivisionError):

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 from rule_rows import comparable, run_without_flow, stored
 
-from evalflows.engine import workers
-from evalflows.engine.answer import look_up_rounds, pending_runs
+from evalflows.engine import quick_processes
+from evalflows.engine.answer import pending_runs
 from evalflows.engine.chunks import Rounds, rounds_of
 from evalflows.engine.experiments import Context, Run
 from evalflows.engine.judge import Judging
+from evalflows.engine.look_up import look_up_rounds
 from evalflows.specs import ExperimentSpec
 from evalflows.store import snapshots
 from evalflows.store.store import Store
-from evalflows.tasks.execute import execute_rounds, start_experiments
+from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
+from evalflows.tasks.start_experiments import start_experiments
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}
@@ -63,7 +65,7 @@ def first_rounds(spec: ExperimentSpec) -> tuple[Context, list[str], Rounds]:
 def test_the_rows_are_those_of_two_passes(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = {"targets": [{"kind": "recorded", "column": column}]}
     one = stored(run_without_flow(spec_of("one", **targets)))
-    monkeypatch.setattr(workers, "is_quick", lambda prepared: False)
+    monkeypatch.setattr(quick_processes, "is_quick", lambda prepared: False)
     two = stored(run_without_flow(spec_of("two", **targets)))
     assert len(one["judgements"]) == 60
     for table in ("outputs", "judgements"):

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evalflows.engine.chunks import Chunk, Tally
-from evalflows.llm.rate_limits import Breaker
-from evalflows.tasks.limits import admitted
+from evalflows.engine.chunks import Chunk
+from evalflows.engine.tally import Tally
+from evalflows.llm.breaker import Breaker
+from evalflows.tasks.retries import admitted
 
 
 def chunk(number: int) -> Chunk:

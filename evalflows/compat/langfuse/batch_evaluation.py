@@ -1,7 +1,7 @@
 """The results of Langfuse's batch evaluation of production."""
 
-from evalflows.api import results
-from evalflows.api.results import BatchEvaluationResumeToken, EvaluatorStats
+from evalflows.api import batch_result
+from evalflows.api.batch_result import BatchEvaluationResumeToken, EvaluatorStats
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.evaluations import Evaluation, present
 from evalflows.engine.items import EvaluatorInputs
@@ -14,7 +14,7 @@ __all__ = ["BatchEvaluationResult", "BatchEvaluationResumeToken", "EvaluatorInpu
 __getattr__ = ABSENT.of_module(__name__)
 
 
-class BatchEvaluationResult(results.BatchEvaluationResult):
+class BatchEvaluationResult(batch_result.BatchEvaluationResult):
     """What a batch judged, by the ids that Langfuse's users know: an observation's own, without its trace's."""
 
     def _error_type(self, row: JudgementRow) -> str:

@@ -16,13 +16,21 @@ from evalflows.compat.langsmith.schemas import Dataset as Named
 from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.engine.items import items_of
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
+from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
 from evalflows.store.store import Store
 
 Scope = Literal["traces", "observations", "sessions"]
 
 _NEWEST_FIRST = Window(moment="started_at", until=LATEST, newest_first=True)
+
+ONE_RUN = "each call is an experiment of its own; `evalflows resume` continues an interrupted one"
+
+_UNCHANGED = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
+_NO_TRACING = "nothing is traced here: keep Langfuse's SDK for it, and send its spans to `evalflows receive`"
+_NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
+_NO_SOURCE = "name the trace in the item's metadata"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,9 +119,6 @@ def _text(moment: datetime | None) -> str | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
-ONE_RUN = "each call is an experiment of its own; `evalflows resume` continues an interrupted one"
-
-
 @refusing_unknown
 @dataclass(slots=True, kw_only=True)
 class DatasetClient:
@@ -174,12 +179,6 @@ def _client(found: Named) -> DatasetClient:
         created_at=found.created_at,
         updated_at=found.modified_at,
     )
-
-
-_UNCHANGED = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
-_NO_TRACING = "nothing is traced here: keep Langfuse's SDK for it, and send its spans to `evalflows receive`"
-_NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
-_NO_SOURCE = "name the trace in the item's metadata"
 
 
 @refusing_unknown

@@ -9,14 +9,15 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.compat.langsmith.datasets import dataset_id
+from evalflows.compat.langsmith.conversion import dataset_id
 from evalflows.engine.items import EvaluatorInputs
 from evalflows.engine.views import evaluations_view
-from evalflows.evaluators import score
+from evalflows.evaluators import views
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.evaluators.score import Evaluations, ExampleView, Fields, ItemResult, unwrapped, with_attributes
-from evalflows.specs.errors import RETURNED_AS, InputError, kept_apart, short
+from evalflows.evaluators.views import Evaluations, ExampleView, Fields, ItemResult, unwrapped, with_attributes
+from evalflows.specs.errors import InputError, short
 from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.metric_names import RETURNED_AS, kept_apart
 from evalflows.specs.reference import version_of
 from evalflows.specs.values import stored
 from evalflows.store.records import ExampleRow, JudgementRow, from_json
@@ -25,8 +26,18 @@ from evalflows.telemetry.views import ObservationView, SessionView, TraceView
 
 __all__ = ["ITEM", "DatasetItem", "Item", "as_row", "dataset_item", "item_of", "wrapped"]
 
-
 MISSING = ("failed", "not_attempted")
+
+View = TraceView | ObservationView | SessionView
+
+ITEM = ("input", "expected_output", "metadata")
+"""The fields of an item of an experiment."""
+_CONTENT = ("input", "output")
+
+Function = Callable[..., Any]
+
+ARGUMENTS = ("input", "output", "expected_output", "metadata")
+"""What Langfuse passes to every evaluator, and to a composite besides the evaluations."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +72,7 @@ def evaluations_of(rows: Iterable[JudgementRow]) -> list[Evaluation]:
     return present(evaluations_view(rows))
 
 
-def present(evaluations: Iterable[score.Evaluation]) -> list[Evaluation]:
+def present(evaluations: Iterable[views.Evaluation]) -> list[Evaluation]:
     """Return the evaluations that have a value: as in Langfuse, others are left out. They are found by name too."""
     return Evaluations(_of_view(one) for one in evaluations if one.status == "scored")  # type: ignore
 
@@ -74,7 +85,7 @@ def complete(evaluations: Evaluations) -> list[Evaluation]:
     return present(evaluations)
 
 
-def _of_view(one: score.Evaluation) -> Evaluation:
+def _of_view(one: views.Evaluation) -> Evaluation:
     value = bool(one.value) if one.data_type == "BOOLEAN" else one.value
     return Evaluation(
         name=one.name,
@@ -84,13 +95,6 @@ def _of_view(one: score.Evaluation) -> Evaluation:
         data_type=one.data_type,
         config_id=one.config_id,
     )
-
-
-View = TraceView | ObservationView | SessionView
-
-ITEM = ("input", "expected_output", "metadata")
-"""The fields of an item of an experiment."""
-_CONTENT = ("input", "output")
 
 
 def _usage(view: Any) -> dict[str, int]:
@@ -228,12 +232,6 @@ def wrapped(value: Any, only: str) -> dict[str, Any]:
     """Return a value as a mapping from which `unwrapped` gives exactly this value."""
     simple = stored(value, only)
     return simple if isinstance(simple, dict) and simple.keys() != {only} else {only: simple}
-
-
-Function = Callable[..., Any]
-
-ARGUMENTS = ("input", "output", "expected_output", "metadata")
-"""What Langfuse passes to every evaluator, and to a composite besides the evaluations."""
 
 
 def as_task(task: Any, dataset: str | None) -> Function:

@@ -17,7 +17,7 @@ from evalflows.compat.langfuse.evaluations import (
     evaluations_of,
     item_of,
 )
-from evalflows.evaluators.score import unwrapped, with_attributes
+from evalflows.evaluators.views import unwrapped, with_attributes
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.store.records import from_json

@@ -13,8 +13,8 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.llm.budget import Tokens, listed_price
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
+from evalflows.llm.prices import Tokens, listed_price
 from evalflows.llm.wrapped import CONNECTION, begin_step, current_step, plain, within_budget
 from evalflows.specs.errors import describe
 from evalflows.store.records import CallRow, new_id, now, to_json

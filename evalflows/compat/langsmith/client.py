@@ -9,14 +9,10 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from evalflows.compat.langsmith.absent import ABSENT
-from evalflows.compat.langsmith.datasets import DatasetMethods, ExampleMethods, RunMethods
-from evalflows.compat.langsmith.evaluation import (
-    ComparativeExperimentResults,
-    ExperimentResults,
-    Pair,
-    aevaluate,
-    evaluate,
-)
+from evalflows.compat.langsmith.comparative import ComparativeExperimentResults
+from evalflows.compat.langsmith.datasets import DatasetMethods, ExampleMethods
+from evalflows.compat.langsmith.evaluation import ExperimentResults, Pair, aevaluate, evaluate
+from evalflows.compat.langsmith.runs import RunMethods
 from evalflows.compat.langsmith.schemas import Identity
 from evalflows.compat.refusal import refusing, refusing_unknown
 

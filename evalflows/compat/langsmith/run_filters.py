@@ -16,6 +16,23 @@ _SUCH_AS = 'and(eq(run_type, "llm"), gt(latency, "5s"))'
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
+_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "neq": operator.ne,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+_OF_RUN = (
+    *("id", "name", "run_type", "status", "error", "latency", "start_time", "end_time", "trace_id", "parent_run_id"),
+    *("total_tokens", "prompt_tokens", "completion_tokens", "total_cost", "tags", "is_root", "reference_example_id"),
+)
+_OF_ENTRY = ("metadata_key", "metadata_value", "feedback_key", "feedback_score")
+FIELDS = (*_OF_RUN, *_OF_ENTRY)
+
+_WANTED = f"and, or, not, search, has, {', '.join(_COMPARED)}, of a field and a value"
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -82,22 +99,6 @@ def _parsed(tokens: list[Any], position: int, text: str) -> tuple[Any, int]:
     return Call(str(value), tuple(arguments)), position + 1
 
 
-_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
-    "eq": operator.eq,
-    "neq": operator.ne,
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-}
-_OF_RUN = (
-    *("id", "name", "run_type", "status", "error", "latency", "start_time", "end_time", "trace_id", "parent_run_id"),
-    *("total_tokens", "prompt_tokens", "completion_tokens", "total_cost", "tags", "is_root", "reference_example_id"),
-)
-_OF_ENTRY = ("metadata_key", "metadata_value", "feedback_key", "feedback_score")
-FIELDS = (*_OF_RUN, *_OF_ENTRY)
-
-
 def matches(call: Call, run: Run) -> bool:
     """Whether a filter holds for a run. Conditions on `metadata_key` and `metadata_value`, and on `feedback_key` and
     `feedback_score`, hold for one entry together. Raise InputError for an unknown function or field.
@@ -134,9 +135,6 @@ def _holds(call: Call, run: Run, entry: Fields) -> bool:
         return _COMPARED[call.name](value, wanted)
     except TypeError:
         raise InputError(f"list_runs: filter: {name}: got {wanted!r:.40}, wanted a value to compare it with") from None
-
-
-_WANTED = f"and, or, not, search, has, {', '.join(_COMPARED)}, of a field and a value"
 
 
 def _value(run: Run, name: str) -> Any:

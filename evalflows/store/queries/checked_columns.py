@@ -19,6 +19,21 @@ TEXTS = ("inputs", "reference_outputs", "metadata")
 COUNTED = ("latency_s", "tokens_in", "tokens_out", "cost_usd")
 """Columns of outputs and scores that hold an amount."""
 
+_RUN = ("example_id", "repetition")
+_SCORE = (*_RUN, "metric")
+
+_HAS_ERROR = "case when error is not null then true end"
+"""Whether a row says why there is no answer; null if it does not, which is all that is expected of the text."""
+
+_AMOUNTS = ", ".join(f"nullif({name}, 'nan'::double)" for name in COUNTED)
+"""Not a number is no amount, and has a check of its own in values of metrics."""
+
+_OUTPUTS = f"""
+with known as (select example_id from source.examples where snapshot_id = $2)
+select example_id, repetition, known.example_id, repetition, status, outputs, {_HAS_ERROR}, {_AMOUNTS}
+from source.outputs as o left join known using (example_id) where experiment_id = $1
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
@@ -92,9 +107,6 @@ from fields group by field order by field
 """For each field of the inputs of a snapshot: its name, the number of examples, of those with a text in it, and the
 numbers of the first in which it is blank."""
 
-_RUN = ("example_id", "repetition")
-_SCORE = (*_RUN, "metric")
-
 
 def by(evaluator: str) -> str:
     """Return the column with a run's number of scores by an evaluator."""
@@ -150,19 +162,6 @@ def output_columns(experiment: ExperimentRow) -> Columns:
     values = [experiment.experiment_id, experiment.snapshot_id]
     names = [*_RUN, *(f"outputs.{name}" for name in columns)]
     return Columns(query=_OUTPUTS, values=values, names=names, places=_RUN)
-
-
-_HAS_ERROR = "case when error is not null then true end"
-"""Whether a row says why there is no answer; null if it does not, which is all that is expected of the text."""
-
-_AMOUNTS = ", ".join(f"nullif({name}, 'nan'::double)" for name in COUNTED)
-"""Not a number is no amount, and has a check of its own in values of metrics."""
-
-_OUTPUTS = f"""
-with known as (select example_id from source.examples where snapshot_id = $2)
-select example_id, repetition, known.example_id, repetition, status, outputs, {_HAS_ERROR}, {_AMOUNTS}
-from source.outputs as o left join known using (example_id) where experiment_id = $1
-"""
 
 
 def score_columns(experiment: ExperimentRow, metrics: Sequence[str]) -> Columns:

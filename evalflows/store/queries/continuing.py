@@ -7,7 +7,7 @@ from typing import Any
 
 from evalflows.specs import hints
 from evalflows.specs.hints import Hint
-from evalflows.store.queries.progress import Paid, paid, spent_by_group
+from evalflows.store.queries.spending import Paid, paid, spent_by_group
 from evalflows.store.records import from_json
 from evalflows.store.store import Store
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from evalflows.specs.errors import TRIAL
+from evalflows.specs.metric_names import TRIAL
 from evalflows.store.store import Store
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from evalflows.specs.columns import at_path
-from evalflows.specs.errors import InputError, SlicedMetric, sliced_metric
+from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import as_key
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metric_names import SlicedMetric, sliced_metric
 from evalflows.store.records import ExampleRow, ExperimentRow, from_json
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store

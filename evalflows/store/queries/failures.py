@@ -11,10 +11,42 @@ from typing import Any
 from evalflows.specs.errors import InputError
 from evalflows.specs.failure_modes import PREFIX
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.traces import LATEST, Window, condition, item_keys, production_metric
+from evalflows.store.queries.trace_evaluations import production_metric
+from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.traces import LATEST, Window, item_keys
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
+
+MOST = 1_000_000
+"""Most traces that are looked at."""
+
+_ONE_EACH = """
+select min(o.run_id) from staging.outputs o join staging.experiments e using (experiment_id)
+join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
+where list_contains($1, o.experiment_id) group by x.example_id, x.inputs
+"""
+
+_TRACE_SCORES = """
+select trace_id, metric, value, data_type = 'BOOLEAN', comment from trace_scores
+where subject_kind = 'trace' and status = 'scored' and value is not null and not starts_with(metric, ?)
+"""
+
+_TRACE_ERRORS = """
+select o.trace_id, o.status_message from staging.observations o join traces t using (trace_id)
+where t.status = 'error' and o.status = 'error' order by o.started_at, o.span_id
+"""
+
+_RATES = """
+select experiment, started_at, evaluator_version, n_with, n from mode_rates
+where mode = $1 and subject_kind = 'run' and ($2 is null or list_contains($2, experiment_id))
+order by started_at, experiment
+"""
+
+_ANSWERS = """
+select run_id, example_id, comment from mode_items where mode = $1 and subject_kind = 'run'
+order by started_at desc, run_id limit $2
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +159,6 @@ def failures_of_traces(store: Store, filter: str | None, bad: Sequence[BadScore]
     return _noted(sorted(rows, key=lambda row: (row[0], row[1] or "")))
 
 
-MOST = 1_000_000
-"""Most traces that are looked at."""
-
-
 def _noted(rows: Iterable[tuple[str, str | None]]) -> list[Failure]:
     notes: dict[str, dict[str, None]] = {}
     for identity, note in rows:
@@ -154,12 +182,6 @@ union all select trace_id, case when json_valid(input) then input else to_json(i
                  case when json_valid(output) then output else to_json(output)::varchar end
 from traces where list_contains($1, trace_id)
 order by 1
-"""
-
-_ONE_EACH = """
-select min(o.run_id) from staging.outputs o join staging.experiments e using (experiment_id)
-join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
-where list_contains($1, o.experiment_id) group by x.example_id, x.inputs
 """
 
 _OF_EXPERIMENTS = """
@@ -193,16 +215,6 @@ select run_id, comment from (
     union all select l.subject_id, l.comment, 2 from staging.labels l
         where l.comment is not null and l.subject_id in (select run_id from bad union all select run_id from failed)
 ) order by run_id, place, comment
-"""
-
-_TRACE_SCORES = """
-select trace_id, metric, value, data_type = 'BOOLEAN', comment from trace_scores
-where subject_kind = 'trace' and status = 'scored' and value is not null and not starts_with(metric, ?)
-"""
-
-_TRACE_ERRORS = """
-select o.trace_id, o.status_message from staging.observations o join traces t using (trace_id)
-where t.status = 'error' and o.status = 'error' order by o.started_at, o.span_id
 """
 
 
@@ -266,17 +278,6 @@ def examples_with_mode(store: Store, mode: str, experiment: str | None = None) -
         for example, inputs, reference, metadata, cluster in found
     ]
 
-
-_RATES = """
-select experiment, started_at, evaluator_version, n_with, n from mode_rates
-where mode = $1 and subject_kind = 'run' and ($2 is null or list_contains($2, experiment_id))
-order by started_at, experiment
-"""
-
-_ANSWERS = """
-select run_id, example_id, comment from mode_items where mode = $1 and subject_kind = 'run'
-order by started_at desc, run_id limit $2
-"""
 
 _EXAMPLES = """
 select example_id, inputs::varchar, reference_outputs::varchar, metadata::varchar, cluster from item_scores

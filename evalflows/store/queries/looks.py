@@ -12,6 +12,11 @@ from evalflows.store.store import Store
 LOOK = "final_look"
 """The name of the check that keeps a look."""
 
+_WITHOUT_LOOK = """
+select experiment_id from experiments
+where name = $1 and run_group not in (select subject_id from checks where name = $2) order by started_at desc limit 1
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
@@ -67,12 +72,6 @@ def newest_without_look(store: Store, name: str) -> str | None:
     """Return the newest experiment of a name that ran no final examples; None if there is none."""
     (found,) = ask(store, (_WITHOUT_LOOK, [name, LOOK]))
     return found[0][0] if found else None
-
-
-_WITHOUT_LOOK = """
-select experiment_id from experiments
-where name = $1 and run_group not in (select subject_id from checks where name = $2) order by started_at desc limit 1
-"""
 
 
 def _look(run_group: str, observed: str) -> Look:

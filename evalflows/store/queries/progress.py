@@ -1,27 +1,44 @@
-"""The progress of experiments and comparisons: missing rows, retryable rows, answers, and cost."""
+"""The progress of experiments and comparisons: what is done, what is missing and why, and what can be tried again."""
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import duckdb
 
-from evalflows.specs.errors import MEASURES, StorageError
-from evalflows.store.files import count_rows, readable_paths, row_groups, states_of
+from evalflows.specs.errors import StorageError
+from evalflows.specs.metric_names import MEASURES
+from evalflows.store.file_states import states_of
+from evalflows.store.file_systems import readable_paths
+from evalflows.store.files import count_rows
 from evalflows.store.layout import files
 from evalflows.store.packs import files_of
-from evalflows.store.records import ExperimentRow, JudgementRow, derived_id
 from evalflows.store.schemas import TABLES
 from evalflows.store.spool import spool_folder
 from evalflows.store.sql import ask
-from evalflows.store.store import REOPENED, Store
+from evalflows.store.store import Store
 
 Counts = dict[str, tuple[int, int]]
 """The answered and the failed runs, by experiment id."""
+
+_COUNTS = """
+select experiment_id, count(*) filter (status = 'ok'), count(*) filter (status = 'failed')
+from {source} where list_contains($1, experiment_id) group by experiment_id
+"""
+
+_JUDGED = ("subjects", "called", "tried", "all_failed", "metrics")
+_REPORTED = "status in ('ok', 'failed') and (calls is null or ($2 and status = 'ok'))"
+
+_TRIED = """
+subject_kind in ('run', 'pair') and status not in ('not_applicable', 'sampled_out', 'not_attempted')
+and error_kind is distinct from 'no_output' and decided_by is distinct from 'failed_output'
+"""
+
+INTERRUPTED = "interrupted"
+"""The state, in the views, of what its row calls running and no process works on: cancelled, killed, or crashed."""
 
 
 def answer_counts(store: Store, experiments: Sequence[str]) -> Counts:
@@ -50,125 +67,10 @@ def _by_experiment(rows: Sequence[tuple[str, int, int]]) -> Counts:
     return {identity: (answered, failed) for identity, answered, failed in rows}
 
 
-_COUNTS = """
-select experiment_id, count(*) filter (status = 'ok'), count(*) filter (status = 'failed')
-from {source} where list_contains($1, experiment_id) group by experiment_id
-"""
-
-
 def item_metrics(store: Store, experiments: Sequence[str]) -> list[str]:
     """Return the run-level metrics of the experiments, and the built-in measures."""
     query = "select distinct metric from source.judgements where list_contains(?, experiment_id) order by metric"
     return [*(metric for (metric,) in store.query(query, [list(experiments)])), *MEASURES]
-
-
-class Paid(NamedTuple):
-    """Paid calls and their cost in USD, of which `estimated_usd` is estimated; that of `unknown` calls is missing."""
-
-    calls: int
-    usd: float
-    estimated_usd: float
-    unknown: int
-
-
-_PAID = """count(*), coalesce(sum(coalesce(cost_usd, estimated_usd)), 0),
-           coalesce(sum(estimated_usd) filter (cost_usd is null), 0),
-           count(*) filter (coalesce(cost_usd, estimated_usd) is null)"""
-
-
-def paid(store: Store, comparison_id: str) -> Paid:
-    """Return what a comparison has paid."""
-    query = f"select {_PAID} from source.calls where experiment_id = ?"
-    return Paid(*store.query(query, [comparison_id])[0])
-
-
-def spent_since(store: Store, beginning: str, since: datetime) -> Paid:
-    """Return what owners whose ids begin so have paid since then."""
-    query = f"select {_PAID} from source.calls where starts_with(experiment_id, ?) and recorded_at >= ?"
-    return Paid(*store.query(query, [beginning, since])[0])
-
-
-FAILED_OUTPUT = "failed_output"
-"""`decided_by` of a pair with a failed answer, for which no evaluator was called."""
-
-
-def complete_judgements(store: Store, owner: str) -> None:
-    """Rewrite the judgements of an experiment or a comparison, if needed, so that each subject has one row per metric.
-
-    An evaluator may give several metrics, or one with a name other than its own. If it failed, did not apply or was not
-    called, that row becomes one row per metric that it gave elsewhere; if it left a metric out, a row is added. Scores
-    of turns are left unchanged, because only an evaluation knows the number of turns.
-    """
-    if not _gave_others(store, owner):
-        return
-    rows: list[JudgementRow] = store.read("judgements", owner)
-    metrics: dict[tuple[str, str], dict[str, None]] = {}
-    whole = [row for row in rows if row.turn is None]
-    for row in whole:
-        is_given = row.status == "scored" or row.metric != row.evaluator  # a failure may be that of one metric
-        if is_given and row.decided_by != FAILED_OUTPUT:
-            metrics.setdefault((row.evaluator, row.evaluator_version), {})[row.metric] = None
-    several = {key: list(names) for key, names in metrics.items() if list(names) != [key[0]]}
-    completed = [row for row in rows if row.turn is not None or (row.evaluator, row.evaluator_version) not in several]
-    of_subject: dict[tuple[str, str, str], list[JudgementRow]] = {}
-    for row in whole:
-        if (row.evaluator, row.evaluator_version) in several:
-            of_subject.setdefault((row.subject_id, row.evaluator, row.evaluator_version), []).append(row)
-    for (_, *by), judgements in of_subject.items():
-        completed += _row_per_metric(judgements, several[by[0], by[1]])
-    store.publish("judgements", owner, completed)
-
-
-def _gave_others(store: Store, owner: str) -> bool:
-    """Return whether an evaluator gave anything but one metric of its own name: few do, and this is faster than reading
-    all rows."""
-    query = "select count(*) from source.judgements where experiment_id = ? and turn is null and metric <> evaluator"
-    return bool(store.query(query, [owner])[0][0])
-
-
-def _row_per_metric(rows: Sequence[JudgementRow], metrics: Sequence[str]) -> list[JudgementRow]:
-    judged = {
-        row.metric: row
-        for row in rows
-        if row.metric in metrics and row.status in ("scored", "not_applicable") and row.decided_by != FAILED_OUTPUT
-    }
-    if judged:
-        first = next(iter(judged.values()))
-        # A failure of one metric beside others; an older one is of an attempt that was repeated.
-        failed = {r.metric: r for r in rows if r.status == "failed" and r.recorded_at >= first.recorded_at}
-        return [judged.get(metric) or failed.get(metric) or _left_out(first, metric) for metric in metrics]
-    last = max(rows, key=lambda row: (row.status != "failed", row.recorded_at))  # it holds for every metric
-    return [_named(last, metrics[0]), *(_named(last, metric, **_UNPAID) for metric in metrics[1:])]
-
-
-_UNPAID: dict[str, Any] = {"calls": 0, "calls_cached": 0, "tokens_in": None, "tokens_out": None, "cost_usd": 0.0}
-"""The first row has the cost of all, so that sums are right."""
-
-
-def _left_out(row: JudgementRow, metric: str) -> JudgementRow:
-    values = ("value", "label", "data_type", "winner", "left_score", "right_score", "metadata", "agreement")
-    comment = f"{row.evaluator} gave no {metric} for this {'pair' if row.subject_kind == 'pair' else 'run'}"
-    nothing = dict.fromkeys(values) | {"status": "not_applicable", "comment": comment}
-    return _named(row, metric, **_UNPAID, **nothing)
-
-
-def _named(row: JudgementRow, metric: str, **changes: Any) -> JudgementRow:
-    if row.subject_kind == "pair":
-        pair = row.left_run_id or "", row.right_run_id or "", row.shown_first or ""
-        identity = judgement_id(row.experiment_id or "", metric, *pair, row.evaluator_version)
-    else:
-        identity = derived_id(row.subject_id, row.turn, metric, row.evaluator_version)
-    return replace(row, metric=metric, judgement_id=identity, **changes)
-
-
-def judgement_id(comparison_id: str, metric: str, left: str, right: str, shown_first: str, version: str) -> str:
-    """Return the id of a judgement of a pair."""
-    return derived_id(comparison_id, metric, left, right, shown_first, version)
-
-
-def pair_id(left: str, right: str, shown_first: str) -> str:
-    """Return the id of a pair of answers in one order, as a subject of judgements."""
-    return derived_id(left, right, shown_first)
 
 
 def owner_states(store: Store, owners: Collection[str], tables: Collection[str] = ()) -> frozenset[tuple[str, object]]:
@@ -269,17 +171,12 @@ def _sums(of: str, calls: str = "calls") -> str:
                count(tokens_in) filter ({of})"""
 
 
-_JUDGED = ("subjects", "called", "tried", "all_failed", "metrics")
-_REPORTED = "status in ('ok', 'failed') and (calls is null or ($2 and status = 'ok'))"
 _ANSWERS = f"""
 select application_version, count(*), count(*) filter (status = 'ok'), count(*) filter (status <> 'not_attempted'),
        coalesce(sum(calls_cached), 0), {_sums(_REPORTED)}
 from source.outputs where experiment_id = $1 group by 1 order by min(started_at)
 """
-_TRIED = """
-subject_kind in ('run', 'pair') and status not in ('not_applicable', 'sampled_out', 'not_attempted')
-and error_kind is distinct from 'no_output' and decided_by is distinct from 'failed_output'
-"""
+
 _JUDGEMENTS = f"""
 select evaluator,
        count(distinct subject_id)
@@ -300,23 +197,6 @@ def calls_of_group(store: Store, run_group: str) -> int | None:
     rows = store.query(query, [run_group])
     calls = [made(store, identity, is_application=is_one).spent.calls for identity, is_one in rows]
     return None if None in calls else sum(number for number in calls if number is not None)
-
-
-def spent_by_group(store: Store, run_group: str) -> Paid:
-    """Return what a run group has paid.
-
-    An answer of an HTTP application counts as one call. If it does not report its cost, that is estimated as the
-    highest one that the application reports.
-    """
-    query = f"""with of_group as (select experiment_id, target_kind from source.experiments where run_group = ?)
-                select {_PAID} from (
-                    select cost_usd, estimated_usd from source.calls
-                    where experiment_id in (select experiment_id from of_group)
-                    union all
-                    select cost_usd, max(cost_usd) over (partition by experiment_id) from source.outputs
-                    where status = 'ok'
-                    and experiment_id in (select experiment_id from of_group where target_kind = 'http'))"""
-    return Paid(*store.query(query, [run_group])[0])
 
 
 def open_work(store: Store, owner: str, transient: Collection[str]) -> int:
@@ -420,64 +300,6 @@ def nothing_made(store: Store, owner: str, made: Made, *, answers: int = 0) -> d
         for by, of in made.judged.items()
         if of.all_failed
     }
-
-
-def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None]:
-    """Return the cost in USD of each model call of one part of an open owner; None if it is not known.
-
-    What was sealed before the owner was reopened belongs to no part and is not counted.
-    """
-    return {row["call_id"]: row["cost_usd"] for row in _rows(store, "calls", owner, part, ["call_id", "cost_usd"])}
-
-
-def spent_on_part(store: Store, owner: str, part: str) -> Paid:
-    """Return what one part has paid for model calls, and for answers of an HTTP application, one call each."""
-    rows = _rows(store, "calls", owner, part, ["call_id", "cost_usd", "estimated_usd"])
-    calls = {row["call_id"]: (row["cost_usd"], row["estimated_usd"]) for row in rows}
-    answers: dict[str, float | None] = {}
-    if _is_http(store, owner):
-        for row in _rows(store, "outputs", owner, part, ["run_id", "status", "cost_usd"]):
-            if row["status"] == "ok":
-                answers[row["run_id"]] = row["cost_usd"]
-    highest = max((cost for cost in answers.values() if cost is not None), default=None)
-    spent = [*calls.values(), *((cost, highest) for cost in answers.values())]
-    known = [cost for cost, _ in spent if cost is not None]
-    estimated = [estimate for cost, estimate in spent if cost is None and estimate is not None]
-    unknown = len(spent) - len(known) - len(estimated)
-    return Paid(len(spent), sum(known) + sum(estimated), sum(estimated), unknown)
-
-
-def judged_in_part(store: Store, owner: str, part: str) -> dict[str, str]:
-    """Return the subject of each judgement of one part of an open owner, by the judgement's id."""
-    rows = _rows(store, "judgements", owner, part, ["judgement_id", "subject_id"])
-    return {row["judgement_id"]: row["subject_id"] for row in rows}
-
-
-def was_over_budget(store: Store, owner: str, part: str) -> bool:
-    """Whether the budget was too small for an answer, a judgement or a comparison of a part."""
-    return any(
-        row["error_kind"] == "over_budget"
-        for table in ("outputs", "judgements")
-        for row in _rows(store, table, owner, part, ["error_kind"])
-    )
-
-
-def _is_http(store: Store, owner: str) -> bool:
-    rows: list[ExperimentRow] = store.read("experiments", owner)
-    return bool(rows) and rows[0].target_kind == "http"
-
-
-def _rows(store: Store, table: str, owner: str, part: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield columns of the rows of a part, which may repeat a key."""
-    for path in store.open_parts(table, owner, [part]):
-        if path.rpartition("/")[2].partition(".")[0] != REOPENED:
-            with suppress(StorageError):  # sealed or merged meanwhile
-                for data in row_groups(store.filesystem, path, table, columns):
-                    yield from data.to_pylist()
-
-
-INTERRUPTED = "interrupted"
-"""The state, in the views, of what its row calls running and no process works on: cancelled, killed, or crashed."""
 
 
 def spooled_if_running(store: Store, state: str, owner: str, table: str) -> int:

@@ -1,6 +1,4 @@
-"""Production in the store: traces as a list, filters of them, the items that a trace evaluation judges, and its
-batches.
-"""
+"""Production in the store: traces as a list, and the items that a trace evaluation judges."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
@@ -12,296 +10,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from evalflows.specs import hints
-from evalflows.specs.dataset import SelectedScope
-from evalflows.specs.errors import InputError, NotFoundError, short
-from evalflows.specs.evaluator import MetricSpec
-from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
+from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.specs.traces import Filter, TraceScope
 from evalflows.store.layout import quoted
-from evalflows.store.observations import FIRST_DAY, day_of, latest_start, with_plausible_times
-from evalflows.store.records import ExperimentState, JudgementRow, LabelRow, SubjectKind, from_json
+from evalflows.store.observations import FIRST_DAY, day_of
+from evalflows.store.queries.trace_filters import condition
+from evalflows.store.records import JudgementRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
 from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, rows_from
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, WatermarkRow
-from evalflows.store.trace_records import TraceScope as RecordedScope
 from evalflows.store.views import view_text
-
-KEY = ("trace_id", "span_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Rows that the store has not, or not like this."""
-
-    new: list[Any]
-    changed: list[Any]
-
-    @property
-    def rows(self) -> list[Any]:
-        return self.new + self.changed
-
-
-def unknown_observations(store: Store, rows: Sequence[ObservationRow]) -> Unknown:
-    """Return the observations that are not stored, and those that are stored with other values."""
-    latest = latest_start()
-    rows = [with_plausible_times(row, latest) for row in rows]  # as they are stored
-    by_key = {(row.trace_id, row.span_id): row for row in rows}
-    if not by_key:
-        return Unknown([], [])
-    known = _stored(store, rows, "trace_id, span_id")
-    same = [by_key[key] for key in zip(*(known.column(name).to_pylist() for name in KEY), strict=True) if key in by_key]
-    # Values are read only of what is known: those of a whole day may not fit in memory.
-    stored = to_rows("observations", _stored(store, same, "*")) if same else []
-    return _compared(by_key, {(row.trace_id, row.span_id): row for row in stored})
-
-
-def _stored(store: Store, rows: Sequence[ObservationRow], columns: str) -> Any:
-    query = (
-        f"select {columns} from source.observations where day in (select unnest(?)) and trace_id in (select unnest(?))"
-    )
-    return ask_arrow(store, query, [sorted({row.day for row in rows}), sorted({row.trace_id for row in rows})])
-
-
-def unknown_scores(store: Store, rows: Sequence[JudgementRow]) -> Unknown:
-    """Return the scores that are not stored, and those that are stored with other values."""
-    return _unknown(
-        store, "judgements", {row.judgement_id: row for row in rows}, [row.experiment_id or "" for row in rows]
-    )
-
-
-def unknown_labels(store: Store, rows: Sequence[LabelRow]) -> Unknown:
-    """Return the labels that are not stored, and those that are stored with other values."""
-    return _unknown(store, "labels", {row.label_id: row for row in rows}, [row.batch_id for row in rows])
-
-
-def _unknown(store: Store, table: str, by_id: dict[str, Any], owners: list[str]) -> Unknown:
-    if not by_id:
-        return Unknown([], [])
-    key, owner = ("judgement_id", "experiment_id") if table == "judgements" else ("label_id", "batch_id")
-    query = f"select * from source.{table} where {owner} in (select unnest(?)) and {key} in (select unnest(?))"
-    data = ask_arrow(store, query, [sorted(set(owners)), sorted(by_id)])
-    return _compared(by_id, {getattr(row, key): row for row in to_rows(table, data)})
-
-
-def _compared(rows: dict[Any, Any], known: dict[Any, Any]) -> Unknown:
-    new = [row for key, row in rows.items() if key not in known]
-    changed = [
-        row for key, row in rows.items() if key in known and row != replace(known[key], recorded_at=row.recorded_at)
-    ]
-    return Unknown(new, changed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEvaluation:
-    """All batches of one name."""
-
-    evaluation_id: str
-    name: str
-    scope: RecordedScope
-    state: ExperimentState  # of the newest batch
-    batches: int
-    items: int
-    failed: int
-    scores: int
-    last_at: datetime
-
-
-def trace_evaluations(store: Store) -> list[TraceEvaluation]:
-    """Return the trace evaluations, the one that judged last first."""
-    return ask_records(store, TraceEvaluation, _EVALUATIONS)
-
-
-def trace_evaluation(store: Store, name: str) -> TraceEvaluation:
-    """Return the trace evaluation of a name. Raise InputError if there is none."""
-    known = trace_evaluations(store)
-    for one in known:
-        if one.name == name:
-            return one
-    there = ", ".join(sorted(one.name for one in known)) or "none yet"
-    raise NotFoundError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
-
-
-def batches_of(store: Store, evaluation_id: str, limit: int) -> Sequence[WatermarkRow]:
-    """Return the newest batches of an evaluation, newest first."""
-    query = (
-        f"select {fields_of(WatermarkRow)} from watermarks where evaluation_id = $1 order by started_at desc limit $2"
-    )
-    return ask_records(store, WatermarkRow, query, [evaluation_id, limit])
-
-
-_EVALUATIONS = """
-select evaluation_id, arg_max(name, started_at), arg_max(scope, started_at), arg_max(state, started_at), count(*),
-       sum(items_fetched)::bigint, sum(items_failed)::bigint, sum(scores_created)::bigint, max(started_at)
-from watermarks
-group by evaluation_id
-order by 9 desc
-"""
-
-
-_FIELDS = {
-    "name": "name",
-    "tags": "tags",
-    "userid": "user_id",
-    "sessionid": "session_id",
-    "traceid": "trace_id",
-    "tracename": "trace_name",
-    "version": "version",
-    "release": "version",
-    "environment": "environment",
-    "timestamp": "started_at",
-    "starttime": "started_at",
-    "startedat": "started_at",
-    "endtime": "ended_at",
-    "latency": "latency_s",
-    "latencys": "latency_s",
-    "totalcost": "cost_usd",
-    "costusd": "cost_usd",
-    "inputtokens": "tokens_in",
-    "outputtokens": "tokens_out",
-    "type": "type",
-    "model": "model",
-    "providedmodelname": "model",
-    "status": "status",
-    "service": "service",
-    "input": "input",
-    "output": "output",
-}
-"""Names of columns in Langfuse's filters and ours, without case and underscores, and the column of the view."""
-
-COLUMNS: Mapping[TraceScope, frozenset[str]] = {
-    "traces": frozenset(_FIELDS.values()) - {"type", "trace_name", "model"} | {"models"},
-    "observations": frozenset(_FIELDS.values()),
-    "sessions": frozenset(
-        {"session_id", "started_at", "ended_at", "user_id", "environment", "version", "tags", "cost_usd"}
-    )
-    | {"tokens_in", "tokens_out"},
-}
-
-_COMPARED = {"=": "=", "!=": "<>", "<>": "<>", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
-_BOUNDS = {"fromtimestamp": ">=", "totimestamp": "<", "fromstarttime": ">=", "tostarttime": "<"}
-
-
-def condition(given: Filter | None, scope: TraceScope) -> str | None:
-    """Return a filter as a condition in SQL on the columns of the scope's view; None without a filter.
-
-    Raise InputError for JSON with an unknown column, operator or value. SQL is checked where it runs.
-    """
-    if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
-        try:
-            given = json.loads(given)
-        except ValueError as error:
-            raise InputError(f"filter: got {short(given)}, wanted JSON or a condition in SQL: {error}") from error
-    if not given:
-        return None
-    if isinstance(given, str):
-        return f"(\n{given}\n)"
-    if isinstance(given, Mapping):
-        return " and ".join(_equals(name, value, scope) for name, value in given.items())
-    return " and ".join(_one(part, scope) for part in given)
-
-
-def _equals(name: str, value: Any, scope: TraceScope) -> str:
-    """A field of the object form: equal, or for lists, all of them."""
-    if bound := _BOUNDS.get(_key(name)):
-        return f"started_at {bound} {_literal(value, name)}::timestamptz"
-    if _key(name) == "metadata" and isinstance(value, Mapping):
-        return " and ".join(f"{_metadata(str(key))} = {_literal(_text(one), name)}" for key, one in value.items())
-    column = _column(name, scope)
-    value = _cased(column, value)
-    if column in ("tags", "models"):
-        listed = value if isinstance(value, list) else [value]
-        return f"list_has_all(coalesce({column}, []), {_list(listed, name)})"
-    if isinstance(value, list):
-        return f"list_contains({_list(value, name)}, {column})"
-    return f"{column} is null" if value is None else f"{column} = {_literal(value, name)}"
-
-
-def _one(part: Any, scope: TraceScope) -> str:
-    """One condition of the list form: {column, operator, value, type, key}."""
-    if not isinstance(part, Mapping) or not {"column", "operator"} <= part.keys():
-        raise InputError(f"filter: got {short(part)}, wanted {{column, operator, value, type}}")
-    name, operator, value = str(part["column"]), str(part["operator"]).lower(), part.get("value")
-    is_metadata = _key(name) == "metadata"
-    column = _metadata(str(part.get("key", ""))) if is_metadata else _column(name, scope)
-    value = _cased(column, value)
-    if operator in ("is null", "is not null"):
-        return f"{column} {operator}"
-    if operator in _TEXTS:
-        return _TEXTS[operator](column, _literal(_text(value), name))
-    if operator in _LISTS:
-        listed = value if isinstance(value, list) else [value]
-        found = column if column in ("tags", "models") else f"[{column}]"
-        return _LISTS[operator](f"coalesce({found}, [])", _list(listed, name))
-    if operator not in _COMPARED:
-        raise InputError(f"filter: {name}: got the operator {operator!r}, wanted one of {', '.join(_OPERATORS)}")
-    if column in ("tags", "models"):
-        raise InputError(f"filter: {name}: got the operator {operator!r}, wanted one of {', '.join(_LISTS)}")
-    kind = "::timestamptz" if column in ("started_at", "ended_at") else ""
-    return f"{column} {_COMPARED[operator]} {_literal(_text(value) if is_metadata else value, name)}{kind}"
-
-
-_TEXTS: Mapping[str, Callable[[str, str], str]] = {
-    "contains": lambda column, text: f"contains({column}, {text})",
-    "does not contain": lambda column, text: f"not contains({column}, {text})",
-    "starts with": lambda column, text: f"starts_with({column}, {text})",
-    "ends with": lambda column, text: f"ends_with({column}, {text})",
-}
-_LISTS: Mapping[str, Callable[[str, str], str]] = {
-    "any of": lambda column, values: f"list_has_any({column}, {values})",
-    "none of": lambda column, values: f"not list_has_any({column}, {values})",
-    "all of": lambda column, values: f"list_has_all({column}, {values})",
-}
-_OPERATORS = (*_COMPARED, *_TEXTS, *_LISTS, "is null", "is not null")
-
-
-def _cased(column: str, value: Any) -> Any:
-    """Return types in lower case, as the views have them; Langfuse's are in upper case."""
-    if column != "type":
-        return value
-    if isinstance(value, list):
-        return [_cased(column, one) for one in value]
-    return value.lower() if isinstance(value, str) else value
-
-
-def _column(name: str, scope: TraceScope) -> str:
-    column = _FIELDS.get(_key(name), name if name in COLUMNS[scope] else "")
-    column = "models" if column == "model" and scope == "traces" else column
-    column = "name" if column == "trace_name" and scope == "traces" else column
-    if column == "trace_id" or column in COLUMNS[scope]:
-        return column
-    known = ", ".join(sorted(COLUMNS[scope] | {"metadata"}))
-    raise InputError(f"filter: got the column {name!r} for {scope}, wanted one of {known}")
-
-
-def _metadata(key: str) -> str:
-    """Return SQL for a field of the attributes, also as Langfuse's SDK calls it."""
-    names = (key, f"langfuse.trace.metadata.{key}", f"langfuse.observation.metadata.{key}", f"metadata.{key}")
-    paths = ", ".join(quoted('$."' + name.replace('"', "") + '"') for name in names)
-    nested = quoted('$.metadata."' + key.replace('"', "") + '"')
-    return f"list_any_value(json_extract_string(attributes, [{paths}, {nested}]))"
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _list(values: list[Any], name: str) -> str:
-    return f"[{', '.join(_literal(value, name) for value in values)}]"
-
-
-def _literal(value: Any, name: str) -> str:
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return quoted(value)
-    raise InputError(f"filter: {name}: got {short(value)}, wanted a text, a number, or a list of these")
-
 
 Moment = Literal["recorded_at", "started_at"]
 """What a window of items is about: when their last observation was recorded, or when they began."""
@@ -316,12 +35,25 @@ _IDS: Mapping[TraceScope, str] = {
 }
 _TRACES: Mapping[TraceScope, str] = {"traces": "[trace_id]", "observations": "[trace_id]", "sessions": "trace_ids"}
 
-
 _NOT_ERASED = f"attributes::varchar not like '%{ATTRIBUTE}%'"
 """A condition on observations: they still have their texts."""
 
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 """Later than every moment of an observation."""
+
+_SCORES_OF_ITEMS = """
+    starts_with(experiment_id, ?) and right(experiment_id, 10) between ? and ? and subject_kind = ?
+    and evaluator_version in (select unnest(?)) and mapper_version is not distinct from ?
+    and subject_id in (select unnest(?))"""
+
+SHOWN_IDS = 5
+
+_SCORES = """select subject_kind, subject_id, metric, value, label, comment, evaluator, false, coalesce(error, status)
+             from trace_scores where trace_id = ?"""
+_LABELS = """select subject_kind, subject_id, metric, value, label, comment, labeller, true, null
+             from trace_labels where trace_id = ?"""
+
+ITEMS_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,12 +206,6 @@ def scores_of_items(store: Store, keys: Sequence[ItemKey], by: JudgedBy) -> list
     return to_rows("judgements", ask_arrow(store, query, _of_items(keys, by)))
 
 
-_SCORES_OF_ITEMS = """
-    starts_with(experiment_id, ?) and right(experiment_id, 10) between ? and ? and subject_kind = ?
-    and evaluator_version in (select unnest(?)) and mapper_version is not distinct from ?
-    and subject_id in (select unnest(?))"""
-
-
 def _of_items(keys: Sequence[ItemKey], by: JudgedBy) -> list[object]:
     """Return the values of _SCORES_OF_ITEMS."""
     ids = [key.id for key in keys]
@@ -493,9 +219,6 @@ def keys_of_items(store: Store, scope: TraceScope, ids: Sequence[str], since: da
         return []
     listed = f"{_IDS[scope]} in ({', '.join(map(quoted, ids))})"
     return item_keys(store, scope, listed, Window(moment="recorded_at", since=since, until=LATEST), len(ids))
-
-
-SHOWN_IDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,15 +303,6 @@ def verdicts_of_trace(store: Store, trace_id: str) -> list[Verdict]:
     return records_of(Verdict, [*scores, *labels])
 
 
-_SCORES = """select subject_kind, subject_id, metric, value, label, comment, evaluator, false, coalesce(error, status)
-             from trace_scores where trace_id = ?"""
-_LABELS = """select subject_kind, subject_id, metric, value, label, comment, labeller, true, null
-             from trace_labels where trace_id = ?"""
-
-
-ITEMS_AT_ONCE = 50_000
-
-
 def batch_row(store: Store, batch_id: str) -> WatermarkRow:
     """Return the row of a batch. Raise InputError if there is none."""
     rows = to_rows("watermarks", ask_arrow(store, "select * from source.watermarks where batch_id = ?", [batch_id]))
@@ -642,59 +356,3 @@ def batch_scores(store: Store, row: WatermarkRow, kind: SubjectKind) -> list[Jud
         if len(taken) < len(keys):
             break
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemValue:
-    """What one evaluator gave to one trace or session and its parts."""
-
-    item: str
-    evaluator: str
-    lowest: float
-    mean: float
-    highest: float
-    spread: float | None  # standard deviation over the repeats of the judge
-
-
-def item_values(store: Store, scope: SelectedScope, metric: str) -> list[ItemValue]:
-    """Return the values of a metric, by item and evaluator. Of each evaluator, only its newest version counts.
-
-    An item's value includes those of its observations, and a session's those of its traces. Raise InputError if no
-    item has a numeric value.
-    """
-    (rows,) = ask(store, (_VALUES, [scope, metric]))
-    if not rows:
-        (known,) = ask(store, (_METRICS, []))
-        names = ", ".join(name for (name,) in known) or "none yet (`evaluate-traces`)"
-        raise InputError(f"metric {metric!r}: no {scope} have numeric scores of it, wanted one of: {names}")
-    return records_of(ItemValue, rows)
-
-
-def production_metric(store: Store, metric: str) -> MetricSpec:
-    """Return the declared properties of a metric, with its direction, by the newest evaluation that has scored it."""
-    query = """select w.spec from source.watermarks w where w.evaluation_id in (
-                   select distinct left(experiment_id, -11) from staging.scores
-                   where metric = ? and starts_with(experiment_id, 'eval-'))
-               order by w.recorded_at desc limit 1"""
-    found = store.query(query, [metric])
-    if found:
-        return TraceEvaluationSpec.model_validate(json.loads(found[0][0])).direction(metric)
-    return MetricSpec(higher_is_better=MetricSpec().is_higher_better(metric))
-
-
-_VALUES = """
-with given as (
-    select case when $1 = 'traces' then trace_id when subject_kind = 'session' then subject_id else session_id end
-               as item, evaluator, evaluator_version, value, spread, recorded_at
-    from trace_scores
-    where metric = $2 and status = 'scored' and value is not null
-), newest as (
-    select item, evaluator, arg_max(evaluator_version, recorded_at) as evaluator_version
-    from given where item is not null group by all
-)
-select item, evaluator, min(value), avg(value), max(value), max(spread)
-from given join newest using (item, evaluator, evaluator_version)
-group by item, evaluator order by item, evaluator
-"""
-
-_METRICS = "select distinct metric from trace_scores where status = 'scored' and value is not null order by 1"

@@ -1,9 +1,8 @@
-"""The values of an experiment's metrics per example and per run, for statistics, on all, sliced or shared examples."""
+"""The values of an experiment's metrics per example and per run, for statistics, on all or some examples."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError
 from evalflows.store.database import time_limit
-from evalflows.store.records import ExampleRow, ExperimentRow
-from evalflows.store.snapshots import Examples, load_snapshot
+from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask, ask_arrow, restricted_to
 from evalflows.store.store import DUCKDB_ERRORS, Store
 from evalflows.store.views import view_text
@@ -23,6 +21,31 @@ TIMEOUT_S = 30.0
 
 COLUMNS = "example_id, position, split, cluster, inputs, reference_outputs, metadata"
 """The columns that a condition may name; the last three are JSON."""
+
+Values = npt.NDArray[np.float64]
+
+MANY_RUNS, VERY_MANY_RUNS = 150_000, 500_000
+"""Runs of an experiment from which statistics use little memory, and from which its metrics are read one by one."""
+
+MEASURED = "measured"
+"""The evaluator of built-in measures, in the view `run_values`."""
+
+_ORDER = "select example_id from examples where snapshot_id = ? order by position"
+
+_METRICS = "select distinct metric from run_values where experiment_id = ? order by metric"
+
+_OF_METRIC = "from run_values where experiment_id = $2 and metric = coalesce($4, metric)"
+
+_PASSED = """
+select example_id, count(*) filter ($4 * value >= $5), count(*) from run_values
+where experiment_id = $1 and metric = $2 and evaluator_version = $3 and status = 'scored' and value is not null
+group by example_id
+"""
+
+_RUNS = """
+select metric, evaluator, evaluator_version, example_id, repetition, value, status, data_type, sampling_rate
+from run_values where experiment_id = $1 and list_contains($2, metric)
+"""
 
 
 def places_where(store: Store, snapshot_id: str, condition: str) -> npt.NDArray[np.intp]:
@@ -49,15 +72,6 @@ def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
             first, *_ = str(error).splitlines()  # the others point into a query of ours
             raise InputError(f"where {condition!r}: {first}, {wanted}") from error
     return sorted(place for (place,) in found)
-
-
-Values = npt.NDArray[np.float64]
-
-MANY_RUNS, VERY_MANY_RUNS = 150_000, 500_000
-"""Runs of an experiment from which statistics use little memory, and from which its metrics are read one by one."""
-
-MEASURED = "measured"
-"""The evaluator of built-in measures, in the view `run_values`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +190,6 @@ def trials(
     return Trials(passed=passed, scored=scored)
 
 
-_ORDER = "select example_id from examples where snapshot_id = ? order by position"
-
-_METRICS = "select distinct metric from run_values where experiment_id = ? order by metric"
-
-_OF_METRIC = "from run_values where experiment_id = $2 and metric = coalesce($4, metric)"
-
 _MEANS = f"""
 select metric, evaluator_version, example_id,
        any_value(evaluator) as evaluator,
@@ -234,13 +242,6 @@ order by metric, evaluator_version
 """
 
 
-_PASSED = """
-select example_id, count(*) filter ($4 * value >= $5), count(*) from run_values
-where experiment_id = $1 and metric = $2 and evaluator_version = $3 and status = 'scored' and value is not null
-group by example_id
-"""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepetitionValues:
     """One metric of one experiment. Arrays have shape (examples, repetitions), in the snapshot's order."""
@@ -287,100 +288,3 @@ def _repetition_values(
         missing=missing,
         weights=weights,
     )
-
-
-_RUNS = """
-select metric, evaluator, evaluator_version, example_id, repetition, value, status, data_type, sampling_rate
-from run_values where experiment_id = $1 and list_contains($2, metric)
-"""
-
-
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedRounds:
-    """Arrays have shape (examples,), in the snapshot's order."""
-
-    together: Mask  # whether both made all repetitions in the same rounds, over open connections, without the ledger
-    warm_up: Mask  # the example of the first round, which pays for cold caches
-
-    def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
-        """The same of some examples."""
-        return SharedRounds(together=self.together[places], warm_up=self.warm_up[places])
-
-
-def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
-    """Return the examples that two experiments answered in the same rounds; none if their answers were recorded."""
-    together, warm_up = (np.zeros(candidate.n_examples, dtype=bool) for _ in range(2))
-    is_recorded = "recorded" in (candidate.target_kind, baseline.target_kind)
-    if candidate.run_group == baseline.run_group and not is_recorded:
-        experiments = [candidate.experiment_id, baseline.experiment_id]
-        parameters = [*experiments, candidate.repetitions, candidate.snapshot_id]
-        for place, all_together, is_first in ask(store, (_ROUNDS, parameters))[0]:
-            together[place], warm_up[place] = all_together, is_first
-    return SharedRounds(together=together, warm_up=warm_up)
-
-
-_ROUNDS = """
-with runs as (
-    select ours.example_id, ours.round_at,
-           coalesce(ours.round_at = theirs.round_at, false)
-           and coalesce(ours.calls_cached, 0) = 0 and coalesce(theirs.calls_cached, 0) = 0 as is_together
-    from outputs as ours join outputs as theirs using (example_id, repetition)
-    where ours.experiment_id = $1 and theirs.experiment_id = $2
-), by_example as (
-    select example_id, bool_and(is_together) and count(*) = $3 as together,
-           coalesce(bool_or(round_at <= first_round_at), false) as warm_up
-    from runs, (select min(round_at) as first_round_at from runs) as first
-    group by example_id
-), places as (
-    select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $4
-)
-select place, together, warm_up from by_example join places using (example_id)
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """Examples that all experiments have with the same inputs, from the first snapshot, and counts of the others."""
-
-    examples: Examples
-    absent: int  # examples that some experiments lack
-    changed: int  # examples whose inputs differ
-
-    @property
-    def left_out(self) -> int:
-        return self.absent + self.changed
-
-
-def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> Shared:
-    """Return the examples with the same id and the same inputs in all experiments."""
-    snapshots = [*{row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}.values()]
-    first, *others = snapshots
-    known = [frozenset(other.ids) for other in others]
-    everywhere = [number for number, name in enumerate(first.ids) if all(name in ids for ids in known)]
-    n_known = len(frozenset(first.ids).union(*known))
-    shared = Shared(examples=first.select(everywhere), absent=n_known - len(everywhere), changed=0)
-    for other in others:
-        shared = with_same(shared, other, _inputs)
-    return shared
-
-
-def with_same(shared: Shared, other: Iterable[ExampleRow], text: Callable[[ExampleRow], str | None]) -> Shared:
-    """Drop the shared examples that have another text in another snapshot."""
-    texts = {example.example_id: _digest(text(example)) for example in other}
-    same = [
-        number for number, example in enumerate(shared.examples) if texts[example.example_id] == _digest(text(example))
-    ]
-    changed = len(shared.examples) - len(same)
-    return replace(shared, examples=shared.examples.select(same), changed=shared.changed + changed)
-
-
-def _inputs(example: ExampleRow) -> str:
-    return example.inputs
-
-
-def _digest(text: str | None) -> bytes | None:
-    """Return a hash of a text, so that the texts of a whole snapshot need not be in memory."""
-    return None if text is None else blake2b(text.encode(), digest_size=16).digest()

@@ -8,7 +8,7 @@ from in_memory import in_memory, spec_of, values_of
 
 from evalflows.analysis.backtest import Replicates, swap_sides, with_regression
 from evalflows.analysis.gate_evaluation import GateEvaluation
-from evalflows.analysis.gates import ReplicatedRule, outcomes, rules_of
+from evalflows.analysis.rules import ReplicatedRule, outcomes, rules_of
 from evalflows.specs.gate import GateSpec
 from evalflows.stats.paired import paired_differences
 

@@ -10,7 +10,7 @@ import pytest
 from past import ABSTAINED, FAILED, Past
 
 from evalflows.analysis.robustness import composite_runs, robustness_batch, robustness_report
-from evalflows.engine.judge import composite_rows
+from evalflows.engine.composites import composite_rows
 from evalflows.engine.results import run_scores
 from evalflows.engine.spec_evaluators import composite_version
 from evalflows.specs.errors import InputError
@@ -18,7 +18,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.records import CheckRow, from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
-from evalflows.tasks.score import composite_robustness
+from evalflows.tasks.composite_robustness import composite_robustness
 
 GROUP = "start-1"
 QUALITY = {"name": "quality", "weights": {"contains": 3, "short": 1}}
@@ -144,7 +144,9 @@ def test_what_is_left_out_and_unmet_requirements_are_told() -> None:
 )
 def test_what_has_no_weights_says_so(change: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "function" in change:
-        monkeypatch.setattr("evalflows.engine.judge.load", lambda _: lambda parts: sum(parts.values()) / len(parts))
+        monkeypatch.setattr(
+            "evalflows.engine.composites.load", lambda _: lambda parts: sum(parts.values()) / len(parts)
+        )
     found = checks(two(composites=[QUALITY | change]))["quality weights"]
     assert found.passed is None and said in str(found.message)
     assert "over all possible weights" not in str(found.message)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from answered import answered
 
-from evalflows.reports.side_by_side import KeptComparison, KeptComparisons
+from evalflows.reports.kept_comparisons import KeptComparison, KeptComparisons
 from evalflows.store.leases import leased
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, controls_batch, now
 from evalflows.store.store import Store

@@ -9,7 +9,7 @@ import pytest
 from past import FAILED, Past
 
 from evalflows.analysis.differences import trial_values
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.means import mean_estimate
 from evalflows.store.queries.values import MetricValues, metric_values
 

@@ -8,7 +8,7 @@ from in_memory import in_memory, spec_of, values_of
 
 from evalflows.engine.chunks import in_drawn_order
 from evalflows.stats.paired import paired_difference
-from evalflows.store.queries.values import SharedRounds
+from evalflows.store.queries.shared_examples import SharedRounds
 
 RUNS, N = 300, 30
 

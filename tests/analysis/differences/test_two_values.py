@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.gates import Rule, bounded_difference, evaluate_rules
+from evalflows.analysis.gates import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale, paired_metric
+from evalflows.analysis.rule_estimates import bounded_difference
+from evalflows.analysis.rules import Rule
 from evalflows.analysis.verdicts import classify
-from evalflows.specs.evaluator import MetricSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference
 from evalflows.store.queries.values import MEASURED, MetricValues, has_two_values
 

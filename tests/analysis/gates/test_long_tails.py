@@ -7,9 +7,11 @@ import pytest
 from in_memory import values_of
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
-from evalflows.analysis.gates import ENOUGH_FOR_TAILS, Kind, Rule, bounded_difference, evaluate_rules
+from evalflows.analysis.gates import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.analysis.rule_estimates import ENOUGH_FOR_TAILS, bounded_difference
+from evalflows.analysis.rules import Kind, Rule
+from evalflows.specs.metrics import MetricSpec
 
 
 def text(candidate: Any, baseline: Any, kind: Kind = "non_inferiority", bound: float = 5.0, **settings: Any) -> str:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from in_memory import values_of
 
-from evalflows.analysis.gate_evaluation import Recalibrated
-from evalflows.analysis.gates import BoundedEstimate, Interval, Rule, conclusion_of, evaluate_rules, rules_of
+from evalflows.analysis.gates import conclusion_of, evaluate_rules
 from evalflows.analysis.pairing import PairedMetric, Scale
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.analysis.recalibration import Recalibrated
+from evalflows.analysis.rules import BoundedEstimate, Interval, Rule, rules_of
 from evalflows.specs.gate import Adjustment, GateSpec
+from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference
 from evalflows.store.records import Reason
 

@@ -10,9 +10,10 @@ from past import ABSTAINED, FAILED, Past, passes
 from evalflows import decide_on
 from evalflows.analysis.backtest import backtest
 from evalflows.analysis.differences import ExperimentPair, MetricReader
-from evalflows.analysis.gate_evaluation import GateEvaluation, InterimAnalyses, interim_difference, interim_mean
-from evalflows.analysis.gates import BoundedEstimate
+from evalflows.analysis.gate_evaluation import GateEvaluation
+from evalflows.analysis.interim import InterimAnalyses, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample
+from evalflows.analysis.rules import BoundedEstimate
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
 from evalflows.store.records import Reason

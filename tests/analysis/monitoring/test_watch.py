@@ -9,7 +9,7 @@ from made_windows import IDENTITY, NAME, START, Production, write_traces
 
 from evalflows.analysis.monitoring import CLOSED_AFTER, Watched, acknowledge, watch
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.windows import find_incident, incidents, write_event, write_looks
+from evalflows.store.queries.incidents import find_incident, incidents, write_event, write_looks
 from evalflows.store.records import to_json
 from evalflows.store.store import Store
 

@@ -8,7 +8,7 @@ from preferred import Pair, preferences
 
 from evalflows.analysis.preferences import MAX_SLICE_VALUES, preferences_in, slices
 from evalflows.engine.pairs import experiments_of
-from evalflows.store.queries.values import shared_examples
+from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.store import Store
 
 

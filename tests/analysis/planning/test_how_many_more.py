@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from in_memory import values_of
 
-from evalflows.analysis.gates import Rule, bounded_difference, evaluate_rules
+from evalflows.analysis.gates import evaluate_rules
 from evalflows.analysis.pairing import PairedMetric, Scale
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.analysis.rule_estimates import bounded_difference
+from evalflows.analysis.rules import Rule
+from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference, paired_differences
 from evalflows.stats.power import least_n, needed_for_margin
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.agents import agent
+from evalflows.evaluators.agents.agent import agent
 from evalflows.evaluators.score import normalise
 
 WANTED = {"tool_calls": [{"name": "find", "arguments": {"q": "x"}}, {"name": "read", "arguments": {"id": 1}}]}

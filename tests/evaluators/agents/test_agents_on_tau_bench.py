@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.agents import tool_arguments, tool_order
+from evalflows.evaluators.agents.tools import tool_arguments, tool_order
 from evalflows.evaluators.agents.trajectory import read_trajectory
 from evalflows.evaluators.score import Score
-from evalflows.stats.paired import pass_at_k, pass_hat_k
+from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", ROOT.parent / "shared" / "data")) / "tau_bench"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.agents import final_answer
+from evalflows.evaluators.agents.final_answer import final_answer
 
 
 def found(outputs: dict[str, Any], reference: Any, **settings: Any) -> Any:

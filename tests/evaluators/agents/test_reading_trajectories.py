@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.agents.trajectory import (
-    Call,
-    Trajectory,
-    answer_of,
-    expected_calls,
-    read_trajectory,
-)
-from evalflows.evaluators.score import RunView
+from evalflows.evaluators.agents.trajectory import Call, Trajectory, answer_of, expected_calls, read_trajectory
+from evalflows.evaluators.views import RunView
 
 PARIS = {"city": "Paris", "days": 2}
 WEATHER = Call("weather", PARIS)

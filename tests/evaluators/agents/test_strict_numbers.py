@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.agents import agent, tool_arguments
+from evalflows.evaluators.agents.agent import agent
+from evalflows.evaluators.agents.tools import tool_arguments
 from evalflows.evaluators.score import Score
 
 BFCL = Path(os.environ.get("EVALFLOWS_PUBLISHED_DATA", Path(__file__).parents[4] / "shared" / "data")) / "bfcl"

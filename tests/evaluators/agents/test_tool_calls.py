@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.agents import step_efficiency, tool_arguments, tool_order, tool_selection
-from evalflows.evaluators.score import RunView, Score
+from evalflows.evaluators.agents.tools import step_efficiency, tool_arguments, tool_order, tool_selection
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.views import RunView
 
 RULES = (tool_selection, tool_arguments, tool_order, step_efficiency)
 

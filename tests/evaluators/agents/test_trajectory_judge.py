@@ -7,10 +7,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.agents import RUBRIC, trajectory
+from evalflows.evaluators.agents.trajectory_judge import RUBRIC, trajectory
 from evalflows.evaluators.agents.transcript import transcript
-from evalflows.evaluators.score import RunView, Score, fenced
-from evalflows.specs.errors import Completion
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.score import Score
+from evalflows.evaluators.views import RunView
+from evalflows.specs.protocols import Completion
 
 
 class Judge:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalflows.evaluators.agents.transcript import entry_of, transcript
-from evalflows.evaluators.score import RunView
+from evalflows.evaluators.views import RunView
 
 CALL = {"name": "weather", "arguments": {"city": "Paris"}}
 TEXT = json.dumps(CALL["arguments"])

@@ -11,7 +11,7 @@ from judge_prompts import messages_in
 
 from evalflows.evaluators.conversations import CONTRADICTED, context_use
 from evalflows.evaluators.score import Score, normalise
-from evalflows.specs.errors import Completion
+from evalflows.specs.protocols import Completion
 
 FACT = re.compile(r"My (\w+) is (\w+)\.")
 

@@ -9,7 +9,7 @@ import jsonschema
 from judge_prompts import messages_in
 
 from evalflows.evaluators.conversations import GOOD_CONVERSATION, conversation_quality
-from evalflows.specs.errors import Completion
+from evalflows.specs.protocols import Completion
 
 
 class Judge:

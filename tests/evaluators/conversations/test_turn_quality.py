@@ -12,7 +12,7 @@ from judge_prompts import messages_in
 
 from evalflows.evaluators.conversations import turn_quality
 from evalflows.evaluators.score import Score
-from evalflows.specs.errors import Completion
+from evalflows.specs.protocols import Completion
 
 Message = dict[str, str]
 

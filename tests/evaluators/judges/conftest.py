@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.specs.errors import Completion
+from evalflows.specs.protocols import Completion
 
 _FENCED = re.compile(r"^([^\n]+):\n\[BEGIN (?:JSON )?(\w{16})\]\n(.*?)\n\[END \2\]$", flags=re.S | re.M)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.judges import answer_relevance
+from evalflows.evaluators.judges.answer_relevance import answer_relevance
 from evalflows.evaluators.score import Score
 
 QUESTION = {"question": "When does the museum open?"}

@@ -7,9 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from evalflows.evaluators.judges import average_precision, context_precision
+from evalflows.evaluators.judges.context_precision import average_precision, context_precision
 from evalflows.evaluators.score import Score
-from evalflows.specs.errors import Completion
+from evalflows.specs.protocols import Completion
 
 USEFUL, USELESS = "The invoice is due within thirty days.", "Our office has a garden."
 REFERENCE = {"answer": "Within thirty days."}

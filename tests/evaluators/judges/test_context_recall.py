@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.judges import context_recall
+from evalflows.evaluators.judges.context_recall import context_recall
 from evalflows.evaluators.score import Score
 
 REFERENCE = {"answer": "Refunds take five days. Shipping is never refunded."}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from endpoint import Endpoint, completion, serving
 
-from evalflows.evaluators.judges import context_precision
+from evalflows.evaluators.judges.context_precision import context_precision
 from evalflows.evaluators.score import Score
 from evalflows.llm import attempts, loop
 from evalflows.llm.connect import completer

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.judges import criteria
-from evalflows.evaluators.score import Score, fenced, normalise
-from evalflows.specs.evaluator import MetricSpec
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges.criteria import criteria
+from evalflows.evaluators.score import Score, normalise
+from evalflows.specs.metrics import MetricSpec
 
 QUESTION, REFERENCE = {"question": "How far is the moon?"}, {"answer": "About 384,000 km"}
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.judges import faithfulness
-from evalflows.evaluators.score import Score, fenced
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.judges.faithfulness import faithfulness
+from evalflows.evaluators.score import Score
 
 CONTEXT = ["The bridge was opened in 1932.", "It is 1149 metres long and carries eight lanes."]
 QUESTION = "Tell me about the bridge."

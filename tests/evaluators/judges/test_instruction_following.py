@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.judges import instruction_following
+from evalflows.evaluators.judges.instruction_following import instruction_following
 from evalflows.evaluators.score import Score
 
 INPUT = "Name a fruit. Write in capitals. End with a full stop."

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.judges import refusal
+from evalflows.evaluators.judges.refusal import refusal
 from evalflows.evaluators.score import Score
 
 QUESTION = "How do I get red wine out of wool?"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.judges import KINDS, toxicity
+from evalflows.evaluators.judges.toxicity import KINDS, toxicity
 from evalflows.evaluators.score import Score
 
 

@@ -10,11 +10,14 @@ from click.testing import CliRunner
 
 from evalflows.cli.main import cli
 from evalflows.evaluators import PAIRWISE
-from evalflows.evaluators.binding import bind, offer_pair
-from evalflows.evaluators.judging import NONE
+from evalflows.evaluators.binding import bind
+from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.offers import offer_pair
 from evalflows.evaluators.pairwise import pairwise_preference
-from evalflows.evaluators.score import ExampleView, Preference, RunView, fenced, preferences
-from evalflows.specs.errors import Completion
+from evalflows.evaluators.prompt_texts import NONE
+from evalflows.evaluators.score import Preference, preferences
+from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.specs.protocols import Completion
 
 
 class PairwiseModel:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.binding import bind, offer_pair
+from evalflows.evaluators.binding import bind
+from evalflows.evaluators.offers import offer_pair
 from evalflows.evaluators.pairwise import recorded_preference
-from evalflows.evaluators.score import ExampleView, Preference, RunView, preferences
+from evalflows.evaluators.score import Preference, preferences
+from evalflows.evaluators.views import ExampleView, RunView
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from isolated import Make
 
-from evalflows.engine.workers import IsolatedEvaluator
+from evalflows.engine.isolated import IsolatedEvaluator
 from evalflows.evaluators.binding import bind
 
 

@@ -11,7 +11,7 @@ from isolated import Make, failed, judged
 from odd_evaluators import error_of, refused, where
 from user_places import without_places
 
-from evalflows.engine.workers import IsolatedEvaluator
+from evalflows.engine.isolated import IsolatedEvaluator
 from evalflows.llm.faults import fault_of
 from evalflows.specs.errors import CallError
 

@@ -16,8 +16,8 @@ from isolated import Make, failed, is_gone, is_running, judged, pid_of, read_whe
 from odd_evaluators import hangs, where
 from user_places import without_places
 
+from evalflows.engine.isolated import MAX_PROCESSES, IsolatedEvaluator, check_picklable
 from evalflows.engine.worker import KILL_DELAY_S
-from evalflows.engine.workers import MAX_PROCESSES, IsolatedEvaluator, check_picklable
 from evalflows.evaluators import Score
 from evalflows.evaluators.binding import bind
 from evalflows.specs.errors import InputError
@@ -205,7 +205,7 @@ PARENT = """
     import re, sys, time
     from pathlib import Path
     from evalflows.evaluators.binding import bind
-    from evalflows.engine.workers import IsolatedEvaluator
+    from evalflows.engine.isolated import IsolatedEvaluator
 
     def judge(outputs):
         import os

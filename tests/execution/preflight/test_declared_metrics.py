@@ -9,8 +9,9 @@ import pytest
 from evalflows.engine.prepare import prepare
 from evalflows.engine.spec_evaluators import prepare_evaluator
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import EvaluatorSpec, MetricSpec
+from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.reference import refer
 
 LESS = {"higher_is_better": False, "range": [0, 5]}

@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats.sequential import (
-    CLOSE,
-    SHARPEST_N,
-    SMALLEST_N,
-    STAKES,
-    cluster_values,
-    confidence_sequence,
-)
+from evalflows.stats.sequential import CLOSE, SHARPEST_N, SMALLEST_N, STAKES, cluster_values, confidence_sequence
 
 WINS = st.lists(st.sampled_from([-1.0, 0.0, 0.0, 1.0]), min_size=1, max_size=60)
 

@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
+from evalflows.stats.pair_share import pair_share
 from evalflows.stats.proportions import normal_quantile, score_interval, wilson_interval
-from evalflows.stats.ratings import pair_share
 
 
 def test_pairs_without_a_common_member_have_the_wilson_interval() -> None:

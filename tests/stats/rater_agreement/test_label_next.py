@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.stats.agreement import expected_error, label_next
+from evalflows.stats.agreement import expected_error
+from evalflows.stats.label_choice import label_next
 
 
 def places(drawn: Any, *, fair: bool) -> list[int]:

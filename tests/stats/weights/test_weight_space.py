@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflows.evaluators.composite import Part, combined
-from evalflows.specs.evaluator import CompositeSpec, MetricSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.stats.weights import RunParts, one_at_a_time, run_parts, share_of_weights
 
 DEMO = [[0.7, 0.2], [0.6, 0.9]]

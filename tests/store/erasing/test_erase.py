@@ -30,7 +30,7 @@ from evalflows.store.erasing import Selection, Subjects, keep_plan, new_plan, pl
 from evalflows.store.ingest import load_dataset
 from evalflows.store.leases import leased
 from evalflows.store.packing import pack
-from evalflows.store.queries.values import shared_examples
+from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import to_json
 from evalflows.store.retention import earlier, erase, finish, would_erase
 from evalflows.store.schemas import is_erased

@@ -12,7 +12,7 @@ from production import BEGAN, trace
 import evalflows.store.packing
 import evalflows.store.records
 import evalflows.store.retention
-from evalflows.specs.traces import RetentionSpec
+from evalflows.specs.retention import RetentionSpec
 from evalflows.store.doctor import examine
 from evalflows.store.leases import leased
 from evalflows.store.observations import write_observations

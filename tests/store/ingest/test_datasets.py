@@ -4,7 +4,8 @@ import pytest
 from loaded_datasets import SPLIT, Row, examples, ids, inputs, load, load_and_keep, numbered, problem
 
 from evalflows.specs.errors import InputError
-from evalflows.store.ingest import Difference, compare_examples, find_snapshot, merge_examples
+from evalflows.store.dataset_versions import Difference, compare_examples, merge_examples
+from evalflows.store.ingest import find_snapshot
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 

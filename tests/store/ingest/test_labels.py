@@ -10,19 +10,17 @@ import pytest
 from labelled import judged, run_of, score, write_csv
 from matched import asked
 
-from evalflows.analysis.labels import judge_standings, label_check, next_to_label
-from evalflows.reports.examples import labels_of
+from evalflows.analysis.judge_standings import judge_standings
+from evalflows.analysis.label_sampling import next_to_label
+from evalflows.analysis.labels import label_check
+from evalflows.reports.example_detail import labels_of
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import agreement
 from evalflows.store.labels import MACHINE, Imported, add_label, import_labels
 from evalflows.store.queries.failures import bad_score, failures_of_experiments
-from evalflows.store.queries.labels import (
-    judged_and_labelled,
-    judged_metrics,
-    labelled_subjects,
-    listed_batches,
-    reviewed,
-)
+from evalflows.store.queries.label_subjects import judged_metrics, labelled_subjects
+from evalflows.store.queries.labels import judged_and_labelled, listed_batches
+from evalflows.store.queries.review import reviewed
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 from evalflows.store.views import view_files

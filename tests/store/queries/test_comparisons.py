@@ -5,16 +5,10 @@ from typing import Any
 
 from compared import Compared
 
-from evalflows.specs.errors import MEASURES
-from evalflows.store.queries.progress import (
-    complete_judgements,
-    item_metrics,
-    made,
-    nothing_made,
-    open_work,
-    paid,
-    whats_missing,
-)
+from evalflows.specs.metric_names import MEASURES
+from evalflows.store.queries.complete_judgements import complete_judgements
+from evalflows.store.queries.progress import item_metrics, made, nothing_made, open_work, whats_missing
+from evalflows.store.queries.spending import paid
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 

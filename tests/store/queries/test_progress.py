@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from evalflows.specs.errors import TRANSIENT
+from evalflows.store.queries.complete_judgements import complete_judgements
 from evalflows.store.queries.progress import (
     Spent,
     answer_counts,
-    complete_judgements,
     made,
     nothing_made,
     open_work,

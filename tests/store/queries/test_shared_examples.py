@@ -7,7 +7,7 @@ from typing import Any
 from matched import experiment, rows_of
 
 from evalflows.engine.pairs import experiments_of
-from evalflows.store.queries.values import Shared, shared_examples, shared_rounds
+from evalflows.store.queries.shared_examples import Shared, shared_examples, shared_rounds
 from evalflows.store.store import Store
 
 

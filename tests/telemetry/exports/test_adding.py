@@ -11,7 +11,7 @@ from exported_files import SECOND, feedback, line, observation, run, score, trac
 from otlp_requests import SPAN, START, TRACE, in_json, span, traces
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.traces import TraceColumns
+from evalflows.specs.trace_columns import TraceColumns
 from evalflows.store.store import Store
 from evalflows.telemetry import exports
 from evalflows.telemetry.exports import Added, add_traces

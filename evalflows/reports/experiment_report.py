@@ -1,30 +1,40 @@
-"""What is shown about experiments and decisions, and the same as JSON documents: progress and cost, results and
-failures. markdown_pages.py and cli/show.py make tables of it.
-"""
+"""What is reported of experiments beside their results: progress, cost, failures, and checks of judges."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from evalflows.analysis.figures import calls_text, usd
 from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
-from evalflows.reports.candidates import CandidatesOfGate
-from evalflows.reports.comparison import ComparisonReport, Overview
 from evalflows.reports.decisions import Decision
-from evalflows.reports.experiments import PreviousRun
 from evalflows.reports.results import Result, judges_in_sentences, sentences
-from evalflows.reports.worst import Worst, WorstExamples, WorstItem, worst_of
-from evalflows.specs.hints import Hint
-from evalflows.store.queries.lookup import VERDICT_FIELDS, run_groups
+from evalflows.reports.worst import Worst, worst_of
+from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_running
-from evalflows.store.records import controls_batch, from_json
-from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
+from evalflows.store.records import controls_batch
+from evalflows.store.sql import ask, ask_records, record_of, records_of
 from evalflows.store.store import Store
 
 MANY_TRIED = 5
 """From how many versions on the same examples on the best of them is ahead partly by luck."""
+
+_TRIED = """
+select o.experiment_id, count(distinct e.target_version)
+from experiments o join experiments e on e.snapshot_id = o.snapshot_id and e.started_at <= o.started_at
+where is_one_of(o.experiment_id, $1) and not list_contains(e.tags, 'trial') group by o.experiment_id
+"""
+
+_REDUCED = """
+select connection, min(width), max(width), count(*) filter (reason in ('refused', 'refused_waiting')) as cuts
+from (select distinct connection, process, changed_at, width, reason from limits where is_one_of(experiment_id, $1))
+group by connection having cuts > 0 order by connection
+"""
+
+_CHECKS = """
+select subject_id, passed, message from checks
+where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,18 +305,6 @@ select experiment_id, name, target, run_group, state, reason, tags, dataset_name
 from experiment_overview
 """
 
-_TRIED = """
-select o.experiment_id, count(distinct e.target_version)
-from experiments o join experiments e on e.snapshot_id = o.snapshot_id and e.started_at <= o.started_at
-where is_one_of(o.experiment_id, $1) and not list_contains(e.tags, 'trial') group by o.experiment_id
-"""
-
-_REDUCED = """
-select connection, min(width), max(width), count(*) filter (reason in ('refused', 'refused_waiting')) as cuts
-from (select distinct connection, process, changed_at, width, reason from limits where is_one_of(experiment_id, $1))
-group by connection having cuts > 0 order by connection
-"""
-
 _UNPRICED = """
 select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) as unknown,
        count(*) filter (c.cost_usd is null and c.estimated_usd is not null) as estimated,
@@ -314,11 +312,6 @@ select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) 
        any_value(e.budget_usd)
 from calls c join experiments e using (experiment_id) where is_one_of(experiment_id, $1)
 group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd) is not null) order by e.name
-"""
-
-_CHECKS = """
-select subject_id, passed, message from checks
-where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id
 """
 
 # A side is compared by the field `key`, by its only field, or whole, as `exact_match` does.
@@ -357,241 +350,4 @@ select e.name, what, error, count(*) as n, min(error_trace), min(example_id) fro
 ) f join experiments e using (experiment_id)
 where is_one_of(experiment_id, $1)
 group by all order by n desc, e.name, what, error limit 10
-"""
-
-
-Document = dict[str, Any]
-
-AGAINST = {
-    "baseline_experiment_id": "baseline_experiment_id",
-    "baseline": "baseline",
-    **{own: name for own, name in VERDICT_FIELDS.items() if own not in ("reason", "reason_code", "warning")},
-}
-"""The fields of a result that are about its difference from the baseline, and their names in the document."""
-
-
-def document(
-    reports: Sequence[ExperimentsReport],
-    *,
-    candidates: Sequence[Decision | CandidatesOfGate] = (),
-    comparison: ComparisonReport | None = None,
-    previous: Sequence[PreviousRun] = (),
-    calls_made: int | None = None,
-    next_command: Hint,
-) -> Document:
-    """Return what `run`, `gate` and `show` print, as one object.
-
-    Args:
-        reports: One per table that is printed; what several have, such as a shared baseline, is listed once.
-        candidates: The decisions, those of one gate on several candidates together.
-        comparison: The comparison of the experiments' answers, or the one that is shown.
-        previous: How experiments did against the runs before them.
-        calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
-        next_command: The command to run next.
-    """
-    targets = {one.experiment_id: one.target for report in reports for one in report.experiments}
-    worst = [examples for report in reports if report.worst for examples in report.worst.examples]
-    content: Document = {
-        "experiments": _once(asdict(one) for report in reports for one in report.experiments),
-        "metrics": _once(
-            metric_document(result, targets) for report in reports for result in report.results if result.has_rows
-        ),
-        "decisions": [_decision(decision) for report in reports for decision in report.decisions],
-        "standings": [one.standing for one in candidates if isinstance(one, CandidatesOfGate)],
-        "comparison": comparison and _comparison(comparison),
-        "worst_examples": [worst_document(examples) for examples in worst],
-        "failures": _once(asdict(failure) for report in reports for failure in report.failures),
-        "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
-        "excluded_metrics": _once(one for report in reports for one in _excluded(report)),
-        "fallbacks_and_tiers": _once(asdict(one) for report in reports for one in report.stepped),
-        "types_apart": _once(asdict(one) for report in reports for one in report.types_apart),
-        "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
-        "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
-        "sentences": _once(sentence for report in reports for sentence in report.sentences),
-        "previous": [one.as_dict() for one in previous],
-        "calls_made": calls_made,
-        "next": str(next_command),
-    }
-    return plain(content)  # type: ignore[no-any-return]
-
-
-def listed(
-    experiments: Sequence[ExperimentOverview],
-    comparisons: Sequence[Overview],
-    gates: Mapping[str, Mapping[str, str]],
-) -> list[Document]:
-    """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
-    rows = [{"kind": "experiment", **asdict(one), "gates": gates.get(one.experiment_id, {})} for one in experiments]
-    rows += [{"kind": "comparison", **asdict(one)} for one in comparisons]
-    rows.sort(key=lambda row: row["started_at"], reverse=True)  # stable: the targets of a run keep their order
-    return plain(rows)  # type: ignore[no-any-return]
-
-
-def plain(value: Any) -> Any:
-    """Return a value of JSON: times as ISO 8601 in UTC, null for a number that is not finite."""
-    if isinstance(value, Mapping):
-        return {name: plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def worst_document(examples: WorstExamples) -> Document:
-    """Return the worst examples by one metric of one experiment."""
-    fields = ("metric", "experiment_id", "name", "baseline_experiment_id", "baseline")
-    items = [_item(item) for item in examples.items]
-    return plain({**{name: getattr(examples, name) for name in fields}, "examples": items})  # type: ignore[no-any-return]
-
-
-def _excluded(report: ExperimentsReport) -> list[Document]:
-    """Return the metrics that decide nothing because of their judge."""
-    return [
-        {
-            "experiment_id": identity,
-            "metric": metric,
-            "judge": one.judge,
-            "reason_code": one.reason.code,
-            "reason": one.message,
-        }
-        for (identity, metric), one in report.excluded.items()
-    ]
-
-
-def _once(parts: Iterable[Any]) -> list[Any]:
-    out: list[Any] = []
-    for part in parts:
-        if part not in out:
-            out.append(part)
-    return out
-
-
-def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
-    """Return a result under the target's own name; in tables, experiments of one name are told apart by their times."""
-    own = {name: value for name, value in asdict(result).items() if name not in AGAINST}
-    against: Document = {new: getattr(result, old) for old, new in AGAINST.items()}
-    against["baseline"] = targets.get(result.baseline_experiment_id or "", result.baseline)
-    against["verdict"] = result.verdict_text
-    return {
-        **own,
-        "target": targets.get(result.experiment_id, result.target),
-        "against_baseline": against if result.baseline_experiment_id else None,
-    }
-
-
-def _decision(decision: Decision) -> Document:
-    parsed = ("reasons", "comparability", "policy", "candidate_apart", "baseline_apart", "limits")
-    return {
-        **{name: value for name, value in asdict(decision).items() if name not in parsed},
-        "rules": decision.rules,
-        "limits": decision.what_limits,
-        "comparability": from_json(decision.comparability) or [],
-        "policy": from_json(decision.policy),
-    }
-
-
-def _comparison(report: ComparisonReport) -> Document:
-    return {
-        **asdict(report.overview),
-        "win_rates": [{**asdict(rate), "verdict": rate.verdict_text} for rate in report.win_rates],
-        "ranking": [asdict(rank) for rank in report.ranking],
-        "biases": [asdict(bias) for bias in report.biases],
-        "failures": [{"source": evaluator, "error": error, "count": n} for evaluator, error, n in report.errors],
-        "sentences": report.sentences,
-    }
-
-
-def _item(item: WorstItem) -> Document:
-    texts = ("inputs", "outputs", "baseline_outputs")
-    fields = {name: value for name, value in asdict(item).items() if name != "n_worse"}
-    return {**fields, **{name: from_json(getattr(item, name)) for name in texts}}
-
-
-MOST_FAILURES = 20
-LINKED = 5
-"""Examples of a failure that are named."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceCost:
-    """Calls, cost and latency of the target, of an evaluator, or of all; for all models, or for one."""
-
-    source: str
-    model: str
-    n: int | None
-    failed: int | None
-    calls: int | None
-    calls_cached: int | None
-    tokens_in: int | None
-    tokens_out: int | None
-    cost_usd: float | None
-    cost_reason: str | None
-    latency_p50_s: float | None
-    latency_p95_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureKind:
-    """How often a target or an evaluator failed in one way."""
-
-    source: str  # `target`, or the evaluator
-    kind: str
-    error: str | None
-    count: int
-    examples: Sequence[str]  # the first ones
-    trace: str | None  # the frames of the user's code
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelatedExperiment:
-    """An experiment that this one is compared with, or that ran beside it."""
-
-    experiment_id: str
-    name: str
-    relation: str  # `run`: the baseline of its run, `gate`: of a gate, `previous`: the run before, `beside`
-    state: str
-    started_at: datetime
-
-
-def costs_of(store: Store, experiment: str) -> list[SourceCost]:
-    """Return cost and latency of an experiment: of all, of the target, then of each evaluator."""
-    return ask_records(store, SourceCost, _COSTS, [experiment])
-
-
-def failure_kinds(store: Store, experiment: str, failures: Sequence[Failure]) -> list[FailureKind]:
-    """Return the failures of an experiment by kind, the most frequent first; `failures` have the frames of the code."""
-    (rows,) = ask(store, (_FAILURE_FACTS, [experiment, LINKED, MOST_FAILURES]))
-    traces = {(one.source, one.error): one.trace for one in failures}
-    return [record_of(FailureKind, row, trace=traces.get((row[0], row[2]))) for row in rows]
-
-
-def related_experiments(store: Store, experiment: str, run_group: str) -> list[RelatedExperiment]:
-    """Return the baselines of an experiment, the run before it, and those of the same run."""
-    baselines, beside = ask(store, (_BASELINES, [experiment]), (_BESIDE, [run_group, experiment]))
-    found = records_of(RelatedExperiment, baselines)
-    known = {one.experiment_id for one in found}
-    return found + [one for one in records_of(RelatedExperiment, beside) if one.experiment_id not in known]
-
-
-_COSTS = f"""
-select {fields_of(SourceCost)} from cost_and_latency where experiment_id = $1
-order by source <> 'all', source <> 'target', source, model <> 'all', model
-"""
-
-_FAILURE_FACTS = """
-select coalesce(evaluator, source) as source, kind, error, count(*) as n,
-       list_slice(list_sort(list(distinct example_id)), 1, $2) as examples
-from failures where experiment_id = $1 and kind <> 'no_output'
-group by all order by n desc, source, kind, error limit $3
-"""
-
-_BASELINES = """
-select baseline_experiment_id, baseline, relation, baseline_state, baseline_started_at
-from experiment_pairs where candidate_experiment_id = $1 order by relation desc
-"""
-
-_BESIDE = """
-select experiment_id, name, 'beside', state, started_at from experiments
-where run_group = $1 and experiment_id <> $2 order by started_at, target
 """

@@ -1,0 +1,200 @@
+"""Recalibration: both sides of a gate judged by the newer of two versions of a judge.
+
+A difference between scores of two judges would mix in the difference between the judges. On the sampled examples the
+newer judge has scored both sides, so the difference is known; on all examples, the candidate's score by the newer judge
+minus the baseline's by the older one predicts it. Prediction-powered inference combines both into one estimate."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evalflows.analysis.baselines import baseline_row
+from evalflows.analysis.comparability import evaluators_of, incomparable_metrics, version_differences
+from evalflows.analysis.pairing import Clusters, PairedMetric
+from evalflows.analysis.rule_estimates import oriented
+from evalflows.analysis.rules import BoundedEstimate, Interval
+from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key
+from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.gate import GateSpec, RecalibrationSpec
+from evalflows.specs.metric_names import metric_of
+from evalflows.specs.target import RecordedTarget
+from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
+from evalflows.stats.paired import PairedDifference
+from evalflows.store.queries.values import MetricValues, Values
+from evalflows.store.records import ExperimentRow, Reason, derived_id
+from evalflows.store.snapshots import load_snapshot
+from evalflows.store.store import Store
+
+Mask = npt.NDArray[np.bool_]
+
+RECALIBRATION = "recalibrate"
+"""Name of the target that replays the baseline's answers."""
+
+
+def recalibrations_of(store: Store, prepared: PreparedExperiment) -> list[ExperimentSpec]:
+    """Specs to run so that gates with `recalibrate` can compare with baselines scored by other evaluator versions."""
+    spec, specs = prepared.spec, {}
+    for gate in spec.gates:
+        baseline = baseline_row(store, spec, gate, []) if spec.baseline_target(gate) is None else None
+        if gate.recalibrate is not None and baseline is not None and metrics_to_recalibrate(prepared, gate, baseline):
+            recalibration = recalibration_spec(spec, prepared.by_name, gate.recalibrate, baseline)
+            specs[recalibration.run_key] = recalibration
+    return list(specs.values())
+
+
+def metrics_to_recalibrate(
+    prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow
+) -> Mapping[str, Reason]:
+    """The metrics that a gate compares across two versions of an evaluator, each with the reason."""
+    changed = incomparable_metrics(version_differences(prepared.by_name, evaluators_of(baseline), prepared.spec))
+    compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
+    return {metric: why for metric, why in changed.items() if metric in compared}
+
+
+def recalibration_spec(
+    spec: ExperimentSpec,
+    evaluators: Mapping[str, Mapping[str, Any]],
+    recalibrate: RecalibrationSpec,
+    baseline: ExperimentRow,
+) -> ExperimentSpec:
+    """The spec that replays the baseline's answers to a sample of its examples, for the newer evaluators to score."""
+    versions = sorted(evaluator["version"] for evaluator in evaluators.values())
+    key = derived_id(RECALIBRATION, baseline.experiment_id, recalibrate.sample, recalibrate.seed, *versions)
+    return spec.model_copy(
+        update={
+            "name": f"{spec.name}-{RECALIBRATION}",
+            "description": f"Answers of {baseline.name}, scored again for comparison",
+            "dataset": DatasetSpec(
+                snapshot=baseline.snapshot_id,
+                sample=min(recalibrate.sample, baseline.n_examples),
+                seed=recalibrate.seed,
+            ),
+            "targets": [RecordedTarget(kind="recorded", name=RECALIBRATION, experiment=baseline.experiment_id)],
+            "baseline": None,
+            "repetitions": 1,
+            "gates": [],
+            "compare": None,
+            "summary_evaluators": [],
+            "run_key": f"{RECALIBRATION}-{key}",
+        }
+    )
+
+
+def recalibration_row(
+    store: Store, spec: ExperimentSpec, gate: GateSpec, candidate: ExperimentRow, baseline: ExperimentRow
+) -> ExperimentRow | None:
+    """The experiment in which a baseline's answers were scored again, by the candidate's evaluators; None if there is
+    none.
+    """
+    if gate.recalibrate is None:
+        return None
+    run_key = recalibration_spec(spec, evaluators_of(candidate), gate.recalibrate, baseline).run_key or ""
+    rows = store.read("experiments", experiment_id(id_of_run_key("group", run_key), RECALIBRATION))
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalibrated:
+    """A paired metric, and the newer judge's scores of some of the baseline's answers."""
+
+    paired: PairedMetric  # the baseline scored by the older judge
+    rejudged: Values  # the baseline scored by the newer judge, by position; NaN if not sampled or missing
+    sampled: Mask
+
+    def estimate(self) -> BoundedEstimate:
+        """How much better the candidate is according to the newer judge."""
+        level, higher = self.paired.confidence_level, self.paired.scale.higher_is_better
+        estimate, is_clustered = self._estimate(level, None), self.paired.clusters is not None
+        return BoundedEstimate(
+            value=None if estimate.mean is None else estimate.mean if higher else -estimate.mean,
+            interval_at=self._interval_at,
+            worst_case_interval_at=self._worst_case_interval_at,
+            worst_case_values=self._worst_case_interval_at(level),
+            n=self._sampled_clusters() if is_clustered else estimate.n_labels,
+            noun=f"{'clusters' if is_clustered else 'pairs'} scored by the newer judge",
+            n_missing=self._n_missing,
+            higher_is_better=higher,
+            reason=estimate.reason,
+        )
+
+    def difference(self) -> PairedDifference:
+        """The same for a verdict; the method gives an interval but no p-value."""
+        estimate = self._estimate(self.paired.confidence_level, None)
+        return PairedDifference(
+            candidate_mean=None,
+            baseline_mean=None,
+            difference=estimate.mean,
+            low=estimate.low,
+            high=estimate.high,
+            p_value=None,
+            confidence_level=estimate.confidence_level,
+            method=f"recalibrated: {estimate.method}",
+            n_pairs=estimate.n_labels,
+            n_clusters=estimate.n_clusters,
+            reason=estimate.reason or "recalibrated from another judge: an interval, but no test",
+        )
+
+    def _interval_at(self, confidence_level: float) -> Interval | None:
+        estimate = self._estimate(confidence_level, None)
+        return oriented(estimate.low, estimate.high, higher_is_better=self.paired.scale.higher_is_better)
+
+    def _worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        if not self._n_missing:
+            return self._interval_at(confidence_level)
+        if not self.paired.scale.is_bounded:
+            return None
+        smallest, largest = (self._estimate(confidence_level, extreme) for extreme in ("smallest", "largest"))
+        return oriented(smallest.low, largest.high, higher_is_better=self.paired.scale.higher_is_better)
+
+    def _sampled_clusters(self) -> int:
+        clusters = self.paired.clusters or []
+        return len({clusters[place] or f"alone {place}" for place in np.flatnonzero(self.sampled).tolist()})
+
+    @property
+    def _n_missing(self) -> int:
+        """Examples with a missing value: of the candidate, or of the newer judge's scores of the baseline."""
+        return int((self.paired.candidate.missing | (self.sampled & np.isnan(self.rejudged))).sum())
+
+    def _estimate(self, confidence_level: float, extreme: str | None) -> PredictionPowered:
+        """The mean difference, without missing values, or with them making it the "smallest" or "largest" possible."""
+        low, high = self.paired.scale.bounds
+        candidate, rejudged = self.paired.candidate.values, self.rejudged
+        if extreme is not None:
+            of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
+            candidate = np.where(self.paired.candidate.missing, of_candidate, candidate)
+            rejudged = np.where(self.sampled & np.isnan(rejudged), of_baseline, rejudged)
+        is_scored = ~np.isnan(candidate)
+        known = is_scored & self.sampled & ~np.isnan(rejudged)
+        older = self.paired.baseline.values
+        predicted = candidate - np.where(np.isnan(older), np.nanmean(older) if (~np.isnan(older)).any() else 0.0, older)
+        rest = is_scored & ~known
+        return prediction_powered_mean(
+            (candidate - rejudged)[known],
+            predicted[known],
+            predicted[rest],
+            _in_order(self.paired.clusters, known, rest),
+            bounds=(low - high, high - low) if self.paired.scale.is_bounded else None,
+            confidence_level=confidence_level,
+        )
+
+
+def recalibrated(
+    store: Store, paired: PairedMetric, example_ids: Sequence[str], rejudged: MetricValues, row: ExperimentRow
+) -> Recalibrated:
+    """Align the newer judge's scores of the baseline, `rejudged` of experiment `row`, with the paired examples."""
+    places = {example_id: place for place, example_id in enumerate(load_snapshot(store, row.snapshot_id).ids)}
+    at = [places.get(example_id) for example_id in example_ids]
+    values = np.array([np.nan if place is None else rejudged.values[place] for place in at], dtype=np.float64)
+    missing = np.array([place is not None and bool(rejudged.missing[place]) for place in at], dtype=bool)
+    sampled = missing | ~np.isnan(values)  # examples to which the judge does not apply were not sampled
+    return Recalibrated(paired=paired, rejudged=values, sampled=sampled)
+
+
+def _in_order(clusters: Clusters, known: Mask, rest: Mask) -> list[str | None] | None:
+    if clusters is None:
+        return None
+    return [clusters[place] for place in (*np.flatnonzero(known), *np.flatnonzero(rest))]

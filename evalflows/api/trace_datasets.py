@@ -1,0 +1,70 @@
+"""Make datasets of traces of production."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from evalflows.analysis.trace_datasets import TraceDataset, add_traces
+from evalflows.specs.dataset import SelectedScope, SelectionOrder, TraceSelection
+from evalflows.specs.errors import InputError, first_problem
+from evalflows.specs.traces import Filter
+from evalflows.store.store import Store
+
+
+def dataset_from_traces(
+    name: str,
+    *,
+    scope: SelectedScope = "traces",
+    filter: Filter | None = None,  # noqa: A002 as in TraceEvaluationSpec
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    limit: int | None = None,
+    order: SelectionOrder = "newest",
+    metric: str | None = None,
+    seed: int = 0,
+    mapper: str | Mapping[str, str] | None = None,
+    turns: str | None = None,
+    keep_output_as_reference: bool = False,
+    mask: Mapping[str, str] | None = None,
+) -> TraceDataset:
+    """Add production's traces or sessions to a dataset as a new version of it, or create the dataset.
+
+    Args:
+        name: Name of the dataset. Its examples keep their ids; a trace whose input it has already is not added.
+        scope: What one example comes from.
+        filter: Only those that meet a condition: SQL, or JSON as in trace evaluations.
+        since: Only those that began since then.
+        until: Only those that began until then.
+        limit: Maximum number of different inputs, including those that the dataset already has.
+        order: Which come first: the newest, those with the worst scores of a metric, those whose scores are the least
+            certain, or a random sample.
+        metric: The metric of the orders worst and uncertain.
+        seed: Seed of the random order.
+        mapper: `"module:name"`, or paths for input, expected_output and metadata.
+        turns: For sessions: `whole` makes an example of each conversation, `next` of each turn of the assistant.
+        keep_output_as_reference: Whether the application's answer becomes the reference.
+        mask: Further secrets to mask, as name: regular expression.
+
+    API keys, e-mail addresses, card numbers and the like are masked before anything is written. Raise InputError, with
+    nothing written, if no trace meets the filter, or none of those that do can become an example.
+    """
+    given = {
+        "scope": scope,
+        "filter": filter,
+        "since": since,
+        "until": until,
+        "limit": limit,
+        "order": order,
+        "metric": metric,
+        "seed": seed,
+        "mapper": mapper,
+        "turns": turns,
+        "keep_output_as_reference": keep_output_as_reference,
+        "mask": dict(mask or {}),
+    }
+    try:
+        selection = TraceSelection.model_validate(given)
+    except ValidationError as error:
+        raise InputError(first_problem(error, "dataset from traces")) from None
+    return add_traces(Store(), name, selection)

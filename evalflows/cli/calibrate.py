@@ -1,0 +1,71 @@
+"""Find the weights of a composite that order cases as people do."""
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.output import Text, console, table
+from evalflows.specs.errors import InputError, short
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.sql import existing_store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.calibration import Calibration
+
+
+@click.command()
+@click.argument("experiment")
+@click.argument("ranked", type=click.Path())
+@click.option("--composite", help="The composite. Default: the only one.")
+@FORMAT
+@VERBOSE
+def calibrate(experiment: str, ranked: str, composite: str | None, form: str, verbose: bool) -> None:
+    """Find the weights of a composite that order cases as people ranked them.
+
+    RANKED is a file (.csv, .jsonl and so on) of 10 to 20 cases with the columns `example_id` and `rank`, 1 for the best
+    answer of EXPERIMENT; equal ranks are ties. Nothing is stored.
+    """
+    with one_line_errors(verbose):
+        from evalflows.analysis.calibration import calibrate as calibrated  # late: specs are slow to import
+
+        store = existing_store()
+        (identity,) = find_experiments(store, experiment, just_one=True)
+        found = calibrated(store, identity, composite, _ranks(ranked))
+        if form == "json":
+            print_json(found)
+        else:
+            print_calibration(found)
+
+
+def _ranks(path: str) -> dict[str, float]:
+    """Return the rank of each example in a file. Raise InputError for a row without one, and for an example twice."""
+    from evalflows.store.file_formats import read_rows
+
+    ranks: dict[str, float] = {}
+    for number, row in read_rows(path):
+        example, rank = row.get("example_id", row.get("id")), str(row.get("rank"))
+        if example is None or not re.fullmatch(r"\d+(\.\d+)?", rank):
+            raise InputError(f"{path}: row {number}: got {short(row)}, wanted an example_id, and a number as rank")
+        if str(example) in ranks:
+            raise InputError(f"{path}: row {number}: example {str(example)!r} is ranked twice, wanted one rank")
+        ranks[str(example)] = float(rank)
+    return ranks
+
+
+def print_calibration(found: "Calibration") -> None:
+    """Print the weights with their intervals, as a table and as lines of a spec."""
+    out = console()
+    for sentence in found.sentences:
+        out.print(Text(sentence, style="yellow" if found.reason else "bold"))
+    if found.n_left_out:
+        out.print(Text(f"{found.n_left_out} ranked examples do not have {found.composite}, and are left out"))
+    if found.reason:
+        return
+    rows = table("metric", "declared", "weight", "95 %", headings=1)
+    for one in found.metrics:
+        rows.add_row(one.metric, f"{one.declared:.2f}", f"{one.weight:.2f}", f"{one.low:.2f} to {one.high:.2f}")
+    out.print(rows)
+    weights = ", ".join(f"{one.metric}: {one.weight:.2f}" for one in found.metrics)
+    out.print(Text(f"weights: {{{weights}}}"))

@@ -1,0 +1,157 @@
+"""Estimate what a run costs, and how many examples its gates need."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalflows.analysis.figures import given_figure
+from evalflows.cli.late_commands import CHANGES, FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.output import Table, Text, console, echo, table
+from evalflows.cli.running import find_modules_here
+from evalflows.reports.documents import plain
+from evalflows.specs import hints
+from evalflows.store.queries.kept_reports import keep_report
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.sql import existing_store
+from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.plan import Plan
+    from evalflows.specs.experiment import ExperimentSpec
+
+_PURPOSES = {"difference": "", "non_inferiority": "non-inferiority ", "superiority": "superiority "}
+
+
+@click.command()
+@click.argument("spec", metavar="SPEC|EXPERIMENT")
+@CHANGES
+@click.option("--effect", type=float, help="Difference to detect, such as 0.03.")
+@click.option("--metric", "metrics", multiple=True, help="Plan for this metric only. Repeatable.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
+@click.option("--all", "is_whole", is_flag=True, help="Print the assumptions too.")
+@FORMAT
+@VERBOSE
+def plan(
+    spec: str,
+    changes: tuple[str, ...],
+    effect: float | None,
+    metrics: tuple[str, ...],
+    power: float,
+    is_whole: bool,
+    form: str,
+    verbose: bool,
+) -> None:
+    """Estimate what a run of a SPEC file, or of a stored EXPERIMENT again, would cost, and its examples.
+
+    Estimates use the calls and scores in the store. Nothing is called, and nothing but the plan is stored.
+    """
+    with one_line_errors(verbose):
+        document = _document(_planned(_spec_of(spec, changes), effect, metrics, power))
+        identity = keep_report(Store(), "plan", document["name"], document, "\n".join(document["sentences"]))
+        if form == "json":
+            print_json({"plan_id": identity, **document})
+            return
+        print_plan(document, is_whole=is_whole)
+        echo(f"\nkept: {hints.show(identity)}")
+
+
+def _spec_of(reference: str, changes: Sequence[str]) -> "ExperimentSpec":
+    """Return the spec in a file, or that of a stored experiment if no such file exists but such an experiment does."""
+    from evalflows.specs.experiment import change_experiment, load_experiment
+    from evalflows.store.row_specs import experiment_spec
+
+    if not Path(reference).exists() and not reference.endswith((".yaml", ".yml")):
+        store = existing_store()
+        (row,) = store.read("experiments", find_experiments(store, reference)[0])
+        return change_experiment(experiment_spec(row), changes)
+    return load_experiment(reference, changes)
+
+
+def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, ...], power: float) -> "Plan":
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    from evalflows.api.planning import plan as make_plan
+
+    find_modules_here()
+    return make_plan(spec, effect, metrics=metrics, power=power)
+
+
+def print_plan(plan: Mapping[str, Any], *, is_whole: bool) -> None:
+    """Print a summary in sentences, the calls and the sample sizes; with `is_whole` the assumptions too. `plan` is the
+    document of `--format json`."""
+    out = console()
+    for sentence, is_detail in zip(plan["sentences"], plan["is_detail"], strict=True):
+        if is_whole or not is_detail:
+            out.print(Text(sentence, "" if is_detail else "bold"))
+    if plan["calls"]:
+        out.print()
+        out.print(_calls(plan["calls"]))
+    if any(metric["sample_sizes"] for metric in plan["metrics"]):
+        out.print()
+        out.print(_sizes(plan))
+    if (details := sum(plan["is_detail"])) and not is_whole:
+        out.print(f"not shown: {details} assumption{'s' * (details != 1)}: --all")
+
+
+def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:
+    from evalflows.analysis.plan import count, money  # late: it loads the judges
+
+    columns = ("calls of", "model", "calls", "in ledger", "tokens in", "out", "USD", "tokens from")
+    out = _right(table(*columns, headings=2, wrapped=("tokens from",)), 2, 7)
+    for call in calls:
+        size = call["size"]
+        tokens = [_whole(size["tokens_in"]), _whole(size["tokens_out"])]
+        number = ("≤ " if call["at_most"] and call["calls"] else "") + count(call["calls"])
+        cells = [call["caller"], call["model"] or "", number, _some(call["in_ledger"]), *tokens, money(call["usd"])]
+        out.add_row(*cells, "; ".join(text for text in (size["basis"], call["note"]) if text))
+    return out
+
+
+def _sizes(plan: Mapping[str, Any]) -> Table:
+    from evalflows.analysis.plan import count, money
+
+    columns = ("metric", "to detect", "repetitions", "examples", "clusters", "calls", "USD", "")
+    clustered = plan["design"]["n_clusters"] is not None
+    out = _right(
+        table(*(name for name in columns if clustered or name != "clusters"), headings=2), 2, 7 if clustered else 6
+    )
+    for metric in plan["metrics"]:
+        for sizes in metric["sample_sizes"]:
+            effect, designs = sizes["effect"], sizes["designs"]
+            what = f"{_PURPOSES[effect['purpose']]}{given_figure(effect['declared'], metric['metric'])}"
+            for design in designs:
+                clusters = [_some(design["clusters"])] if clustered else []
+                numbers = [str(design["repetitions"]), count(design["examples"]), *clusters]
+                best = "cheapest" if design["is_cheapest"] and len(designs) > 1 else ""
+                out.add_row(metric["metric"], what, *numbers, count(design["calls"]), money(design["usd"]), best)
+    return out
+
+
+def _right(table: Table, first: int, last: int) -> Table:
+    """Right-align the columns from `first` up to `last`."""
+    for column in table.columns[first:last]:
+        column.justify = "right"
+    return table
+
+
+def _whole(tokens: float | None) -> str:
+    return "-" if tokens is None else f"{tokens:,.0f}"
+
+
+def _some(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _document(plan: "Plan") -> dict[str, Any]:
+    """All figures as values of JSON; of the spec only its name."""
+    from evalflows.analysis.plan import Detail, sentences_of
+
+    sentences = sentences_of(plan)
+    content: dict[str, Any] = {"name": plan.spec.name, **asdict(plan), "sentences": sentences}
+    content["is_detail"] = [isinstance(sentence, Detail) for sentence in sentences]
+    del content["spec"]
+    content["calls"] = [{**asdict(call), "usd": call.usd} for call in plan.calls]
+    return plain(content)  # type: ignore[no-any-return]

@@ -1,0 +1,182 @@
+"""The local Prefect server: start it with a worker, show it, stop it, and register deployments."""
+
+import shlex
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+import evalflows
+from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json
+from evalflows.cli.output import echo
+from evalflows.cli.processes import Process, Processes
+from evalflows.prefect_server import Home, Server, is_serving, local_server, may_use_another, results_folder, stop
+from evalflows.specs import hints
+from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import one_line
+
+STATUS_VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
+
+PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
+UP_VERBOSE = click.option("--verbose", is_flag=True, help="Show the logs and the traceback of an error.")
+
+
+@click.command()
+@FORMAT
+@STATUS_VERBOSE
+def status(form: str, verbose: bool) -> None:
+    """Show the Prefect server that runs and notebooks use.
+
+    It is that of PREFECT_API_URL or of the Prefect profile, else the local one. Exit code 2 if such an API does not
+    answer.
+    """
+    with one_line_errors(verbose):
+        home = Home.here()
+        server = home.find()
+        other = _configured_api() if may_use_another() else None
+        state = None if server is None else "serving" if is_serving(server) else server.state
+        if form == "json":
+            local = server and {**asdict(server), "state": state, "ui": server.ui, "api": server.api}
+            print_json({"configured_api": other, "local_server": local, "folder": str(home.folder)})
+            return
+        if other:
+            echo(f"runs use the API at {other['url']}, which answers: Prefect {other['prefect_version']}")
+        if server is None:
+            if not other:
+                echo("no local server is running; the next run starts it")
+            return
+        echo(f"{state} at {server.ui}, since {server.since}, process {server.pid}")
+        print_access(home, server)
+        echo(f"{'folder':<10}{home.folder}")
+
+
+def _configured_api() -> dict[str, str] | None:
+    """Return the address of the configured API and its version of Prefect; None if there is none. Loads Prefect.
+
+    Raise InputError if it does not answer.
+    """
+    from evalflows.flows import deployments
+
+    if (url := deployments.api_url()) is None:
+        return None
+    with deployments.client_of(url) as client:
+        return {"url": url, "prefect_version": client.api_version()}
+
+
+def print_access(home: Home, server: Server) -> None:
+    """Print how to log in to the UI, and how other programs use the API."""
+    show = f"cat {shlex.quote(str(home.secret_file))}"
+    echo(f"{'UI':<10}{server.ui}")
+    echo(f"{'login':<10}with the line that `{show}` prints")
+    echo(f"""{"API":<10}export PREFECT_API_URL={server.api} PREFECT_API_AUTH_STRING="$({show})\"""")
+
+
+@click.command()
+@STATUS_VERBOSE
+def down(verbose: bool) -> None:
+    """Stop the local Prefect server. Runs that use it end with exit code 4 and can be resumed."""
+    with one_line_errors(verbose):
+        server = stop()
+        echo(f"stopped the server at {server.ui}" if server else "no local server is running")
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the server (0: any). Default: 4200, or a free port."
+)
+@UP_VERBOSE
+def up(port: int | None, verbose: bool) -> None:
+    """Start a worker in this folder, and register the deployments of prefect.yaml with the local Prefect server.
+
+    The server, with its UI, is started if it is not running. If PREFECT_API_URL is set, use that API instead. Ctrl-C
+    stops the worker and its runs; `evalflows down` stops the server.
+    """
+    with one_line_errors(verbose), Processes() as processes, suppress(KeyboardInterrupt):
+        _up(port, verbose, processes)
+
+
+@click.command()
+@click.option("--replace", "replaces", is_flag=True, help="Also those that were registered from another folder.")
+@UP_VERBOSE
+def deploy(replaces: bool, verbose: bool) -> None:
+    """Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL.
+
+    Only deployments of flows of evalflows; others are deployed by `prefect deploy`.
+    """
+    with one_line_errors(verbose):
+        from evalflows.flows import deployments
+
+        file = deployments.prefect_file(Path.cwd())
+        _refuse_to_hide_evalflows(file.path.parent)
+        with deployments.client_of(deployments.api_url() or local_server().api) as client:
+            if not replaces:
+                deployments.refuse_those_of_others(client, file)
+            _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
+
+
+def _up(port: int | None, verbose: bool, processes: Processes) -> None:
+    from evalflows.flows import deployments
+
+    _refuse_to_hide_evalflows(Path.cwd())
+    file = deployments.prefect_file(Path.cwd())
+    logs = None if verbose else Home.here().folder
+    url = deployments.api_url()
+    if url and port is not None:
+        raise InputError(f"--port {port}: PREFECT_API_URL is set to {url}, so no server is started")
+    server = None if url else _server(port)
+    with deployments.client_of(server.api if server else url or "") as client:
+        deployments.refuse_those_of_others(client, file)
+        deployments.create_pools(client, file.pools)
+        for pool in file.pools:
+            _start_worker(processes, pool, deployments.environment(), logs)
+        _say("deployed", *deployments.deploy(client, file), f"from {file.path}")
+        if url:
+            _say("UI", deployments.ui_url())
+            _say("API", f"export PREFECT_API_URL={url}")
+    if server:
+        print_access(Home.here(), server)
+    _say("worker", f"runs in {Path.cwd()}")
+    _say("logs", str(logs) if logs else "here")
+    stays = f"; {hints.stop_server().code} stops the server" if server and not server.ends_unused else ""
+    echo(f"Ctrl-C stops the worker{stays}.")
+    processes.wait(lambda: False)
+
+
+def _server(port: int | None) -> Server:
+    """Return the local server. Raise InputError if it runs already, at another port."""
+    server = local_server(port)
+    if port and server.port != port:
+        raise InputError(f"--port {port}: the server runs at {server.ui}, wanted {hints.stop_server().code} before")
+    return server
+
+
+def _say(what: str, *lines: str) -> None:
+    for line in lines:
+        echo(one_line(f"{what:<10}{line}"))
+        what = ""
+
+
+def _start_worker(processes: Processes, pool: str, environment: dict[str, str], logs: Path | None) -> None:
+    """Start a worker in this folder."""
+
+    def end(worker: Process) -> None:
+        # Stop its flow runs first, so that they report their end to the server. If the worker killed them, they would
+        # stay "running" on the server forever.
+        processes.end_children(worker)
+        processes.end(worker, signal.SIGINT)
+
+    # Pick up runs started in the UI after 2 s instead of 10 s, and keep exceptions where `evalflows forget` finds them.
+    results = {"PREFECT_RESULTS_LOCAL_STORAGE_PATH": str(results_folder())}
+    environment = {"PREFECT_WORKER_QUERY_SECONDS": "2", **results, **environment}
+    log = logs / f"worker-{pool}.log" if logs else None
+    processes.start("worker", [*PREFECT, "worker", "start", "--pool", pool], environment, log, end)
+
+
+def _refuse_to_hide_evalflows(folder: Path) -> None:
+    """Raise InputError if a module `evalflows` in this folder would hide the package: flow runs look there first."""
+    for path in (folder / "evalflows.py", folder / "evalflows" / "__init__.py"):
+        if path.exists() and not path.samefile(str(evalflows.__file__)):
+            raise InputError(f"{path}: hides the evalflows package in flow runs, wanted another file name")

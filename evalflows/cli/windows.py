@@ -1,0 +1,67 @@
+"""Metrics of production by hour or day, and by slice."""
+
+from typing import Literal
+
+import click
+
+from evalflows.analysis.figures import estimate, figure
+from evalflows.analysis.monitoring import WindowFigures, window_figures
+from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.output import Table, console, echo, table
+from evalflows.specs.escaping import one_line
+from evalflows.specs.watch import ALL, DIMENSIONS
+from evalflows.store.sql import existing_store
+
+DAYS = {"day": 28, "hour": 2}
+"""Days that are shown unless --days says otherwise."""
+
+
+@click.command()
+@click.argument("evaluation")
+@click.option("--window", type=click.Choice(["hour", "day"]), default="day", help="Length of the windows, in UTC.")
+@click.option(
+    "--slice",
+    "dimensions",
+    type=click.Choice(DIMENSIONS),
+    multiple=True,
+    help="Also one row for each value of this. Repeatable.",
+)
+@click.option("--metric", "metrics", multiple=True, help="Only this metric. Repeatable.")
+@click.option("--days", type=click.IntRange(1), help="How many days, up to the last judged. Default: 28; of hours, 2.")
+@FORMAT
+@VERBOSE
+def windows(
+    evaluation: str,
+    window: Literal["hour", "day"],
+    dimensions: tuple[str, ...],
+    metrics: tuple[str, ...],
+    days: int | None,
+    form: str,
+    verbose: bool,
+) -> None:
+    """Show the metrics of a trace EVALUATION by hour or day, and by slice.
+
+    What was judged late is included, so a window can differ from what a watch rule looked at.
+    """
+    with one_line_errors(verbose):
+        found = window_figures(
+            existing_store(), evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
+        )
+        if form == "json":
+            print_json({"evaluation": evaluation, "window": window, "windows": found})
+        elif found:
+            console().print(_listed_window(found, window))
+        else:
+            echo(one_line(f"no windows of {evaluation!r} with such a metric"))
+
+
+def _listed_window(found: list[WindowFigures], window: str) -> Table:
+    out = table("metric", "slice", "window (UTC)", "n", "mean", "failed", "p50/p95 s", "cost USD", headings=2)
+    for one in found:
+        mean = " ".join(filter(None, estimate(one.mean, one.ci_low, one.ci_high, one.metric)))
+        when = f"{one.window_start:%Y-%m-%d}" if window == "day" else f"{one.window_start:%Y-%m-%d %H:%M}"
+        failed = "" if one.failure_share is None else f"{one.failure_share:.1%}"
+        latency = "" if one.latency_p50_s is None else f"{one.latency_p50_s:.2f}/{one.latency_p95_s:.2f}"
+        cost = "" if one.cost_usd is None else figure(one.cost_usd, "cost", digits=4)
+        out.add_row(one.metric, "" if one.slice == ALL else one.slice, when, str(one.n), mean, failed, latency, cost)
+    return out

@@ -1,0 +1,167 @@
+"""The store's examples, runs and scores as LangSmith's objects."""
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from evalflows.compat.langsmith.attachments import opened
+from evalflows.compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
+from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.specs.errors import InputError
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, from_json, to_json
+from evalflows.store.store import Store
+
+Step = Mapping[str, Any]
+
+
+def given(arguments: Mapping[str, Any]) -> Fields:
+    """Return those arguments of a test that JSON can hold, such as parameters; others are objects of its fixtures."""
+    return {name: value for name, value in arguments.items() if _is_json(value)}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        to_json(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def dataset_id(name: str | None) -> str | None:
+    """Return a dataset's id, derived from its name, so that every process gets the same id."""
+    return None if name is None else str(uuid.uuid5(uuid.NAMESPACE_URL, f"evalflows:dataset/{name}"))
+
+
+def run_key(identity: Identity) -> str:
+    """Return a run's id as in the store, also if it was converted to a UUID."""
+    return str(identity).replace("-", "")
+
+
+def example_of(row: ExampleRow, dataset: str | None) -> Example:
+    return Example(
+        id=row.example_id,
+        inputs=json.loads(row.inputs),
+        outputs=from_json(row.reference_outputs),
+        metadata=from_json(row.metadata),
+        dataset_id=dataset,
+        created_at=row.recorded_at,
+        attachments=opened(from_json(row.attachments)),
+        split=row.split,
+        cluster=row.cluster,
+    )
+
+
+def run_of(row: OutputRow, inputs: Fields) -> Run:
+    return Run(
+        id=row.run_id,
+        inputs=inputs,
+        outputs=from_json(row.outputs),
+        error=None if row.status == "ok" else row.error or row.status,
+        start_time=row.started_at,
+        end_time=_end(row.started_at, row.latency_s),
+        reference_example_id=row.example_id,
+        session_id=row.experiment_id,
+        trace_id=row.run_id,
+        child_runs=_children(from_json(row.steps) or [], row.run_id),
+        prompt_tokens=row.tokens_in,
+        completion_tokens=row.tokens_out,
+        total_cost=row.cost_usd,
+    )
+
+
+def run_of_view(view: RunView) -> Run:
+    return Run(
+        id=view.id,
+        inputs=view.inputs,
+        outputs=view.outputs,
+        error=view.error,
+        start_time=view.started_at,
+        end_time=_end(view.started_at, view.latency_s),
+        trace_id=view.id,
+        child_runs=_children(view.steps, view.id),
+        prompt_tokens=view.tokens_in,
+        completion_tokens=view.tokens_out,
+        total_cost=view.cost_usd,
+    )
+
+
+def example_of_view(view: ExampleView) -> Example:
+    return Example(
+        id=view.id,
+        inputs=view.inputs,
+        outputs=view.reference_outputs,
+        metadata=view.metadata,
+        attachments=opened(view.attachments),
+        split=view.split,
+        cluster=view.cluster,
+    )
+
+
+def result_of(row: JudgementRow) -> EvaluationResult:
+    missing = row.status in ("failed", "not_attempted")
+    return EvaluationResult(
+        key=row.metric,
+        score=score_of(row.value, row.data_type),
+        value=row.label,
+        comment=row.error or row.status if missing else row.comment,
+        metadata=from_json(row.metadata),
+        extra={"error": True} if missing else None,
+    )
+
+
+def score_of(value: float | None, data_type: str | None) -> float | bool | None:
+    return bool(value) if value is not None and data_type == "BOOLEAN" else value
+
+
+def _children(steps: Sequence[Step], root: str) -> list[Run]:
+    """Return a run's steps as a tree. A step whose parent is unknown becomes a child of the run itself."""
+    known = {step.get("id") for step in steps} - {None}
+    by_parent: defaultdict[str, list[Step]] = defaultdict(list)
+    for step in steps:
+        by_parent[step["parent"] if step.get("parent") in known else root].append(step)
+    return [_child(step, root, root, by_parent) for step in by_parent[root]]
+
+
+def _child(step: Step, parent: str, root: str, by_parent: Mapping[str, Sequence[Step]]) -> Run:
+    started_at, identity = step.get("started_at"), str(step.get("id") or "")
+    start = None if started_at is None else datetime.fromisoformat(started_at)
+    return Run(
+        id=identity,
+        name=str(step.get("name") or ""),
+        run_type=str(step.get("kind") or "chain"),
+        inputs=_fields(step.get("inputs"), "input") or {},
+        outputs=_fields(step.get("outputs"), "output"),
+        error=step.get("error"),
+        start_time=start,
+        end_time=_end(start, step.get("latency_s")),
+        trace_id=root,
+        parent_run_id=parent,
+        child_runs=[_child(child, identity, root, by_parent) for child in by_parent.get(identity, ())],
+        prompt_tokens=step.get("tokens_in"),
+        completion_tokens=step.get("tokens_out"),
+        metadata=step.get("metadata") or {},
+        tags=step.get("tags") or [],
+    )
+
+
+def _fields(value: Any, name: str) -> Fields | None:
+    return value if value is None or isinstance(value, dict) else {name: value}
+
+
+def _end(start: datetime | None, latency_s: float | None) -> datetime | None:
+    return None if start is None or latency_s is None else start + timedelta(seconds=latency_s)
+
+
+def experiment_of(store: Store, experiment: Any, where: str = "evaluate_comparative: experiments") -> ExperimentRow:
+    """Find an experiment by name, id, or an object with an id. Raises InputError if it does not exist."""
+    reference = getattr(experiment, "experiment_id", None) or getattr(experiment, "id", None) or experiment
+    if not isinstance(reference, Identity):
+        wanted = "an experiment's name or id, or a result of evaluate"
+        raise InputError(f"{where}: got {type(experiment).__name__}, wanted {wanted}")
+    (identity,) = find_experiments(store, str(reference), just_one=True)
+    row: ExperimentRow = store.read("experiments", identity)[0]
+    return row

@@ -1,0 +1,156 @@
+"""Pages of judges: their list, and one with its agreement, controls and biases."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalflows.analysis.judge_standings import judge_standings
+from evalflows.dashboard.charts import domain
+from evalflows.dashboard.rendering import Page, Query, Site, render, steady
+from evalflows.reports.judge_health import JudgeHealth, judges_health
+from evalflows.reports.judges import (
+    Disagreement,
+    JudgeReport,
+    LabelledSubject,
+    current_report,
+    disagreements,
+    judge_record,
+)
+from evalflows.specs.errors import InputError, NotFoundError
+
+LABELS_IN_PAGE = 10
+
+Plot = tuple[float | None, float | None, float | None, tuple[float, float], float | None]
+"""A value with the ends of its interval, its scale, and a mark."""
+
+
+@steady
+def judge_page(site: Site, query: Query) -> Page:
+    """One judge, and its agreement with people in one experiment or comparison."""
+    evaluator, number = query.wanted("evaluator"), query.number("page")
+    versions = judges_health(site.store, evaluator)
+    controls, biases, subjects = judge_record(site.store, evaluator)
+    if not any((versions, controls, biases, subjects)):
+        root = site.store.layout.root
+        raise NotFoundError(f"judge {evaluator!r}: not in {root}, wanted one that has judged something")
+    subject = _chosen(subjects, query)
+    report, problem = _report(site, subject)
+    body = render(
+        "judge.html",
+        site,
+        evaluator=evaluator,
+        versions=versions,
+        standings=judge_standings(site.store, evaluator) if subjects else [],
+        controls=controls,
+        biases=biases,
+        subjects=subjects,
+        subject=subject,
+        report=report,
+        problem=problem,
+        plots=_plots(report) if report else {},
+        disagreements=disagreements(site.store, subject, page=number, in_page=LABELS_IN_PAGE) if subject else [],
+        said=said,
+        answer_address=lambda one: _answer_address(site, subject, one),
+        subject_address=lambda one: _address(site, evaluator, one),
+        review=_review_address(site, subject, versions),
+        number=number,
+        last=-(-subject.n_disagreements // LABELS_IN_PAGE) if subject else 1,
+        page_address=lambda page: _address(site, evaluator, subject, page=page),
+    )
+    return Page(title=f"Judge {evaluator}", section="judges", body=body)
+
+
+def said(value: float | None, label: str | None, kind: str) -> str | None:
+    """Return a verdict as text: of yes/no and numbers the value, of pairs which answer is better."""
+    if kind == "pair":
+        return {"left": "first better", "right": "second better"}.get(label or "", label or "tie")
+    return label if value is None else {1.0: "1 (yes)", 0.0: "0 (no)"}.get(value, f"{value:g}")
+
+
+def _chosen(subjects: Sequence[LabelledSubject], query: Query) -> LabelledSubject | None:
+    """Return what the address names; by default the newest with labels."""
+    wanted = {name: query.text(name) for name in ("subject_id", "metric", "people_metric", "evaluator_version")}
+    for subject in subjects:
+        if all(value in (None, getattr(subject, name)) for name, value in wanted.items()):
+            return subject
+    if any(wanted.values()):
+        given = ", ".join(f"{name} {value!r}" for name, value in wanted.items() if value)
+        raise InputError(
+            f"labels: got {given}, of which there are none, wanted one of the judge's labelled experiments"
+        )
+    return None
+
+
+def _report(site: Site, subject: LabelledSubject | None) -> tuple[JudgeReport | None, str | None]:
+    """Return the agreement from the labels of now, or why there is none."""
+    if subject is None:
+        return None, None
+    try:
+        return current_report(site.store, subject), None
+    except InputError as error:
+        return None, str(error)
+
+
+def _plots(report: JudgeReport) -> dict[str, Plot]:
+    """Return the figures that are drawn, by the name of their line."""
+    observed = report.observed
+    plots: dict[str, Plot] = {}
+    for name, figures, field in (
+        ("Cohen's kappa", observed.get("agreement"), "kappa"),
+        ("Krippendorff's alpha", observed["alpha"], "alpha"),
+        ("alpha among people", observed["people_alpha"], "alpha"),
+    ):
+        if figures:
+            plots[name] = (figures[field], figures["low"], figures["high"], (-1.0, 1.0), 0.0)
+    if error := observed.get("error"):
+        bias = (error["bias"], error["low"], error["high"])
+        plots["bias (judge minus people)"] = (*bias, domain([*bias, 0.0]), 0.0)
+    return plots | _means(observed)
+
+
+def _means(observed: Mapping[str, Any]) -> dict[str, Plot]:
+    """Return the means by the judge, by people, and prediction-powered, on one scale."""
+    if "powered_mean" not in observed:
+        return {}
+    means = {"judge only": observed["judge_mean"], "labels only": observed["labels_mean"]}
+    if observed["no_powered_mean"] is None:
+        means["prediction-powered"] = observed["powered_mean"]
+    scale = domain([mean[end] for mean in means.values() for end in ("mean", "low", "high")])
+    return {name: (mean["mean"], mean["low"], mean["high"], scale, None) for name, mean in means.items()}
+
+
+def _address(site: Site, evaluator: str, subject: LabelledSubject | None, page: int | None = None) -> str | None:
+    if subject is None:
+        return None
+    fields = ("subject_id", "metric", "people_metric", "evaluator_version")
+    address = site.links.judge(evaluator, **{name: getattr(subject, name) for name in fields}, page=page)
+    return f"{address}#{'disagreements' if page else 'people'}" if address else None
+
+
+def _answer_address(site: Site, subject: LabelledSubject | None, one: Disagreement) -> str | None:
+    if subject is None:
+        return None
+    if subject.kind == "pair":
+        runs = {"metric": subject.metric, "left": one.run_id, "right": one.other_run_id}
+        return site.links.page("pairwise", subject.subject_id, "pair", **runs)
+    return site.links.example(subject.subject_id, one.example_id, one.repetition)
+
+
+def _review_address(site: Site, subject: LabelledSubject | None, versions: Sequence[JudgeHealth]) -> str | None:
+    """Return where people label what narrows the interval most."""
+    if subject is not None:
+        return site.links.page("review", subject=subject.subject_id, metric=subject.people_metric)
+    return site.links.page("review", metric=versions[0].metrics[0]) if versions and versions[0].metrics else None
+
+
+@steady
+def judges_page(site: Site, query: Query) -> Page:
+    """The list of judges, and their agreement with people."""
+    text = query.text("q")
+    health = [one for one in judges_health(site.store) if _has(text, one.evaluator, one.judge_model, *one.metrics)]
+    standings = [one for one in judge_standings(site.store) if _has(text, one.evaluator, one.judge_model, one.metric)]
+    body = render("judges.html", site, judges=health, standings=standings, q=text)
+    return Page(title="Judges", section="judges", body=body)
+
+
+def _has(text: str | None, *names: str) -> bool:
+    return text is None or any(text.lower() in name.lower() for name in names)

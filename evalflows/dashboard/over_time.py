@@ -1,0 +1,84 @@
+"""The page of metrics over time."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from evalflows.analysis.figures import figure
+from evalflows.analysis.judge_exclusions import excluded_metrics
+from evalflows.dashboard.charts import Point
+from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.reports.metric_lines import Line, LinePoint, MetricLines, metric_lines
+from evalflows.reports.versions import Version, versions_of
+from evalflows.store.sql import no_experiments
+
+NEWEST = 100
+"""Runs of a line that are shown, at most."""
+
+Figure = Callable[[LinePoint], float | None]
+
+
+def over_time_page(site: Site, query: Query) -> Page:
+    """A metric, the cost and the latency over the runs of lines, which `name`, once or several times, and `target`
+    choose."""
+    names, target, metric = query.all("name"), query.text("target"), query.text("metric")
+    shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
+    first = shown.lines[0].line if shown.lines else None
+    drawn = [point for one in shown.lines for point in one.points]
+    groups = {point.experiment_id: point.run_group for point in drawn}
+    versions = versions_of((one.experiment_id, one.application_version, one.git_commit) for one in drawn)
+    body = render(
+        "over_time.html",
+        site,
+        shown=shown,
+        first=first,
+        names=names,
+        targets=[one.target for one in shown.known if first and one.name == first.name],
+        points=_points(site, shown, shown.metric or "", lambda one: one.mean),
+        costs=_points(site, shown, "cost", lambda one: one.cost_usd),
+        latencies=_points(site, shown, "latency", lambda one: one.latency),
+        excluded=excluded_metrics(site.store, groups),
+        versions=versions,
+        marks=_marks(shown, versions),
+        named=_named,
+        how_to_begin=no_experiments(site.store.layout),
+        newest=NEWEST,
+    )
+    return Page(title="Over time", section="over_time", body=body)
+
+
+def _marks(shown: MetricLines, versions: Mapping[str, Version]) -> list[tuple[datetime, str]]:
+    """Return when each version first ran, if one system is shown."""
+    first: dict[str, datetime] = {}
+    for one in shown.lines[0].points if len(shown.lines) == 1 else ():
+        if one.experiment_id in versions:
+            first.setdefault(versions[one.experiment_id].short, one.started_at)
+    return [(at, name) for name, at in first.items()]
+
+
+def _named(line: Line) -> str:
+    return line.name if line.target in line.name else f"{line.name}, {line.target}"
+
+
+def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[Point]:
+    is_metric, is_one = metric == shown.metric, len(shown.lines) == 1
+    return [
+        Point(
+            at=one.started_at,
+            value=value(one),
+            low=one.ci_low if is_metric else None,
+            high=one.ci_high if is_metric else None,
+            title=f"{'' if is_one else f'{_named(of.line)}, '}{one.started_at:%Y-%m-%d %H:%M}: "
+            f"{figure(value(one), metric)}{_said(one)}",
+            is_break=one.is_break,
+            is_release=one.target_changed,
+            href=site.links.experiment(one.experiment_id),
+            series=number,
+        )
+        for number, of in enumerate(shown.lines)
+        for one in of.points
+    ]
+
+
+def _said(one: LinePoint) -> str:
+    commit = f", commit {one.git_commit[:8]}" if one.git_commit else ""
+    return f"{commit}{', another ' + ' and '.join(one.changes) if one.changes else ''}"

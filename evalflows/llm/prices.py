@@ -1,0 +1,155 @@
+"""Tokens of calls, and what they cost."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
+
+BYTES_A_TOKEN = 3
+"""For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
+LONG_ANSWER = 500
+"""Assumed tokens of the longest answer, before any answer was seen and if the request sets no limit."""
+
+MAX_COUNT = 1 << 40
+"""No call has as many tokens: a larger count is an error of the endpoint, and unknown."""
+
+
+def tokens_of_text(text: str) -> int:
+    """Estimate the tokens of a text."""
+    return -(-len(text.encode()) // BYTES_A_TOKEN)
+
+
+def token_count(value: object) -> int | None:
+    """Return a count of tokens as reported; None for anything that is no count."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of a call, as far as the provider reported them."""
+
+    into: int | None = None
+    cached: int | None = None  # those of `into` that the provider had in its cache
+    out: int | None = None
+
+    @property
+    def are_reported(self) -> bool:
+        """Whether both counts of a chat are known, as its cost requires."""
+        return self.into is not None and self.out is not None
+
+    @property
+    def total(self) -> int | None:
+        """Those in and out together; None if those of the request are unknown."""
+        return None if self.into is None else self.into + (self.out or 0)
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(_sum(self.into, other.into), _sum(self.cached, other.cached), _sum(self.out, other.out))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A model's price. `listed` is its entry in the price list, which also prices cached tokens and long prompts."""
+
+    usd_per_million_input_tokens: float
+    usd_per_million_output_tokens: float
+    listed: Any = None
+
+    def cost(self, tokens: Tokens) -> float | None:
+        """Return the cost in USD; None if the provider did not report tokens. Embeddings have no output tokens."""
+        if tokens.into is None:
+            return None
+        if self.listed is not None:
+            from genai_prices import Usage
+
+            cached = min(tokens.cached or 0, tokens.into)  # some providers do not count cached tokens as input
+            usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
+            return float(self.listed.calc_price(usage)["total_price"])
+        out = (tokens.out or 0) * self.usd_per_million_output_tokens
+        return (tokens.into * self.usd_per_million_input_tokens + out) / 1e6
+
+
+@cache
+def price_of(connection: ConnectionSpec, model: str) -> Price | None:
+    """Return the price of a model on a connection; None if it is not known."""
+    own = connection.usd_per_million_input_tokens, connection.usd_per_million_output_tokens
+    if own[0] is not None:
+        return Price(own[0], own[1] or 0.0)
+    if isinstance(connection, LocalConnection):
+        return Price(0.0, 0.0)
+    return listed_price(model, connection.base_url, connection.price_list)
+
+
+@cache
+def listed_price(model: str, base_url: str, provider: str | None = None) -> Price | None:
+    """Return the listed price of a model, for the named provider or else the one with this address."""
+    from genai_prices import Usage, calc_price  # late: few processes ask for a price
+
+    one_token = Usage(input_tokens=1)
+    try:
+        if provider:
+            listed = calc_price(one_token, model, provider_id=provider).model_price
+        else:
+            listed = calc_price(one_token, model, provider_api_url=base_url).model_price
+    except LookupError:
+        return None
+    return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed)
+
+
+def price_at(base_url: str, model: str, connections: Iterable[ConnectionSpec]) -> Price | None:
+    """Return the price of a model at an address: of a connection that declares one, for that model first, else listed.
+
+    `base_url` is without a slash at its end.
+    """
+    there = [one for one in connections if isinstance(one, EndpointConnection) and one.base_url.rstrip("/") == base_url]
+    for named in (model, None):
+        for one in there:
+            if one.model == named and one.usd_per_million_input_tokens is not None:
+                return price_of(one, model)
+    return listed_price(model, base_url)
+
+
+def _base_price(price: Any) -> float:
+    """Return the price per million tokens; that of short prompts if long ones cost more."""
+    return float(getattr(price, "base", price) or 0.0)
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left + (right or 0)
+
+
+def tokens_of(body: Mapping[str, Any]) -> Tokens:
+    """Return the token counts that a response reports, by any of the names in use; what it does not report is None."""
+    usage = body.get("usage")
+    if not isinstance(usage, Mapping):
+        return Tokens()
+    into = _count(usage, "prompt_tokens", "input_tokens")
+    out = _count(usage, "completion_tokens", "output_tokens")
+    cached = _count(usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
+    for details in (usage.get(name) for name in ("prompt_tokens_details", "input_tokens_details")):
+        if isinstance(details, Mapping) and cached is None:
+            cached = _count(details, "cached_tokens")
+    if into is not None and "prompt_tokens" not in usage:  # Anthropic's `input_tokens` are those besides the cache
+        into += sum(_count(usage, f"cache_{part}_input_tokens") or 0 for part in ("read", "creation"))
+    total = _count(usage, "total_tokens")
+    if into is not None and total is not None and total > into + (out or 0):
+        out = total - into  # some leave the tokens of thinking out of their count, but not out of the total
+    details = usage.get("completion_tokens_details")
+    thinking = _count(details, "reasoning_tokens") if isinstance(details, Mapping) and total is None else None
+    if out is not None and thinking is not None and thinking > out:
+        out += thinking
+    return Tokens(into, cached, out)
+
+
+def _count(usage: Mapping[str, Any], *names: str) -> int | None:
+    """Return the first count of these names; whole numbers may come as text or as floats."""
+    for name in names:
+        value = usage.get(name)
+        if isinstance(value, str) and re.fullmatch(r"\d{1,15}(\.0+)?", value):
+            value = float(value)
+        value = int(value) if isinstance(value, float) and value.is_integer() else value
+        if (count := token_count(value)) is not None:
+            return count
+    return None

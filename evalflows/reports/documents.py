@@ -1,0 +1,165 @@
+"""Reports of experiments and decisions as JSON documents."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from evalflows.reports.candidates import CandidatesOfGate
+from evalflows.reports.comparison import ComparisonReport, Overview
+from evalflows.reports.decisions import Decision
+from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
+from evalflows.reports.previous_runs import PreviousRun
+from evalflows.reports.results import Result
+from evalflows.reports.worst import WorstExamples, WorstItem
+from evalflows.specs.hints import Hint
+from evalflows.store.queries.conclusions import VERDICT_FIELDS
+from evalflows.store.records import from_json
+
+Document = dict[str, Any]
+
+AGAINST = {
+    "baseline_experiment_id": "baseline_experiment_id",
+    "baseline": "baseline",
+    **{own: name for own, name in VERDICT_FIELDS.items() if own not in ("reason", "reason_code", "warning")},
+}
+"""The fields of a result that are about its difference from the baseline, and their names in the document."""
+
+
+def document(
+    reports: Sequence[ExperimentsReport],
+    *,
+    candidates: Sequence[Decision | CandidatesOfGate] = (),
+    comparison: ComparisonReport | None = None,
+    previous: Sequence[PreviousRun] = (),
+    calls_made: int | None = None,
+    next_command: Hint,
+) -> Document:
+    """Return what `run`, `gate` and `show` print, as one object.
+
+    Args:
+        reports: One per table that is printed; what several have, such as a shared baseline, is listed once.
+        candidates: The decisions, those of one gate on several candidates together.
+        comparison: The comparison of the experiments' answers, or the one that is shown.
+        previous: How experiments did against the runs before them.
+        calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
+        next_command: The command to run next.
+    """
+    targets = {one.experiment_id: one.target for report in reports for one in report.experiments}
+    worst = [examples for report in reports if report.worst for examples in report.worst.examples]
+    content: Document = {
+        "experiments": _once(asdict(one) for report in reports for one in report.experiments),
+        "metrics": _once(
+            metric_document(result, targets) for report in reports for result in report.results if result.has_rows
+        ),
+        "decisions": [_decision(decision) for report in reports for decision in report.decisions],
+        "standings": [one.standing for one in candidates if isinstance(one, CandidatesOfGate)],
+        "comparison": comparison and _comparison(comparison),
+        "worst_examples": [worst_document(examples) for examples in worst],
+        "failures": _once(asdict(failure) for report in reports for failure in report.failures),
+        "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
+        "excluded_metrics": _once(one for report in reports for one in _excluded(report)),
+        "fallbacks_and_tiers": _once(asdict(one) for report in reports for one in report.stepped),
+        "types_apart": _once(asdict(one) for report in reports for one in report.types_apart),
+        "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
+        "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
+        "sentences": _once(sentence for report in reports for sentence in report.sentences),
+        "previous": [one.as_dict() for one in previous],
+        "calls_made": calls_made,
+        "next": str(next_command),
+    }
+    return plain(content)  # type: ignore[no-any-return]
+
+
+def listed(
+    experiments: Sequence[ExperimentOverview],
+    comparisons: Sequence[Overview],
+    gates: Mapping[str, Mapping[str, str]],
+) -> list[Document]:
+    """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
+    rows = [{"kind": "experiment", **asdict(one), "gates": gates.get(one.experiment_id, {})} for one in experiments]
+    rows += [{"kind": "comparison", **asdict(one)} for one in comparisons]
+    rows.sort(key=lambda row: row["started_at"], reverse=True)  # stable: the targets of a run keep their order
+    return plain(rows)  # type: ignore[no-any-return]
+
+
+def plain(value: Any) -> Any:
+    """Return a value of JSON: times as ISO 8601 in UTC, null for a number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def worst_document(examples: WorstExamples) -> Document:
+    """Return the worst examples by one metric of one experiment."""
+    fields = ("metric", "experiment_id", "name", "baseline_experiment_id", "baseline")
+    items = [_item(item) for item in examples.items]
+    return plain({**{name: getattr(examples, name) for name in fields}, "examples": items})  # type: ignore[no-any-return]
+
+
+def _excluded(report: ExperimentsReport) -> list[Document]:
+    """Return the metrics that decide nothing because of their judge."""
+    return [
+        {
+            "experiment_id": identity,
+            "metric": metric,
+            "judge": one.judge,
+            "reason_code": one.reason.code,
+            "reason": one.message,
+        }
+        for (identity, metric), one in report.excluded.items()
+    ]
+
+
+def _once(parts: Iterable[Any]) -> list[Any]:
+    out: list[Any] = []
+    for part in parts:
+        if part not in out:
+            out.append(part)
+    return out
+
+
+def metric_document(result: Result, targets: Mapping[str, str]) -> Document:
+    """Return a result under the target's own name; in tables, experiments of one name are told apart by their times."""
+    own = {name: value for name, value in asdict(result).items() if name not in AGAINST}
+    against: Document = {new: getattr(result, old) for old, new in AGAINST.items()}
+    against["baseline"] = targets.get(result.baseline_experiment_id or "", result.baseline)
+    against["verdict"] = result.verdict_text
+    return {
+        **own,
+        "target": targets.get(result.experiment_id, result.target),
+        "against_baseline": against if result.baseline_experiment_id else None,
+    }
+
+
+def _decision(decision: Decision) -> Document:
+    parsed = ("reasons", "comparability", "policy", "candidate_apart", "baseline_apart", "limits")
+    return {
+        **{name: value for name, value in asdict(decision).items() if name not in parsed},
+        "rules": decision.rules,
+        "limits": decision.what_limits,
+        "comparability": from_json(decision.comparability) or [],
+        "policy": from_json(decision.policy),
+    }
+
+
+def _comparison(report: ComparisonReport) -> Document:
+    return {
+        **asdict(report.overview),
+        "win_rates": [{**asdict(rate), "verdict": rate.verdict_text} for rate in report.win_rates],
+        "ranking": [asdict(rank) for rank in report.ranking],
+        "biases": [asdict(bias) for bias in report.biases],
+        "failures": [{"source": evaluator, "error": error, "count": n} for evaluator, error, n in report.errors],
+        "sentences": report.sentences,
+    }
+
+
+def _item(item: WorstItem) -> Document:
+    texts = ("inputs", "outputs", "baseline_outputs")
+    fields = {name: value for name, value in asdict(item).items() if name != "n_worse"}
+    return {**fields, **{name: from_json(getattr(item, name)) for name in texts}}

@@ -1,0 +1,91 @@
+"""Names of experiments that tell them apart, and times as they are shown."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+ID_END = 6
+"""Characters of an id's end that are shown."""
+
+COMMIT = 7
+"""Characters of a git commit that are shown."""
+
+_VERSIONS = """
+select experiment_id, application_version, case when not git_dirty then git_commit end, started_at
+from experiments where is_one_of(experiment_id, $1)
+"""
+
+
+def names_apart(store: Store, names: Mapping[str, str]) -> dict[str, str]:
+    """Return a name for each experiment id: the given one if no other experiment has it.
+
+    Else with the version that the spec or the application gave, `support v7`, or with the git commit, `support
+    3c8b694`, if each of that name has another one. Else with when the experiment started: `support (2026-11-26 14:02
+    UTC)`. If that is the same too, with the end of the id. Nothing that happens later, such as an approval, changes a
+    name, and times are absolute, since files that are kept have these names.
+    """
+    return names_apart_in_each(store, [names])[0]
+
+
+def names_apart_in_each(store: Store, groups: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return the same for each group of experiments, which are told apart within it."""
+    several = {identity for names in groups for some in _alike(names) for identity in some}
+    (rows,) = ask(store, (_VERSIONS, [sorted(several)])) if several else ([],)
+    known = {identity: rest for identity, *rest in rows}
+    return [_apart(names, known) for names in groups]
+
+
+def _alike(names: Mapping[str, str]) -> list[list[str]]:
+    """Return the experiments of each name that several have."""
+    alike: dict[str, list[str]] = {}
+    for identity, name in names.items():
+        alike.setdefault(name, []).append(identity)
+    return [some for some in alike.values() if len(some) > 1]
+
+
+def _apart(names: Mapping[str, str], known: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+    apart = dict(names)
+    for some in _alike(names):
+        there = [identity for identity in some if identity in known]
+        for identity, told in zip(there, _told_apart([known[one] for one in there]), strict=True):
+            apart[identity] = f"{names[identity]} {told}"
+    counts = Counter(apart.values())
+    return {
+        identity: f"{names[identity]} (…{identity[-ID_END:]})" if counts[name] > 1 else name
+        for identity, name in apart.items()
+    }
+
+
+def _told_apart(experiments: Sequence[Sequence[Any]]) -> list[str]:
+    """Return what tells experiments of one name apart: versions, else commits, else times.
+
+    Each is a version, a commit (None if the code was changed since), and when it started.
+    """
+    for texts in ([one[0] for one in experiments], [one[1] and one[1][:COMMIT] for one in experiments]):
+        if all(texts) and len({*texts}) == len(texts):
+            return texts
+    times = [at(one[2]) for one in experiments]
+    if len({*times}) < len(times):
+        times = [f"{_utc(one[2]):%Y-%m-%d %H:%M:%S} UTC" for one in experiments]
+    return [f"({time})" for time in times]
+
+
+def at(moment: datetime) -> str:
+    """Return a time that means the same whenever it is read: `2026-11-26 14:02 UTC`."""
+    return f"{_utc(moment):%Y-%m-%d %H:%M} UTC"
+
+
+def when(moment: datetime, now: datetime) -> str:
+    """Return a time as a person reads it at another: `today 14:02 UTC`, `yesterday 14:02 UTC`, `3 days ago`, a date."""
+    days = (_utc(now).date() - _utc(moment).date()).days
+    if 0 <= days <= 1:
+        return f"{('today', 'yesterday')[days]} {_utc(moment):%H:%M} UTC"
+    return f"{days} days ago" if 0 < days <= 30 else f"{_utc(moment):%Y-%m-%d}"
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -1,0 +1,109 @@
+"""Earlier runs that an experiment can be held against."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from evalflows.analysis.figures import figure
+from evalflows.reports.names import at
+from evalflows.reports.results import conclusion_text
+from evalflows.specs import hints
+from evalflows.specs.metric_names import MEASURES
+from evalflows.store.records import Conclusion, ReasonCode
+from evalflows.store.store import Store
+
+MOST_METRICS = 3
+"""Metrics that the sentence names: those that differ, then the others."""
+
+_ORDER = ("worse", "better", "no_worse", "equivalent", "not_enough_evidence")
+
+_OF_VERDICT = ("metric", "difference", "ci_low", "ci_high", "p_adjusted", "margin", "conclusion", "reason_code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSince:
+    """One metric in the previous run and now, over the examples that both scored."""
+
+    metric: str
+    previous_mean: float | None
+    mean: float | None
+    difference: float | None
+    ci_low: float | None
+    ci_high: float | None
+    p_adjusted: float | None
+    margin: float | None
+    conclusion: Conclusion
+    reason_code: ReasonCode | None
+
+    @property
+    def text(self) -> str:
+        """`contains 0.81 → 0.84, no significant difference`."""
+        means = " → ".join(figure(mean, self.metric) for mean in (self.previous_mean, self.mean))
+        return f"{self.metric} {means}, {conclusion_text(self.conclusion, self.reason_code, self.margin)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviousRun:
+    """An earlier run of an experiment's name, and each metric of evaluators since."""
+
+    experiment_id: str
+    previous_experiment_id: str
+    previous_name: str
+    previous_started_at: datetime
+    n_examples: int
+    n_shared: int  # examples with the same inputs and references in both
+    metrics: Sequence[MetricSince]
+
+    @property
+    def sentence(self) -> str:
+        """Which run it is, and how the metrics did since."""
+        named = sorted(self.metrics, key=lambda one: _ORDER.index(one.conclusion))
+        more = len(named) - MOST_METRICS
+        shown = [*(one.text for one in named[:MOST_METRICS]), *([f"{more} more"] if more > 0 else [])]
+        said = "; ".join(shown) or "no metric of an evaluator is shared"
+        is_all = self.n_shared == self.n_examples
+        on = "" if is_all else f", on the {self.n_shared} of {self.n_examples} examples that are in both"
+        return f"against the previous run {self.previous_name} ({at(self.previous_started_at)}){on}: {said}"
+
+    @property
+    def rank(self) -> int:
+        """Its place among several runs: those with something worse come first, then those with something better."""
+        return min((_ORDER.index(one.conclusion) for one in self.metrics), default=len(_ORDER))
+
+    @property
+    def command(self) -> str:
+        """The command that shows everything of the difference."""
+        return hints.diff(self.previous_experiment_id, self.experiment_id).command
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "sentence": self.sentence, "command": self.command}
+
+
+def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[PreviousRun]:
+    """Return how each experiment did against the earlier run beside it, if they share examples; both are ids.
+
+    Verdicts on built-in measures are left out.
+    """
+    from evalflows.analysis.diff import verdicts_since  # late: specs are slow to import
+
+    return [
+        PreviousRun(
+            experiment_id=row.experiment_id,
+            previous_experiment_id=previous.experiment_id,
+            previous_name=previous.name,
+            previous_started_at=previous.started_at,
+            n_examples=row.n_examples,
+            n_shared=n_shared,
+            metrics=[
+                MetricSince(
+                    previous_mean=one.baseline_mean,
+                    mean=one.candidate_mean,
+                    **{name: getattr(one, name) for name in _OF_VERDICT},
+                )
+                for one in verdicts
+                if one.metric not in MEASURES
+            ],
+        )
+        for row, previous, n_shared, verdicts in verdicts_since(store, earlier)
+    ]

@@ -1,0 +1,118 @@
+"""Connections: where models are called, and under which limits."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from evalflows.specs.addresses import check_address, check_headers, secret_in
+
+AnswerForm = Literal["json_schema", "tool_call", "text"]
+"""How structured output is requested: by a JSON schema, as tool arguments if the provider supports no schemas, or as
+tags at the end of the text if it supports no tools either."""
+
+
+class _Connection(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(None, description="The model to use if a target or an evaluator does not name one")
+    embedding_model: str | None = Field(None, description="The embedding model to use if none is named")
+    attempts: int = Field(4, ge=1, description="Maximum number of attempts per call")
+    timeout_s: float = Field(120.0, gt=0, description="Total timeout of one attempt, in seconds")
+    max_wait_s: float = Field(
+        600.0, ge=0, description="Longest wait before another attempt that a provider may ask for, in seconds"
+    )
+    max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
+    answer_form: AnswerForm = Field(
+        "json_schema",
+        description="How structured output is requested: by a JSON schema; as a tool_call if the provider supports no "
+        "schemas; or as tags at the end of the text if it supports neither",
+    )
+    usd_per_million_input_tokens: float | None = Field(
+        None, ge=0, description="Your own price; default: from the price list"
+    )
+    usd_per_million_output_tokens: float | None = Field(
+        None, ge=0, description="Your own price; default: from the price list"
+    )
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.usd_per_million_input_tokens is None) != (self.usd_per_million_output_tokens is None):
+            raise ValueError("got one of usd_per_million_input_tokens and usd_per_million_output_tokens, wanted both")
+        return self
+
+
+class HashableHeaders(dict[str, str]):
+    """The HTTP headers of a connection, which is a key of what this process shares."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+class EndpointConnection(_Connection):
+    """Any endpoint with OpenAI's chat completions API."""
+
+    kind: Literal["endpoint"] = "endpoint"
+    base_url: str = Field(
+        description="The base URL, such as https://api.openai.com/v1; a query, such as ?api-version=…, is sent with "
+        "each call"
+    )
+    headers: Annotated[dict[str, str], AfterValidator(HashableHeaders)] = Field(
+        default_factory=HashableHeaders,
+        description="Further HTTP headers; ${NAME} in a value is an environment variable",
+    )
+    api_key_env: str | None = Field(None, description="The environment variable that holds the key")
+    api_key_block: str | None = Field(None, description="The Prefect Secret block that holds the key")
+    max_in_flight: int = Field(
+        64, ge=1, description="Maximum number of concurrent calls, per process; the actual number adapts below that"
+    )
+    requests_per_minute: float | None = Field(None, gt=0, description="Maximum number of calls per minute, per process")
+    tokens_per_minute: float | None = Field(
+        None, gt=0, description="Maximum number of input and output tokens per minute, per process"
+    )
+    provider_limit: str | None = Field(
+        None,
+        description="The name of a Prefect global concurrency limit: maximum number of concurrent calls over all "
+        "processes and flow runs",
+    )
+    connect_timeout_s: float = Field(10.0, gt=0, description="Timeout for connecting, in seconds")
+    read_timeout_s: float | None = Field(
+        None, gt=0, description="Timeout for the next piece of a response, in seconds; default: timeout_s"
+    )
+    price_list: str | None = Field(
+        None,
+        description="The provider in the price list whose prices apply, such as openai; default: inferred from "
+        "base_url",
+    )
+
+    @model_validator(mode="after")
+    def _no_secret_in_the_address(self) -> "EndpointConnection":
+        if part := secret_in(self.base_url):
+            raise ValueError(f"base_url: got {part} in it, wanted the key in api_key_env or api_key_block")
+        check_address(self.base_url, "base_url")
+        check_headers(self.headers)
+        return self
+
+    @model_validator(mode="after")
+    def _one_key(self) -> "EndpointConnection":
+        if self.api_key_env and self.api_key_block:
+            raise ValueError("got api_key_env and api_key_block, wanted one of them")
+        return self
+
+
+class LocalConnection(_Connection):
+    """A small model on this machine: no API key, no network, no cost."""
+
+    kind: Literal["local"] = "local"
+    gguf: str | None = Field(None, description="Path of a GGUF file; default: a small model that is downloaded once")
+    context_tokens: int = Field(2048, ge=256, description="Context size: tokens of prompt and answer together")
+    max_in_flight: Literal[1] = 1
+    usd_per_million_input_tokens: float | None = 0.0
+    usd_per_million_output_tokens: float | None = 0.0
+
+
+ConnectionSpec = Annotated[EndpointConnection | LocalConnection, Field(discriminator="kind")]
+
+Connections = Annotated[
+    dict[str, ConnectionSpec],
+    Field(default_factory=dict, description="Connections by name, in addition to openai and local"),
+]

@@ -1,0 +1,139 @@
+"""Watch rules: which metric of production is watched, in which windows, and when it raises an alert."""
+
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+RuleKind = Literal["threshold", "fall", "failure_share", "change"]
+WindowSize = Literal["hour", "day"]
+
+KINDS: tuple[RuleKind, ...] = ("threshold", "fall", "failure_share", "change")
+FIELDS: dict[RuleKind, frozenset[str]] = {
+    "threshold": frozenset({"minimum", "maximum", "confidence_level"}),
+    "fall": frozenset({"margin", "against", "confidence_level"}),
+    "failure_share": frozenset({"maximum", "confidence_level"}),
+    "change": frozenset({"margin"}),
+}
+"""The fields that only some kinds of rules have."""
+ONLY_SOME = frozenset().union(*FIELDS.values())
+
+TRACES = "traces"
+"""The metric of a `failure_share` of whole traces: of those whose root span ended in an error."""
+MEASURED = ("latency", "cost", "tokens")
+"""Metrics of traces that need no evaluator."""
+
+DIMENSIONS = ("tag", "version", "model", "environment")
+ALL = "all"
+"""The slice with all traces."""
+
+PREVIOUS = "previous"
+"""What a `fall` is measured against unless it names an experiment: the previous window."""
+
+LATE_S: dict[WindowSize, float] = {"hour": 900.0, "day": 3600.0}
+
+
+def _as_fields(rule: object) -> object:
+    """Expand the short forms: `accuracy` watches for a change, and {threshold: accuracy, …} names kind and metric."""
+    if isinstance(rule, str):
+        return {"kind": "change", "metric": rule}
+    if isinstance(rule, dict) and "kind" not in rule:
+        named: list[Any] = [kind for kind in KINDS if kind in rule]
+        if len(named) == 1:
+            rest = {name: value for name, value in rule.items() if name != named[0]}
+            return {"kind": named[0], "metric": rule[named[0]], **rest}
+    return rule
+
+
+class WatchSpec(BaseModel):
+    """One watch rule. It looks once at each window after the window has closed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field("", description="The rule's name in alerts; default: its kind and metric")
+    kind: RuleKind = Field(
+        description="`threshold`: the mean is certainly below `minimum` or above `maximum`; `fall`: it is certainly "
+        "worse than before by more than `margin`; `failure_share`: the share of failed judgements, or traces, is "
+        "certainly above `maximum`; `change`: a detector of lasting changes for the worse by more than `margin`"
+    )
+    metric: str = Field(
+        min_length=1,
+        description="A metric of the evaluators; `latency`, `cost` or `tokens` of traces; for failure_share, a metric "
+        f"whose judgements fail, or `{TRACES}`; `closed_modes` for each closed failure mode of the evaluators",
+    )
+    window: WindowSize = Field("day", description="Length of the windows, in UTC: `hour` or `day`")
+    slices: list[str] = Field(
+        default_factory=lambda: [ALL],
+        min_length=1,
+        description="Slices that are watched separately: `tag`, `version`, `model` or `environment` for each of its "
+        "values, such as `version=1.4` for one of them, `all` for all traces",
+    )
+    min_n: int = Field(
+        30,
+        ge=2,
+        description="Scored traces (sessions, if traces have them) that a window needs; with fewer than 30, intervals "
+        "of skewed scores cover less often than stated",
+    )
+    minimum: float | None = Field(None, description="threshold: the mean should be at least this")
+    maximum: float | None = Field(
+        None, description="threshold: the mean should be at most this; failure_share: as well"
+    )
+    against: str | None = Field(
+        None,
+        description=f"fall: `{PREVIOUS}` for the previous window (the default), or the name of an experiment for its "
+        "mean",
+    )
+    margin: float | None = Field(
+        None, ge=0, description="fall, change: a loss that does not matter; default: the metric's margin, else 0"
+    )
+    confidence_level: float | None = Field(
+        None,
+        gt=0.5,
+        lt=1,
+        description="Confidence level of the interval of each window and slice; default: as high as needed for at most "
+        "one false alarm of the rule in 30 days",
+    )
+    late_s: float | None = Field(
+        None,
+        ge=0,
+        description="Seconds after a window's end in which late spans still count; default: 900 for hours, 3600 for "
+        "days",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short_form(cls, rule: object) -> object:
+        return _as_fields(rule)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "WatchSpec":
+        for field in sorted(ONLY_SOME - FIELDS[self.kind]):
+            if getattr(self, field) is not None:
+                raise ValueError(f"{field}: got {getattr(self, field)!r} in a rule of kind {self.kind!r}, wanted none")
+        bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
+        if self.kind == "threshold" and len(bounds) != 1:
+            raise ValueError(f"threshold of {self.metric!r}: wanted one of minimum and maximum")
+        if self.kind == "failure_share" and not (self.maximum is not None and 0 <= self.maximum < 1):
+            raise ValueError(f"failure_share of {self.metric!r}: got maximum {self.maximum}, wanted 0 to below 1")
+        if not all(map(math.isfinite, (*bounds, self.margin or 0.0))):
+            raise ValueError(f"{self.kind} of {self.metric!r}: wanted finite numbers")
+        for part in self.slices:
+            dimension, is_one, value = part.partition("=")
+            if part != ALL and (dimension not in DIMENSIONS or bool(is_one) != bool(value)):
+                wanted = ", ".join((ALL, *DIMENSIONS))
+                raise ValueError(f"slices: got {part!r}, wanted one of {wanted}, or such as version=1.4")
+        return self
+
+    @property
+    def title(self) -> str:
+        """The rule's name in alerts."""
+        return self.name or f"{self.kind} {self.metric}" + (" hourly" if self.window == "hour" else "")
+
+    @property
+    def closes_after_s(self) -> float:
+        """Seconds between a window's end and its closing."""
+        return LATE_S[self.window] if self.late_s is None else self.late_s
+
+    def watches(self, part: str) -> bool:
+        """Whether the rule watches a slice, such as `version=1.4`."""
+        return part in self.slices or part.partition("=")[0] in self.slices

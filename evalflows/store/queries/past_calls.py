@@ -1,0 +1,98 @@
+"""Model calls that were made before, for an estimate of what a run costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from evalflows.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCalls:
+    """Means over paid calls."""
+
+    calls: int
+    tokens_in: float
+    tokens_out: float
+    usd: float | None  # None if the price of a call is unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How often a model was called, including answers from the ledger."""
+
+    times: int  # runs, or judgements
+    calls_each: float
+
+
+def calls_of_target(store: Store, version: str) -> PastCalls | None:
+    """Return the calls of a target of this version; None if there are none with token counts."""
+    condition = (
+        "evaluator is null and experiment_id in (select experiment_id from source.experiments where target_version = ?)"
+    )
+    return _past(store, condition, version)
+
+
+def calls_of_judge(store: Store, name: str, version: str) -> PastCalls | None:
+    """Return the calls of an evaluator of this name and version, pairwise or not."""
+    condition = """evaluator = ? and experiment_id in (
+                select experiment_id from source.experiments where contains(evaluators, ?)
+                union all select comparison_id from source.comparison_sets where contains(evaluators, ?))"""
+    return _past(store, condition, name, version, version)
+
+
+def calls_to_model(store: Store, base_url: str, model: str, *, by_target: bool) -> PastCalls | None:
+    """Return the calls of targets, or of evaluators, to a model. `base_url` is in the ledger's form."""
+    condition = f"base_url = ? and model = ? and evaluator is {'null' if by_target else 'not null'}"
+    return _past(store, condition, base_url, model)
+
+
+def asked_by_target(store: Store, version: str) -> Asked | None:
+    """Return how often a target of this version called a model per run, as far as recorded."""
+    query = """select count(*), sum(calls + coalesce(calls_cached, 0)) from source.outputs
+               where status in ('ok', 'failed') and reused_from is null and calls is not null
+                 and experiment_id in (select experiment_id from source.experiments where target_version = ?)"""
+    return _asked(store, query, version)
+
+
+def asked_by_judge(store: Store, name: str, version: str) -> Asked | None:
+    """Return how often an evaluator of this name and version called a model per judgement, as far as recorded."""
+    query = """select count(*), sum(calls) from (
+                   select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
+                   from staging.scores
+                   where evaluator = ? and evaluator_version = ? and status in ('scored', 'failed', 'not_applicable')
+                     and coalesce(error_kind, '') <> 'no_output' group by subject_id)
+               where not is_unknown"""
+    return _asked(store, query, name, version)
+
+
+def asked_by_pairwise(store: Store, name: str, version: str) -> Asked | None:
+    """Return how often a pairwise evaluator called a model per judgement, as far as recorded."""
+    query = """select count(*), sum(calls) from (
+                   select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
+                   from staging.comparisons where evaluator = ? and evaluator_version = ? and decided_by is null
+                     and status in ('scored', 'failed', 'not_applicable')
+                   group by left_run_id, right_run_id, shown_first)
+               where not is_unknown"""
+    return _asked(store, query, name, version)
+
+
+def in_ledger(store: Store, keys: Iterable[str]) -> int:
+    """Return how many of the calls with these keys are in the ledger and reusable."""
+    query = """select count(distinct call_key) from source.calls
+               where reusable and call_key in (select unnest(?::varchar[]))"""
+    return int(store.query(query, [[*keys]])[0][0])
+
+
+def _past(store: Store, condition: str, *values: str) -> PastCalls | None:
+    query = f"""select count(*), avg(tokens_in), avg(coalesce(tokens_out, 0)),
+                       case when count(cost_usd) = count(*) then avg(cost_usd) end
+                from source.calls where status = 'ok' and tokens_in is not null and {condition}"""
+    calls, tokens_in, tokens_out, usd = store.query(query, values)[0]
+    return PastCalls(calls=calls, tokens_in=tokens_in, tokens_out=tokens_out, usd=usd) if calls else None
+
+
+def _asked(store: Store, query: str, *values: str) -> Asked | None:
+    times, calls = store.query(query, values)[0]
+    return Asked(times=times, calls_each=float(calls or 0) / times) if times else None

@@ -1,0 +1,103 @@
+"""Examples that several experiments share, and rounds in which they were answered together."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from evalflows.store.records import ExampleRow, ExperimentRow
+from evalflows.store.snapshots import Examples, load_snapshot
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRounds:
+    """Arrays have shape (examples,), in the snapshot's order."""
+
+    together: Mask  # whether both made all repetitions in the same rounds, over open connections, without the ledger
+    warm_up: Mask  # the example of the first round, which pays for cold caches
+
+    def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
+        """The same of some examples."""
+        return SharedRounds(together=self.together[places], warm_up=self.warm_up[places])
+
+
+def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
+    """Return the examples that two experiments answered in the same rounds; none if their answers were recorded."""
+    together, warm_up = (np.zeros(candidate.n_examples, dtype=bool) for _ in range(2))
+    is_recorded = "recorded" in (candidate.target_kind, baseline.target_kind)
+    if candidate.run_group == baseline.run_group and not is_recorded:
+        experiments = [candidate.experiment_id, baseline.experiment_id]
+        parameters = [*experiments, candidate.repetitions, candidate.snapshot_id]
+        for place, all_together, is_first in ask(store, (_ROUNDS, parameters))[0]:
+            together[place], warm_up[place] = all_together, is_first
+    return SharedRounds(together=together, warm_up=warm_up)
+
+
+_ROUNDS = """
+with runs as (
+    select ours.example_id, ours.round_at,
+           coalesce(ours.round_at = theirs.round_at, false)
+           and coalesce(ours.calls_cached, 0) = 0 and coalesce(theirs.calls_cached, 0) = 0 as is_together
+    from outputs as ours join outputs as theirs using (example_id, repetition)
+    where ours.experiment_id = $1 and theirs.experiment_id = $2
+), by_example as (
+    select example_id, bool_and(is_together) and count(*) = $3 as together,
+           coalesce(bool_or(round_at <= first_round_at), false) as warm_up
+    from runs, (select min(round_at) as first_round_at from runs) as first
+    group by example_id
+), places as (
+    select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $4
+)
+select place, together, warm_up from by_example join places using (example_id)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """Examples that all experiments have with the same inputs, from the first snapshot, and counts of the others."""
+
+    examples: Examples
+    absent: int  # examples that some experiments lack
+    changed: int  # examples whose inputs differ
+
+    @property
+    def left_out(self) -> int:
+        return self.absent + self.changed
+
+
+def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> Shared:
+    """Return the examples with the same id and the same inputs in all experiments."""
+    snapshots = [*{row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}.values()]
+    first, *others = snapshots
+    known = [frozenset(other.ids) for other in others]
+    everywhere = [number for number, name in enumerate(first.ids) if all(name in ids for ids in known)]
+    n_known = len(frozenset(first.ids).union(*known))
+    shared = Shared(examples=first.select(everywhere), absent=n_known - len(everywhere), changed=0)
+    for other in others:
+        shared = with_same(shared, other, _inputs)
+    return shared
+
+
+def with_same(shared: Shared, other: Iterable[ExampleRow], text: Callable[[ExampleRow], str | None]) -> Shared:
+    """Drop the shared examples that have another text in another snapshot."""
+    texts = {example.example_id: _digest(text(example)) for example in other}
+    same = [
+        number for number, example in enumerate(shared.examples) if texts[example.example_id] == _digest(text(example))
+    ]
+    changed = len(shared.examples) - len(same)
+    return replace(shared, examples=shared.examples.select(same), changed=shared.changed + changed)
+
+
+def _inputs(example: ExampleRow) -> str:
+    return example.inputs
+
+
+def _digest(text: str | None) -> bytes | None:
+    """Return a hash of a text, so that the texts of a whole snapshot need not be in memory."""
+    return None if text is None else blake2b(text.encode(), digest_size=16).digest()

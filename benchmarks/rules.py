@@ -111,7 +111,7 @@ def _answer(draw: random.Random, number: int) -> dict[str, Any]:
 
 def bare(path: Path, to: Path, rules: Rules) -> None:
     """The loop that a person would write."""
-    functions = [(name, named.named(name), settings) for name, settings in rules.items()]
+    functions = [(name, named.load_named(name), settings) for name, settings in rules.items()]
     found: dict[str, list[Any]] = {"id": [], "metric": [], "value": [], "comment": []}
     for row in pq.read_table(path).to_pylist():
         outputs, reference = {"answer": row["said"]}, {"answer": row["reference"]}

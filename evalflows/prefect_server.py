@@ -350,7 +350,7 @@ def dashboard_url(store_root: str) -> str | None:
 
 
 @contextmanager
-def noted_dashboard(store_root: str, url: str) -> Iterator[None]:
+def note_dashboard(store_root: str, url: str) -> Iterator[None]:
     """Note for other processes that a dashboard of the store is at this address, as long as the block lasts.
 
     The note counts while this process holds its lock, whatever ends the process. If there is a note of another
@@ -419,7 +419,7 @@ def main() -> None:
     _log_to(home)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again after it has stopped serving
     try:
-        with _bound(arguments.port) as listener:
+        with _listen(arguments.port) as listener:
             _serve(home, listener, arguments.end_unused)
     except InputError as error:
         print(error, file=sys.stderr, flush=True)
@@ -435,7 +435,7 @@ def _log_to(home: Home) -> None:
     os.dup2(log, 2)
 
 
-def _bound(port: int | None) -> socket.socket:
+def _listen(port: int | None) -> socket.socket:
     """Return a listening socket: at the port if given, else at Prefect's own, else at a free one.
 
     Raise InputError if the given port is in use.
@@ -654,11 +654,11 @@ def server_access() -> Iterator[None]:
 
     Raise InputError if the local server cannot start.
     """
-    from evalflows.server_watch import changed_settings  # late: loading Prefect takes seconds
+    from evalflows.server_watch import change_settings  # late: loading Prefect takes seconds
 
     access = _access()
     defaults = _derived(access) | _few_authorities(access)
-    with changed_settings(access, set_defaults=defaults) if access or defaults else nullcontext():
+    with change_settings(access, set_defaults=defaults) if access or defaults else nullcontext():
         yield
 
 

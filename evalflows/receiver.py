@@ -471,7 +471,7 @@ class Checked:
     answer: Mapping[str, Any] | None = None  # to Langfuse's SDK
 
 
-def decompressed(body: bytes, limit: int) -> bytes:
+def decompress(body: bytes, limit: int) -> bytes:
     """Return a body that was compressed by gzip or zlib.
 
     Raise TooLargeError above `limit` bytes, before more is in memory, and InputError for what is not whole.
@@ -494,7 +494,7 @@ def decompressed(body: bytes, limit: int) -> bytes:
     return bytes(found)
 
 
-def checked(entry: Entry) -> Checked:
+def check_entry(entry: Entry) -> Checked:
     """Check an entry: what is accepted must become rows later. Raise InputError, in one line, if it is unreadable."""
     try:
         if entry.signal == "langfuse":
@@ -776,14 +776,14 @@ class Receiver:
         body, is_list = await self._body(request, held), False
         try:
             if (compression := request.headers.get("content-encoding", "identity").lower()) in COMPRESSIONS:
-                body = await _worked(body, lambda: decompressed(body, self._limits.body), self._at_once)
+                body = await _worked(body, lambda: decompress(body, self._limits.body), self._at_once)
                 held.add(len(body))
             elif compression != "identity":
                 raise RefusedError(415, f"got another content encoding, wanted {' or '.join(COMPRESSIONS)}, or none")
             if are_scores:
                 is_list, body = body.lstrip().startswith(b"["), batch_of_scores(body)
             entry = Entry(signal, encoding, body)
-            result = await _worked(body, lambda: checked(entry), self._at_once)
+            result = await _worked(body, lambda: check_entry(entry), self._at_once)
             if not result.is_empty:
                 await self._keep(entry)
         except TooLargeError:

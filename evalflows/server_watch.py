@@ -41,7 +41,7 @@ RETRIES = 4
 
 
 @contextmanager
-def changed_settings(
+def change_settings(
     updates: Mapping[Any, Any] | None = None, *, set_defaults: Mapping[Any, Any] | None = None
 ) -> Iterator[Settings]:
     """Run the block under other settings, and yield these. The arguments are those of `with_changes`."""
@@ -159,7 +159,7 @@ def server_watched() -> Iterator[WatchedServer | None]:
         yield None
         return
     patience = {PREFECT_CLIENT_MAX_RETRIES: RETRIES, PREFECT_API_REQUEST_TIMEOUT: LOST_AFTER_S}
-    with changed_settings(set_defaults=patience) as settings, _events_wait_for_the_server():
+    with change_settings(set_defaults=patience) as settings, _events_wait_for_the_server():
         watch = WatchedServer(url, settings)
         threading.Thread(target=watch.watch, name="evalflows-server-watch", daemon=True).start()
         try:
@@ -175,10 +175,10 @@ def server_watched() -> Iterator[WatchedServer | None]:
 
 
 @contextmanager
-def reported_if_possible(server: Any) -> Iterator[None]:
+def report_if_possible(server: Any) -> Iterator[None]:
     """Skip what the block reports to the server if that does not answer; it is reported again soon."""
     try:
-        with changed_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+        with change_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
             yield
     except httpx.TransportError:
         if server is not None:

@@ -18,7 +18,7 @@ Function = Callable[[Mapping[str, float]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MetricPart:
     """One metric of a run."""
 
     value: float | None
@@ -51,7 +51,7 @@ class _MissingError(Exception):
 
 def combined(
     composite: CompositeSpec,
-    parts: Mapping[str, Part],
+    parts: Mapping[str, MetricPart],
     metrics: Mapping[str, MetricSpec],
     function: Function | None = None,
 ) -> Combined:
@@ -74,11 +74,13 @@ def combined(
         return Combined(status="failed", error=str(error), parts=scaled)
 
 
-def _part(parts: Mapping[str, Part], metric: str) -> Part:
-    return parts.get(metric) or Part(value=None, status="failed", error="no evaluator returned it")
+def _part(parts: Mapping[str, MetricPart], metric: str) -> MetricPart:
+    return parts.get(metric) or MetricPart(value=None, status="failed", error="no evaluator returned it")
 
 
-def _add_scaled(scaled: dict[str, float | None], metric: str, part: Part, declared: MetricSpec, policy: str) -> None:
+def _add_scaled(
+    scaled: dict[str, float | None], metric: str, part: MetricPart, declared: MetricSpec, policy: str
+) -> None:
     """Add a part, unless it does not apply; None marks a missing part that is left out."""
     if part.status == "scored":
         scaled[metric] = _scaled(metric, part.value, declared)
@@ -89,7 +91,7 @@ def _add_scaled(scaled: dict[str, float | None], metric: str, part: Part, declar
 
 
 def _unmet_requirement(
-    composite: CompositeSpec, parts: Mapping[str, Part], metrics: Mapping[str, MetricSpec]
+    composite: CompositeSpec, parts: Mapping[str, MetricPart], metrics: Mapping[str, MetricSpec]
 ) -> _Unmet | None:
     """Return the first unmet requirement, or None. All are checked, so their order does not matter."""
     unmet = [
@@ -99,7 +101,7 @@ def _unmet_requirement(
     return next((requirement for requirement in unmet if requirement is not None), None)
 
 
-def _check_requirement(metric: str, bound: float, part: Part, declared: MetricSpec, policy: str) -> _Unmet | None:
+def _check_requirement(metric: str, bound: float, part: MetricPart, declared: MetricSpec, policy: str) -> _Unmet | None:
     """Return the requirement if it is unmet; None if it is met or its metric does not apply."""
     if part.status in ("failed", "not_attempted"):
         if policy == "worst":

@@ -19,7 +19,7 @@ from evalflows.evaluators.views import ExampleView, RunView, unwrapped
 from evalflows.specs.errors import InputError, describe
 from evalflows.specs.reference import comes_from, held_by, is_async, name_of, parameters_of, version_of
 
-__all__ = ["adapted", "evaluator_name", "origin_of"]
+__all__ = ["as_ours", "evaluator_name", "origin_of"]
 
 _DEEPEST = 8
 
@@ -564,7 +564,7 @@ def origin_of(evaluator: object) -> str | None:
     return None if project is None else project.package
 
 
-def adapted(
+def as_ours(
     evaluator: Any, *, name: str, settings: Mapping[str, Any] | None = None, renamed: bool = False, one_run: bool = True
 ) -> Callable[..., Any] | None:
     """Return a function of `example` and `run` that calls another project's evaluator; None if no adapter is needed.

@@ -8,7 +8,7 @@ from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.reference import load
 
 
-def named(name: str) -> Any:
+def load_named(name: str) -> Any:
     """Return the evaluator of that name: a function, or another project's evaluator. Raise InputError if unknown."""
     if name in evaluators.SHORT_NAMES:
         return getattr(evaluators, name)

@@ -11,7 +11,7 @@ from evalflows.engine.order import waves_of
 from evalflows.engine.pair_trials import PairChunk, pair_chunks, planned_pairs
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.tasks.budget_parts import items_of, sent, short_of_budget
+from evalflows.tasks.budget_parts import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.tasks.compare import publish_comparison, record_votes, resolve_comparison
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on
@@ -50,10 +50,10 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
             steps: list[PrefectFuture[Any]] = [run_controls.submit(run, [comparison])]
             with chunks_on(spec.task_runner, after=steps):
                 for number, wave in enumerate(waves):
-                    for chunk in sent(run, [comparison], wave, items_of(chain(*waves[number:]))):
+                    for chunk in with_budget_parts(run, [comparison], wave, items_of(chain(*waves[number:]))):
                         steps.append(judging.submit(run, chunk))
                     wait_with_progress(run, steps, planned_pairs(comparison))
-                    for chunk in short_of_budget(run, [comparison], wave):
+                    for chunk in chunks_to_repeat(run, [comparison], wave):
                         judging(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
                     if spec.batch is not None and resume is None:
                         stopped = why_comparison_stops(run, comparison)

@@ -172,7 +172,7 @@ def create_pools(client: SyncPrefectClient, pools: Sequence[str]) -> None:
 
 def refuse_those_of_others(client: SyncPrefectClient, file: PrefectFile) -> None:
     """Raise InputError if deployments of these names were registered from another folder or machine."""
-    for deployment in _deployed(client, file):
+    for deployment in _deploy(client, file):
         origin = ((deployment.job_variables or {}).get("env") or {}).get(DEPLOYED_FROM)
         if origin is not None and origin != file.origin:
             raise InputError(
@@ -198,10 +198,10 @@ def deploy(client: SyncPrefectClient, file: PrefectFile) -> list[str]:
         )
     if completed.returncode:
         raise InputError(f"{file.path}: prefect deploy: {_cause(completed.stderr or completed.stdout)}")
-    return sorted(_in_words(client, deployment) for deployment in _deployed(client, file))
+    return sorted(_in_words(client, deployment) for deployment in _deploy(client, file))
 
 
-def _deployed(client: SyncPrefectClient, file: PrefectFile) -> list[DeploymentResponse]:
+def _deploy(client: SyncPrefectClient, file: PrefectFile) -> list[DeploymentResponse]:
     found = []
     for name in file.deployments:
         with suppress(ObjectNotFound):

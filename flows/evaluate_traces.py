@@ -8,7 +8,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from evalflows.engine.chunks import CHUNKS_AT_ONCE
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.tasks.budget_parts import sent, short_of_budget
+from evalflows.tasks.budget_parts import chunks_to_repeat, with_budget_parts
 from evalflows.tasks.engines import chunk_task, chunks_on
 from evalflows.tasks.evaluate_traces import (
     Backfill,
@@ -56,9 +56,9 @@ def evaluate_traces(
         with calls_end_with_the_flow(run):
             while chunks := next_chunks(batch):
                 with chunks_on(spec.task_runner):
-                    steps = [judging.submit(run, chunk) for chunk in sent(run, [batch.row], chunks)]
+                    steps = [judging.submit(run, chunk) for chunk in with_budget_parts(run, [batch.row], chunks)]
                     wait_with_progress(run, steps, batch.planned)
-                    again: list[Any] = [judging(run, chunk) for chunk in short_of_budget(run, [batch.row], chunks)]
+                    again: list[Any] = [judging(run, chunk) for chunk in chunks_to_repeat(run, [batch.row], chunks)]
                     note_progress(batch, steps, again)
         lease.check()
         problem = finish_batch(batch)

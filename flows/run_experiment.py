@@ -11,7 +11,7 @@ from evalflows.engine.order import waves_of
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.announce import announce
-from evalflows.tasks.budget_parts import items_of, sent, short_of_budget
+from evalflows.tasks.budget_parts import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.engines import chunk_task, chunks_on
 from evalflows.tasks.execute import execute_rounds
@@ -55,13 +55,13 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
             waves, stopped = list(waves_of(rounds_of(experiments), spec.batch)), None
             with chunks_on(spec.task_runner, after=steps):
                 for number, wave in enumerate(waves):
-                    for rounds in sent(run, experiments, wave, items_of(chain(*waves[number:]))):
+                    for rounds in with_budget_parts(run, experiments, wave, items_of(chain(*waves[number:]))):
                         answered = execute.submit(run, rounds)
                         steps.append(answered)
                         for chunk in rounds.chunks:
                             steps.append(evaluate.submit(run, chunk, return_state=False, wait_for=[answered]))
                     wait_with_progress(run, steps, planned_of(experiments))
-                    for rounds in short_of_budget(run, experiments, wave):
+                    for rounds in chunks_to_repeat(run, experiments, wave):
                         for chunk in execute(run, rounds).chunks:
                             evaluate(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
                     if spec.batch is not None and resume is None and (stopped := why_gates_stop(run, experiments)):

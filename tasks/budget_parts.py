@@ -5,15 +5,15 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
-from evalflows.engine.budget_parts import Left, Started, dispatched, left_of, spent_by
-from evalflows.engine.chunks import Part, Rounds
+from evalflows.engine.budget_parts import Left, Started, left_of, spent_by, with_dispatch
+from evalflows.engine.chunks import Chunk, Rounds
 from evalflows.engine.run_context import RunContext
 from evalflows.store.queries.spending import was_over_budget
 
-OfRun = TypeVar("OfRun", bound=Rounds | Part)
+OfRun = TypeVar("OfRun", bound=Rounds | Chunk)
 
 
-def sent(
+def with_budget_parts(
     run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun], ahead: int | None = None
 ) -> Sequence[OfRun]:
     """Return the chunks of a run as they are sent to the processes of an engine; unchanged if it is threads.
@@ -24,20 +24,20 @@ def sent(
     if not run.prepared.spec.task_runner.is_elsewhere or not work:
         return work
     attempt = min(row.recorded_at for row in rows if row.state == "running")
-    chunks: list[Part] = [chunk for one in work for chunk in one.chunks]
-    made: Iterator[Any] = iter(dispatched(run.store, chunks, attempt, _left(run, rows), ahead or items_of(work)))
+    chunks: list[Chunk] = [chunk for one in work for chunk in one.chunks]
+    made: Iterator[Any] = iter(with_dispatch(run.store, chunks, attempt, _left(run, rows), ahead or items_of(work)))
     return [
         replace(one, chunks=tuple(islice(made, len(one.chunks)))) if isinstance(one, Rounds) else next(made)
         for one in work
     ]
 
 
-def items_of(work: Iterable[Rounds | Part]) -> int:
+def items_of(work: Iterable[Rounds | Chunk]) -> int:
     """Return the number of items in some chunks: runs, examples of pairs, or items of production."""
     return sum(chunk.n_items for one in work for chunk in one.chunks)
 
 
-def short_of_budget(run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun]) -> Sequence[OfRun]:
+def chunks_to_repeat(run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun]) -> Sequence[OfRun]:
     """Return the chunks, given as they are, whose part of the budget was too small although some is left.
 
     What this process knew of the budget and of paid calls is dropped, since other processes have spent meanwhile.
@@ -48,7 +48,9 @@ def short_of_budget(run: RunContext[Any], rows: Sequence[Started], work: Sequenc
     left = _left(run, rows)
     if not left.is_limited or left.is_spent:
         return []
-    return [one for one in work if any(was_over_budget(run.store, chunk.owner, chunk.part) for chunk in one.chunks)]
+    return [
+        one for one in work if any(was_over_budget(run.store, chunk.owner, chunk.part_name) for chunk in one.chunks)
+    ]
 
 
 def _left(run: RunContext[Any], rows: Sequence[Started]) -> Left:

@@ -8,7 +8,7 @@ from evalflows.analysis.comparability import changed_parts, parts_in
 from evalflows.specs.code_versions import listed
 
 
-def changed(before: Any, row: Any, columns: Iterable[str]) -> Iterator[str]:
+def changes_in_words(before: Any, row: Any, columns: Iterable[str]) -> Iterator[str]:
     """Yield in words how a resumed experiment or comparison differs in some columns from its first start."""
     for name in columns:
         old, new = getattr(before, name), getattr(row, name)

@@ -48,11 +48,11 @@ def run_controls(run: RunContext[Any], rows: Sequence[ExperimentRow | Comparison
     if row is None or not any(judge.controls for judge in run.prepared.spec.evaluators):
         return None
     if isinstance(row, ComparisonSetRow):
-        return _tested(comparison_of(run, row.comparison_id), row.comparison_id)
-    return _tested(experiment_of(run, row.experiment_id), row.run_group)
+        return _test_judges(comparison_of(run, row.comparison_id), row.comparison_id)
+    return _test_judges(experiment_of(run, row.experiment_id), row.run_group)
 
 
-def _tested(job: Experiment | Comparison, group: str) -> str | None:
+def _test_judges(job: Experiment | Comparison, group: str) -> str | None:
     """Test the judges of a job. A cascade is tested by its last tier, which decides the hard cases."""
     tested = [(one.tiers[-1] if one.tiers else one, one.controls) for one in job.evaluators if one.controls]
     if not tested:

@@ -10,7 +10,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
-from evalflows.engine.preflight import checked_traces
+from evalflows.engine.preflight import check_traces
 from evalflows.engine.quick_processes import QuickProcesses, is_quick, pays
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.tally import Planned
@@ -86,7 +86,7 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
 
     Raise InputError for a spec that cannot work, and for a limit that Prefect does not have.
     """
-    run: Context = RunContext.handed(spec) or RunContext(checked_traces(spec))
+    run: Context = RunContext.handed(spec) or RunContext(check_traces(spec))
     run.reset()
     store, spec = run.store, run.prepared.spec
     check_limits(spec.connections)
@@ -209,7 +209,7 @@ def note_progress(batch: Batch, steps: Sequence[PrefectFuture[TraceChunk]], agai
 
     Raise what a chunk raised.
     """
-    judged = {chunk.part: chunk for chunk in (*(step.result() for step in steps), *again)}
+    judged = {chunk.part_name: chunk for chunk in (*(step.result() for step in steps), *again)}
     batch.counts = sum((chunk.counts for chunk in judged.values()), batch.counts)
     _write(batch.run.store, _counted(batch, "running"))
 

@@ -11,7 +11,7 @@ from evalflows.engine.chunks import Rounds, n_chunks
 from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.look_up import look_up_rounds
 from evalflows.tasks.limits import within_provider_limits
-from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.retries import admit_trial, breakers_to_wait_for, is_last_attempt, only_transient, retry_later
 from evalflows.tasks.taken_up import in_any_process
 
 Experiments = Sequence[Experiment]
@@ -25,7 +25,7 @@ Pending = Sequence[Sequence[int]]
     cache_policy=NO_CACHE,
     persist_result=False,
     retry_condition_fn=only_transient,
-    task_run_name="execute-{rounds.part}",
+    task_run_name="execute-{rounds.part_name}",
 )
 @in_any_process
 def execute_rounds(run: Context, rounds: Rounds) -> Rounds:
@@ -49,7 +49,7 @@ def _answer(run: Context, experiments: Experiments, rounds: Rounds, pending: Pen
     endpoints = {endpoint.name: endpoint for experiment in experiments for endpoint in experiment.answering_on}
     limits = within_provider_limits(endpoints.values(), n_pending, n_chunks(experiments[0].row))
     breakers = [experiment.target_breaker for experiment in experiments]
-    with admitted(run.tally, rounds.chunks, "answers", breakers), limits:
+    with admit_trial(run.tally, rounds.chunks, "answers", breakers), limits:
         failed = answer_rounds(run, rounds, pending)
     if failed and not last:
         retry_later(run.tally, failed, "answers", f"of {n_pending} answers")
@@ -61,10 +61,10 @@ def _look_up_and_judge(run: Context, experiments: Experiments, rounds: Rounds, p
     if (processes := run.processes) is not None:
         outcomes = processes.work(work, run, rounds, pending)
     else:
-        breakers = [breaker for experiment in experiments for breaker in awaited(experiment.evaluators)]
-        with admitted(run.tally, rounds.chunks, "judgements", breakers), run.quick_chunks:
+        breakers = [breaker for experiment in experiments for breaker in breakers_to_wait_for(experiment.evaluators)]
+        with admit_trial(run.tally, rounds.chunks, "judgements", breakers), run.quick_chunks:
             outcomes = work(run, rounds, pending)
     for experiment, chunk, numbers in zip(experiments, rounds.chunks, pending, strict=True):
         run.tally.begin(chunk, "answers", chunk.stop - chunk.start)
         if len(numbers) == chunk.stop - chunk.start:
-            experiment.judged[chunk.part] = outcomes[chunk]
+            experiment.judged[chunk.part_name] = outcomes[chunk]

@@ -19,7 +19,7 @@ from evalflows.specs.rare_collection import collect_rarely
 from evalflows.store.database import shared
 from evalflows.store.queries.complete_judgements import complete_judgements
 from evalflows.store.queries.continuing import continued_by
-from evalflows.store.queries.progress import Made, made, may_be_complete, nothing_made, whats_missing
+from evalflows.store.queries.progress import WorkDone, may_be_complete, nothing_made, whats_missing, work_done
 from evalflows.store.queries.values import are_many
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, after
 from evalflows.store.store import Store
@@ -125,9 +125,9 @@ def _ended(store: Store, work: Work, row: Row) -> Row:
     )
 
 
-def _made(store: Store, work: Work, row: Row) -> Made:
+def _made(store: Store, work: Work, row: Row) -> WorkDone:
     is_application = isinstance(row, ExperimentRow) and row.target_kind == "http"
-    return made(store, work.owner, UNREACHABLE, is_application=is_application)
+    return work_done(store, work.owner, UNREACHABLE, is_application=is_application)
 
 
 def _problem(store: Store, work: Work, row: ExperimentRow | ComparisonSetRow) -> str | None:

@@ -11,12 +11,15 @@ from evalflows.engine.jobs import job_of, judge_in_process
 from evalflows.engine.judge import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
 from evalflows.tasks.limits import within_provider_limits
-from evalflows.tasks.retries import admitted, awaited, is_last_attempt, only_transient, retry_later
+from evalflows.tasks.retries import admit_trial, breakers_to_wait_for, is_last_attempt, only_transient, retry_later
 from evalflows.tasks.taken_up import in_any_process
 
 
 @task(
-    cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=only_transient, task_run_name="judge-{chunk.part}"
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=only_transient,
+    task_run_name="judge-{chunk.part_name}",
 )
 @in_any_process
 def judge(run: RunContext[Any], chunk: Any) -> Any:
@@ -26,7 +29,7 @@ def judge(run: RunContext[Any], chunk: Any) -> Any:
     failures remain and Prefect will retry.
     """
     job, processes, last = job_of(run, chunk), run.processes, is_last_attempt()
-    outcome: Outcome | None = job.judged.pop(chunk.part, None)
+    outcome: Outcome | None = job.judged.pop(chunk.part_name, None)
     if outcome is None:
         outcome = _judge_here(job, chunk) if processes is None else processes.work(judge_in_process, run, chunk)
     if processes is not None:  # they have counted elsewhere
@@ -42,7 +45,7 @@ def _judge_here(job: Job[Any], chunk: Any) -> Outcome:
     loaded = job.load(chunk)
     is_quick = all(evaluator.is_rule for evaluator in job.evaluators)
     with (
-        admitted(job.run.tally, [chunk], "judgements", awaited(job.evaluators)),
+        admit_trial(job.run.tally, [chunk], "judgements", breakers_to_wait_for(job.evaluators)),
         job.run.quick_chunks if is_quick else nullcontext(),
         within_provider_limits(job.judging_on, loaded.n_subjects * len(job.evaluators), job.n_chunks),
     ):

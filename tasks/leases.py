@@ -7,7 +7,7 @@ from evalflows.engine.budget_parts import AnySpec
 from evalflows.llm import loop
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.leases import Lease, leased, refuse_if_in_use
+from evalflows.store.leases import Lease, hold_lease, refuse_if_in_use
 from evalflows.store.store import Store
 from evalflows.tasks.start import start_id
 
@@ -21,7 +21,7 @@ def lease_of(spec: AnySpec, resume: str | None = None) -> Iterator[Lease]:
     what is left.
     """
     held = resume or start_id(spec)
-    with loop.ends_with() as end, leased(Store(), held, _called(spec), wait=resume is None, on_loss=end) as lease:
+    with loop.ends_with() as end, hold_lease(Store(), held, _called(spec), wait=resume is None, on_loss=end) as lease:
         yield lease
 
 

@@ -90,4 +90,4 @@ def _lent(limiter: Limiter, slots: int) -> Iterator[None]:
     finally:
         loop.soon(limiter.lend, -slots)
         with suppress(CancelledError):  # if the flow was stopped, no call is in flight
-            loop.run(limiter.drained())
+            loop.run(limiter.drain())

@@ -11,7 +11,7 @@ from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.tally import Planned
 from evalflows.reports.progress import Progress
-from evalflows.server_watch import reported_if_possible
+from evalflows.server_watch import report_if_possible
 from evalflows.store.records import ExperimentRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.tasks.engines import ended_work, not_done
@@ -56,7 +56,7 @@ def wait_with_progress(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]]
         progress = _progress(run, planned)
         _tell(run, progress)
         percent = round(progress.percent if pending else 100.0, 1)
-        with reported_if_possible(server):
+        with report_if_possible(server):
             if artifact is None and pending:
                 artifact = create_progress_artifact(percent, key="progress", description="Answers and judgements")
             elif artifact is not None and percent != shown:
@@ -72,7 +72,7 @@ def _count_ended(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], plan
     for work in ended_work(steps):
         for chunk in getattr(work, "chunks", ()):
             if chunk.dispatch is not None:
-                run.calls.count_elsewhere((type(work), chunk.owner, chunk.part), chunk.owner, chunk.dispatch.costs)
+                run.calls.count_elsewhere((type(work), chunk.owner, chunk.part_name), chunk.owner, chunk.dispatch.costs)
             if isinstance(work, Rounds):
                 tally.begin(chunk, "answers", chunk.n_items)
             else:

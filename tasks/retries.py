@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 
 from evalflows.engine.budget_parts import AnySpec
-from evalflows.engine.chunks import Part
+from evalflows.engine.chunks import Chunk
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.tally import Stage, Tally
 from evalflows.llm import loop
@@ -64,7 +64,7 @@ def retry_later(tally: Tally, failed: Mapping[Any, Counter[str]], stage: Stage, 
 
 
 @contextmanager
-def admitted(tally: Tally, chunks: Sequence[Part], stage: Stage, breakers: Sequence[Breaker]) -> Iterator[None]:
+def admit_trial(tally: Tally, chunks: Sequence[Chunk], stage: Stage, breakers: Sequence[Breaker]) -> Iterator[None]:
     """Let one chunk at a time make the trial that an open breaker admits, in this block.
 
     The others wait for its result: their items would be stopped, and would use up a retry. A retry waits for the
@@ -82,7 +82,7 @@ def admitted(tally: Tally, chunks: Sequence[Part], stage: Stage, breakers: Seque
         give_back(breakers, owner)
 
 
-def awaited(evaluators: Iterable[RunnableEvaluator]) -> list[Breaker]:
+def breakers_to_wait_for(evaluators: Iterable[RunnableEvaluator]) -> list[Breaker]:
     """Return the breakers that a chunk waits for. A fallback judges at once; only if it failed too, the chunk waits."""
     waiting = [one for one in evaluators if one.fallback is None or is_retry()]
     return [tier.breaker for one in waiting for tier in one.tiers or (one,)]

@@ -29,7 +29,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL, metric_of
 from evalflows.specs.target import RecordedTarget, TargetSpec
-from evalflows.store.ingest import Loaded
+from evalflows.store.ingest import LoadedDataset
 from evalflows.store.queries.lookup import find_experiments, newest_complete
 from evalflows.store.records import FINAL, CheckRow, ExperimentRow
 from evalflows.store.store import Store
@@ -61,7 +61,7 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
     try:
         check_spec(prepared, loaded.selected, store)
-        dataset = _frozen(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
+        dataset = _freeze(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
     except BaseException:
         if processes is not None:
             processes.end()
@@ -69,7 +69,7 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
     return RunContext(replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset})), processes)
 
 
-def _frozen(dataset: DatasetSpec, loaded: Loaded, store: Store) -> DatasetSpec:
+def _freeze(dataset: DatasetSpec, loaded: LoadedDataset, store: Store) -> DatasetSpec:
     """Return the dataset as a snapshot of the selected rows; splits and sample are kept for information."""
     return DatasetSpec(
         name=loaded.name,

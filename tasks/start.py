@@ -78,13 +78,13 @@ def work_of(row: ExperimentRow | ComparisonSetRow) -> Work:
     )
 
 
-def started(
+def rows_to_start(
     run: RunContext[Any],
     resume: str | None,
     rows_of: Callable[[RunContext[Any], str, dict[str, Any]], Sequence[Row]],
     changes: Callable[[Row, Row], Iterable[str]],
 ) -> list[Row]:
-    """Return the rows of experiments, or of a comparison, as they start now; `opened` writes them.
+    """Return the rows of experiments, or of a comparison, as they start now; `open_or_resume` writes them.
 
     One is resumed if it belongs to the run group `resume`, or has that id, if it has the same run key, or if this flow
     run is re-run. `rows_of` returns the rows of first starts, given the id of the run group or comparison and the
@@ -142,7 +142,7 @@ def _check_unchanged(before: Row, row: Row, changes: Callable[[Row, Row], Iterab
         raise InputError(f"{called}, started {before.started_at:%Y-%m-%d %H:%M} UTC: {change}; {remedy}")
 
 
-def opened(store: Store, row: Row) -> Row:
+def open_or_resume(store: Store, row: Row) -> Row:
     """Open an experiment or a comparison with the spooled rows of a dead process, and return its row.
 
     One that is finished stays sealed and is returned as it is, unless a comparison has another spec than before. Raise

@@ -14,9 +14,9 @@ from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow, to_json
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
-from evalflows.tasks.changes import changed
+from evalflows.tasks.changes import changes_in_words
 from evalflows.tasks.limits import check_limits
-from evalflows.tasks.start import opened, started
+from evalflows.tasks.start import open_or_resume, rows_to_start
 
 FIXED_COLUMNS = (
     "evaluators",
@@ -41,9 +41,9 @@ def start_comparison(run: Context, resume: str | None = None) -> ComparisonSetRo
     Prefect does not have.
     """
     check_limits(run.prepared.spec.connections)
-    (row,) = started(run, resume, _rows, _changes)
+    (row,) = rows_to_start(run, resume, _rows, _changes)
     run.reset()
-    return opened(run.store, row)
+    return open_or_resume(run.store, row)
 
 
 def _rows(run: Context, identity: str, columns: Mapping[str, Any]) -> list[ComparisonSetRow]:
@@ -87,7 +87,7 @@ def _of_votes(spec: VotesSpec) -> dict[str, Any]:
 
 def _changes(before: ComparisonSetRow, row: ComparisonSetRow) -> Iterator[str]:
     """Yield in words how a resumed comparison differs in more than added experiments."""
-    yield from changed(before, row, FIXED_COLUMNS)
+    yield from changes_in_words(before, row, FIXED_COLUMNS)
     if (was := comparison_spec(before).batch) != (now := comparison_spec(row).batch):
         yield f"then {_batches(was)}, now {_batches(now)}"
     if (old := _pairs(before)) != (new := _pairs(row)):

@@ -18,9 +18,9 @@ from evalflows.engine.spec_targets import said_version, target_code, target_vers
 from evalflows.specs.escaping import print_note
 from evalflows.store.records import ExperimentRow, to_json
 from evalflows.store.store import Store
-from evalflows.tasks.changes import changed
+from evalflows.tasks.changes import changes_in_words
 from evalflows.tasks.limits import check_limits
-from evalflows.tasks.start import opened, started
+from evalflows.tasks.start import open_or_resume, rows_to_start
 
 FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
 """What a resumed experiment must have in common with its first start."""
@@ -38,13 +38,13 @@ def start_experiments(run: Context, resume: str | None = None) -> list[Experimen
     """
     spec, store = run.prepared.spec, run.store
     check_limits(spec.connections)
-    rows = started(run, resume, _rows, partial(changed, columns=FIXED_COLUMNS))
+    rows = rows_to_start(run, resume, _rows, partial(changes_in_words, columns=FIXED_COLUMNS))
     _say_what_no_budget_limits(run.prepared)
     if spec.run_key is not None and resume is None:
         _say_what_is_reused(store, spec.run_key, rows)
     take_look(store, spec, rows[0].run_group, rows[0].git_commit)
     run.reset()
-    return [opened(store, row) for row in rows]
+    return [open_or_resume(store, row) for row in rows]
 
 
 def _rows(run: Context, group: str, columns: Mapping[str, Any]) -> list[ExperimentRow]:

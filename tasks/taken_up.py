@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from prefect.context import FlowRunContext
 
 from evalflows.engine.budget_parts import AnySpec, budget_of_part
-from evalflows.engine.chunks import Part, Rounds
+from evalflows.engine.chunks import Chunk, Rounds
 from evalflows.engine.jobs import job_of
 from evalflows.engine.run_context import RunContext
 from evalflows.llm.budget import DividedBudget
@@ -75,8 +75,8 @@ def in_any_process(work: OnChunks[TakenUp]) -> OnChunks[TakenUp]:
     def in_this_process(run: RunContext[Any], given: TakenUp) -> TakenUp:
         if all(chunk.dispatch is None for chunk in given.chunks):
             return work(run, given)
-        with _taken_up(run, given.chunks):
-            before = [costs_of_part(run.store, chunk.owner, chunk.part) for chunk in given.chunks]
+        with _take_up(run, given.chunks):
+            before = [costs_of_part(run.store, chunk.owner, chunk.part_name) for chunk in given.chunks]
             done = work(run, given)
             back: list[Any] = [_with_costs(run.store, *one) for one in zip(done.chunks, before, strict=True)]
         return replace(done, chunks=tuple(back)) if isinstance(done, Rounds) else cast("TakenUp", back[0])
@@ -84,15 +84,15 @@ def in_any_process(work: OnChunks[TakenUp]) -> OnChunks[TakenUp]:
     return in_this_process
 
 
-def _with_costs(store: Store, chunk: Part, before: Mapping[str, float | None]) -> Part:
+def _with_costs(store: Store, chunk: Chunk, before: Mapping[str, float | None]) -> Chunk:
     """Return a chunk with what it brings back to the run: the costs of the calls made for it."""
-    costs = costs_of_part(store, chunk.owner, chunk.part)
+    costs = costs_of_part(store, chunk.owner, chunk.part_name)
     made = tuple(cost for call, cost in costs.items() if call not in before)
     return replace(chunk, dispatch=replace(chunk.dispatch, costs=made)) if chunk.dispatch else chunk
 
 
 @contextmanager
-def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
+def _take_up(run: RunContext[Any], chunks: Sequence[Chunk]) -> Iterator[None]:
     """Take up chunks, with what dead processes have left of them, their budgets, and the calls that others have paid.
 
     Raise InputError if this process has another store or other code than the run.
@@ -102,7 +102,7 @@ def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
     for chunk in chunks:
         if chunk.dispatch is not None:
             _check_attempt(store, chunk, chunk.dispatch.attempt)
-        recover(store, chunk.owner, RECOVERY_S, chunk.part)
+        recover(store, chunk.owner, RECOVERY_S, chunk.part_name)
     running = [job_of(run, chunk) for chunk in chunks]
     with ExitStack() as stack:
         for chunk, one in zip(chunks, running, strict=True):
@@ -118,7 +118,7 @@ def _taken_up(run: RunContext[Any], chunks: Sequence[Part]) -> Iterator[None]:
                 store.append("limits", chunk.owner, process, one.limit_rows(chunk.owner))
 
 
-def _check_attempt(store: Store, chunk: Part, attempt: datetime) -> None:
+def _check_attempt(store: Store, chunk: Chunk, attempt: datetime) -> None:
     """Raise InputError if the store is not that of the run."""
     started = chunk.attempt_in(store)
     if started is None or started < attempt:

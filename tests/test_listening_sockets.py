@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from evalflows.prefect_server import _bound
+from evalflows.prefect_server import _listen
 from evalflows.serving import listen
 
 LISTENERS: dict[str, Callable[[], socket.socket]] = {
-    "Prefect's server": lambda: _bound(0),
+    "Prefect's server": lambda: _listen(0),
     "dashboard and receiver": lambda: listen("127.0.0.1", 0, has_token=False),
 }
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from evalflows.store.sql import checked, connect
+from evalflows.store.sql import check_query, connect
 from evalflows.store.store import Store
 from evalflows.store.views import is_mart, view_files
 
@@ -33,4 +33,4 @@ def test_each_mart_has_an_example_query_that_runs(store: Store) -> None:
     assert len(queries) == sum(map(is_mart, view_files()))
     with connect(store.layout.root, restricted=True) as views:
         for query in queries:
-            assert views.execute(checked(views, query)).fetchall() == []
+            assert views.execute(check_query(views, query)).fetchall() == []

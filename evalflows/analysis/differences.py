@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from evalflows.analysis.comparability import Difference, JudgeModels, differences, incomparable_metrics, judge_models
-from evalflows.analysis.judge_exclusions import Exclusion, Judged, by_controls, by_fallback, by_people, exclusions
+from evalflows.analysis.judge_exclusions import Exclusion, JudgedMetric, by_controls, by_fallback, by_people, exclusions
 from evalflows.analysis.pairing import (
     Clusters,
     MatchedExamples,
@@ -183,7 +183,9 @@ class MetricReader:
         """The metrics of an experiment that decide nothing because of their judge."""
 
         def read() -> dict[str, Exclusion]:
-            judged = [Judged(one.metric, one.evaluator, one.evaluator_version) for one in self.all_values(row, spec)]
+            judged = [
+                JudgedMetric(one.metric, one.evaluator, one.evaluator_version) for one in self.all_values(row, spec)
+            ]
             people = self._once(("people",), lambda: by_people(self.store))
             controls = by_controls(self.store, [row.run_group])[row.run_group]
             fallback = by_fallback(self.store, {row.experiment_id: row.spec}).get(row.experiment_id, {})

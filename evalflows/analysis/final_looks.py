@@ -16,7 +16,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget
-from evalflows.store.leases import held_leases, leased
+from evalflows.store.leases import held_leases, hold_lease
 from evalflows.store.manifests import user_name
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.queries.looks import LOOK, Look, look_id, look_of, looks_at, unkept_looks
@@ -61,7 +61,7 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
     """
     if not _is_look(store, spec):
         return
-    with leased(store, "final-looks", "looks at the final examples", wait=True):
+    with hold_lease(store, "final-looks", "looks at the final examples", wait=True):
         if look_of(store, run_group) is not None:
             return
         since = _since(store, spec)

@@ -65,7 +65,7 @@ _WORDS: Mapping[ReasonCode, str] = {
 }
 
 
-class Judged(NamedTuple):
+class JudgedMetric(NamedTuple):
     """A metric, and the evaluator that gave it."""
 
     metric: str
@@ -74,7 +74,7 @@ class Judged(NamedTuple):
 
 
 def exclusions(
-    judged: Iterable[Judged],
+    judged: Iterable[JudgedMetric],
     controls: Mapping[str, Exclusion],
     people: Mapping[tuple[str, str], Exclusion],
     fallback: Mapping[str, Exclusion],
@@ -106,7 +106,7 @@ def excluded_metrics(store: Store, groups: Mapping[str, str]) -> dict[tuple[str,
     for identity, metrics, evaluators, spec in _rows(store, _METRICS, concerned):
         versions = [(one["name"], one["version"]) for one in from_json(evaluators)]
         judged = [
-            Judged(metric, _evaluator(metric, [name for name, of in versions if of == version]), version)
+            JudgedMetric(metric, _evaluator(metric, [name for name, of in versions if of == version]), version)
             for metric, version in metrics
         ]
         of_metrics = exclusions(judged, controls[groups[identity]], people, fallback.get(identity, {}))
@@ -229,7 +229,7 @@ def stepped_in(store: Store, specs: Mapping[str, str]) -> list[Stepped]:
 def of_comparison(store: Store, row: ComparisonSetRow, evaluators: Mapping[str, str]) -> dict[str, Reason]:
     """Return the metrics of a comparison that decide nothing, and why; `evaluators` are those that gave them."""
     versions = {one["name"]: one["version"] for one in from_json(row.evaluators)}
-    judged = [Judged(metric, name, versions.get(name, "")) for metric, name in evaluators.items()]
+    judged = [JudgedMetric(metric, name, versions.get(name, "")) for metric, name in evaluators.items()]
     controls = by_controls(store, [row.comparison_id])[row.comparison_id]
     fallback = by_fallback(store, {row.comparison_id: row.spec}).get(row.comparison_id, {})
     return {metric: one.reason for metric, one in exclusions(judged, controls, by_people(store), fallback).items()}

@@ -18,7 +18,7 @@ from evalflows.stats.agreement import Metric, agreement, krippendorff_alpha
 from evalflows.stats.confusion import confusion
 from evalflows.stats.judge_error import judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
-from evalflows.store.queries.labels import Judged
+from evalflows.store.queries.labels import LabelledMetric
 from evalflows.store.records import PEOPLE_PREFIX, CheckRow, derived_id, to_json
 
 Kind = Literal["yes_no", "pairs", "numbers", "labels"]
@@ -235,7 +235,7 @@ def people_batch(subject_id: str, metric: str, people_metric: str) -> str:
     return PEOPLE_PREFIX + derived_id("people", subject_id, metric, people_metric)
 
 
-def label_check(batch: str, judged: Judged, version: str, confidence_level: float) -> CheckRow:
+def label_check(batch: str, judged: LabelledMetric, version: str, confidence_level: float) -> CheckRow:
     """Check one version of a judge against human labels; neither passed nor failed without an interval of alpha."""
     observed = _observed(judged, version, confidence_level)
     alpha = observed["alpha"]
@@ -255,7 +255,7 @@ def label_check(batch: str, judged: Judged, version: str, confidence_level: floa
     )
 
 
-def _observed(judged: Judged, version: str, confidence_level: float) -> dict[str, Any]:
+def _observed(judged: LabelledMetric, version: str, confidence_level: float) -> dict[str, Any]:
     judgements = judged.judgements[judged.judgements.evaluator_version == version]
     joined = join_labels(judgements, judged.labels, is_pairs=judged.is_pairs)
     models = judgements.judge_model.dropna().unique()

@@ -49,7 +49,7 @@ from evalflows.stats.power import (
     smallest_detectable,
     unseen_variance,
 )
-from evalflows.store.ingest import Loaded
+from evalflows.store.ingest import LoadedDataset
 from evalflows.store.queries.example_slices import places_of, slice_value, slice_values
 from evalflows.store.queries.measured_before import MeasuredBefore, measured_before, run_values
 from evalflows.store.records import FINAL, ExampleRow, ExperimentRow
@@ -688,7 +688,7 @@ def _check_request(spec: ExperimentSpec, effect: float | None, power: float) -> 
         raise InputError(f"power: got {power:g}, wanted a number between {lowest:.3g} and 1")
 
 
-def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, Loaded]:
+def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, LoadedDataset]:
     """Prepare and check the spec as for a run, and load its dataset without freezing it."""
     loaded = loaded_dataset(store, spec.dataset, final=FINAL in (spec.dataset.splits or ()))
     load_expectations(spec.dataset.expectations)

@@ -34,7 +34,7 @@ from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import ChatTarget, PythonTarget
 from evalflows.store.queries.past_calls import (
-    Asked,
+    CallsEach,
     PastCalls,
     asked_by_judge,
     asked_by_pairwise,
@@ -501,7 +501,7 @@ def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow
     )
 
 
-def _with_own_client(name: str, history: Asked | None, past: PastCalls | None) -> _Judge | None:
+def _with_own_client(name: str, history: CallsEach | None, past: PastCalls | None) -> _Judge | None:
     """A judge that calls a model with its own client; None if the store has no calls of it."""
     if history is None or not history.calls_each or past is None:
         return None
@@ -534,7 +534,7 @@ def _repeats(spec: FallbackSpec) -> int:
     return repeats if isinstance(repeats, int) else 1
 
 
-def _note(history: Asked | None) -> str:
+def _note(history: CallsEach | None) -> str:
     if history is not None:
         return f"{history.calls_each:g} calls per judgement, as in {history.times} earlier judgements"
     return "assumed: one call per judgement"

@@ -49,7 +49,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class OwnQuestion:
     """What a person wants to be asked, where it does not follow from a judge."""
 
     text: str | None = None
@@ -86,7 +86,7 @@ class Question:
         return number
 
 
-def question_about(reviewed: Reviewed, asked: Asked) -> Question:
+def question_about(reviewed: Reviewed, asked: OwnQuestion) -> Question:
     """Return the question that a metric asks: as the person wants it, else as its judge answers it.
 
     Its text is what the person wants to be asked, else the metric's name. Raise InputError if neither says its kind, or
@@ -97,7 +97,7 @@ def question_about(reviewed: Reviewed, asked: Asked) -> Question:
     return replace(question, text=asked.text or usual)
 
 
-def _question(reviewed: Reviewed, asked: Asked) -> Question:
+def _question(reviewed: Reviewed, asked: OwnQuestion) -> Question:
     kind = "pairs" if reviewed.is_pairs else asked.kind or _kind(reviewed)
     if kind is None:
         raise InputError(
@@ -127,7 +127,7 @@ def _kind(reviewed: Reviewed) -> QuestionKind | None:
     return next((known[one.data_type] for one in reviewed.labels if one.data_type in known), None)
 
 
-def _labels(reviewed: Reviewed, asked: Asked) -> Question:
+def _labels(reviewed: Reviewed, asked: OwnQuestion) -> Question:
     by_judge = reviewed.judged.labels if reviewed.judged else ()
     known = asked.labels or sorted({*by_judge, *(one.label for one in reviewed.labels if one.label is not None)})
     if not known:
@@ -143,7 +143,7 @@ def _labels(reviewed: Reviewed, asked: Asked) -> Question:
     )
 
 
-def _numbers(judged: JudgedValues | None, asked: Asked) -> Question:
+def _numbers(judged: JudgedValues | None, asked: OwnQuestion) -> Question:
     low, high = (judged and judged.declared) or (None, None)
     is_whole = judged is None or judged.are_whole
     if low is None and judged is not None and is_whole:

@@ -16,7 +16,7 @@ from evalflows.specs.dataset import RANKED, DatasetSpec, TraceSelection
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import expected_error
 from evalflows.store.dataset_versions import merge_examples
-from evalflows.store.ingest import Loaded, load_dataset, selected_examples
+from evalflows.store.ingest import LoadedDataset, load_dataset, selected_examples
 from evalflows.store.queries.trace_evaluations import ItemValue, item_values, production_metric
 from evalflows.store.queries.trace_filters import condition
 from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys
@@ -152,12 +152,12 @@ def add_traces(store: Store, name: str, selection: TraceSelection, source: str =
     return TraceDataset(name=name, snapshot=snapshot, n_examples=len(growth.examples), counts=growth.counts)
 
 
-def loaded_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loaded:
+def loaded_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> LoadedDataset:
     """Load the examples of a dataset spec, those of production included, without freezing them; see `load_dataset`."""
     if spec.traces is None:
         return load_dataset(store, spec, final=final)
     growth = growth_by_traces(store, spec.name, spec.traces)
-    return Loaded(
+    return LoadedDataset(
         name=spec.name,
         source=PRODUCTION,
         examples=growth.examples,

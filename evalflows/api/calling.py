@@ -18,8 +18,8 @@ from rich.console import Console
 from evalflows.engine.run_context import calling
 from evalflows.llm.ledger import Calls
 from evalflows.prefect_server import DENIED, access_denied, results_folder, server_access
-from evalflows.reports.progress import Watch, in_notebook, shown_progress
-from evalflows.server_watch import WatchedServer, changed_settings, server_watched
+from evalflows.reports.progress import Watch, in_notebook, show_progress
+from evalflows.server_watch import WatchedServer, change_settings, server_watched
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.tracebacks import FOR_USERS, OTHERS, PREFECTS, without_frames
 
@@ -35,13 +35,13 @@ _ENGINES = ("flow_engine", "task_engine")
 
 
 @contextmanager
-def called(watch: Watch | None, calls: Calls | None = None) -> Iterator[None]:
+def call_flow(watch: Watch | None, calls: Calls | None = None) -> Iterator[None]:
     """Prepare a run and call its flow in this block.
 
     `watch` is told the progress; without one, a notebook shows a bar. `calls` counts the model calls.
     """
     with (
-        shown_progress(Console()) if watch is None and in_notebook() else nullcontext(watch) as shown,
+        show_progress(Console()) if watch is None and in_notebook() else nullcontext(watch) as shown,
         calling(shown, calls),
     ):
         yield
@@ -59,7 +59,7 @@ def flow_settings() -> Iterator[WatchedServer | None]:
     """
     defaults = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_RESULTS_LOCAL_STORAGE_PATH: results_folder()}
     try:
-        with server_access(), changed_settings(set_defaults=defaults):
+        with server_access(), change_settings(set_defaults=defaults):
             _check_reachable(get_current_settings().api.url or "")
             with server_watched() as server:
                 yield server

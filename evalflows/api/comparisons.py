@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalflows.api.calling import RaisedToCaller, called, flow_settings
+from evalflows.api.calling import RaisedToCaller, call_flow, flow_settings
 from evalflows.api.comparative_result import ComparativeResult
 from evalflows.api.results import ExperimentResult
 from evalflows.engine.spec_evaluators import named_reference
@@ -37,7 +37,7 @@ def compare(spec: ComparisonSpec, resume: str | None = None, watch: Watch | None
     """
     from evalflows.flows.compare_experiments import compare_experiments  # late: making a flow takes time
 
-    with RaisedToCaller(), called(watch):
+    with RaisedToCaller(), call_flow(watch):
         refuse_if_running(spec, resume)
         checked = check_and_resolve(spec)
         with checked.handed_on(), flow_settings() as checked.caller.server:

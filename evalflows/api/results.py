@@ -15,7 +15,7 @@ from evalflows.dashboard.links import Links
 from evalflows.engine.views import example_view
 from evalflows.evaluators.views import ExampleView
 from evalflows.prefect_server import dashboard_url
-from evalflows.reports.diff import METRICS_SHOWN, ExperimentsDiff, experiments_diff, notes_of
+from evalflows.reports.diff import EXAMPLES_LISTED, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.results import Result, results_of, sentences
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
@@ -315,7 +315,7 @@ class DiffResult:
     def __init__(self, store: Store, baseline: str, candidates: Sequence[str], where: str | None = None) -> None:
         self._store = store
         self._figures = figures_between(store, baseline, candidates, where)
-        self.report: ExperimentsDiff = experiments_diff(store, self._figures, limit=METRICS_SHOWN)
+        self.report: ExperimentsDiff = experiments_diff(store, self._figures, limit=EXAMPLES_LISTED)
 
     def __repr__(self) -> str:
         names = ", ".join(repr(one.name) for one in self.report.candidates)

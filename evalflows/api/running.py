@@ -1,6 +1,6 @@
 """Run specs of experiments and their gates as flows, from a program, a notebook or the command line."""
 
-from evalflows.api.calling import RaisedToCaller, called, flow_settings
+from evalflows.api.calling import RaisedToCaller, call_flow, flow_settings
 from evalflows.llm.ledger import Calls
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch
@@ -24,7 +24,7 @@ def run(
 
     Raise InputError if the spec is wrong, and IncompleteError if the run could not be completed.
     """
-    with RaisedToCaller(), called(watch, calls):
+    with RaisedToCaller(), call_flow(watch, calls):
         refuse_if_running(spec, resume)
         begin_early()
         final = resume is not None and look_of(Store(), resume) is not None
@@ -42,7 +42,7 @@ def gate(
 
     Arguments and errors are those of `run`. Raise GateFailedError if a gate says FAIL.
     """
-    with RaisedToCaller(), called(watch, calls):
+    with RaisedToCaller(), call_flow(watch, calls):
         refuse_if_running(spec, resume)
         begin_early()
         checked = check_gates.fn(spec)

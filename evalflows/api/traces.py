@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from evalflows.api.batch_result import BatchEvaluationResult, BatchEvaluationResumeToken
-from evalflows.api.calling import RaisedToCaller, called, flow_settings
+from evalflows.api.calling import RaisedToCaller, call_flow, flow_settings
 from evalflows.api.experiments import evaluator_fields
-from evalflows.engine.preflight import checked_traces
+from evalflows.engine.preflight import check_traces
 from evalflows.engine.run_context import RunContext
 from evalflows.evaluators.foreign import evaluator_name
 from evalflows.prefect_server import begin_early
-from evalflows.reports.progress import Watch, shown_progress
+from evalflows.reports.progress import Watch, show_progress
 from evalflows.specs.errors import IncompleteError, InputError, first_problem, short
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.metrics import CompositeSpec
@@ -46,9 +46,9 @@ def evaluate_traces(
     Items that an evaluator of the same version has judged are not judged again. Raise InputError if the spec is wrong,
     and IncompleteError if judgements could not be made.
     """
-    with RaisedToCaller(), called(watch):
+    with RaisedToCaller(), call_flow(watch):
         begin_early()
-        run = RunContext(checked_traces(spec))
+        run = RunContext(check_traces(spec))
         from evalflows.flows.evaluate_traces import evaluate_traces as flow  # late: making a flow takes time
 
         with run.handed_on(), flow_settings() as run.caller.server:
@@ -120,7 +120,7 @@ def run_batched_evaluation(
     except ValidationError as error:
         raise InputError(first_problem(error, "run_batched_evaluation")) from None
     resume = resume_from.cursor if resume_from is not None else None
-    with shown_progress(Console(stderr=True)) if verbose else nullcontext() as watch:
+    with show_progress(Console(stderr=True)) if verbose else nullcontext() as watch:
         try:
             batch = evaluate_traces(spec, newest_first=True, resume=resume, watch=watch)
         except IncompleteError as error:

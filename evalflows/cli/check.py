@@ -49,10 +49,10 @@ def check(experiments: tuple[str, ...], docs: str | None, form: str, verbose: bo
 
 
 def _rows(store: Store, references: Sequence[str]) -> list[ExperimentRow]:
-    from evalflows.data_checks.checks import finished  # late: other commands do without the checks
+    from evalflows.data_checks.checks import row_of_finished  # late: other commands do without the checks
 
     found = [identity for reference in references for identity in find_experiments(store, reference)]
-    return [finished(store, identity) for identity in dict.fromkeys(found or newest_finished(store))]
+    return [row_of_finished(store, identity) for identity in dict.fromkeys(found or newest_finished(store))]
 
 
 def _checked(store: Store, rows: Sequence[ExperimentRow]) -> "list[CheckedExperiment]":

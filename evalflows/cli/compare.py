@@ -133,9 +133,9 @@ def run_comparison(
     spec: "ComparisonSpec", resume: str | None, verbose: bool, *, detail: Detail = None, form: str = "table"
 ) -> None:
     """Run a comparison and print its results."""
-    from evalflows.cli.running import prepared
+    from evalflows.cli.running import prepare_runs
 
-    with stdout_for(form), prepared(verbose) as watch:
+    with stdout_for(form), prepare_runs(verbose) as watch:
         from evalflows import compare as run_flow
 
         comparison_id = run_flow(spec, resume, watch)

@@ -11,7 +11,7 @@ from evalflows import evaluators
 from evalflows.evaluators.binding import OFFERED
 from evalflows.evaluators.declarations import declared_by
 from evalflows.evaluators.foreign import evaluator_name, origin_of
-from evalflows.evaluators.named import named
+from evalflows.evaluators.named import load_named
 from evalflows.evaluators.prompt_texts import PROMPTS
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import json_text
@@ -68,7 +68,7 @@ def described(name: str, settings: Mapping[str, Any] | None = None) -> Described
 
     Raise InputError if there is no such evaluator, it does not take a setting, or its metrics cannot be declared.
     """
-    evaluator = named(name)
+    evaluator = load_named(name)
     project = origin_of(evaluator)
     parameters = [] if project else parameters_of(evaluator, f"evaluator {name!r}")
     scope = "pair" if name in evaluators.PAIRWISE else _scope(parameters)

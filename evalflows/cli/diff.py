@@ -26,13 +26,13 @@ from evalflows.cli.show import (
     worst_section,
 )
 from evalflows.reports.diff import (
-    METRICS_SHOWN,
+    EXAMPLES_LISTED,
     ExperimentsDiff,
+    comments_of,
     diff_document,
     heading,
     no_examples,
     notes_of,
-    remarks,
     values_of,
     values_text,
 )
@@ -75,7 +75,7 @@ _STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
 @click.option(
     "--limit",
     type=click.IntRange(0),
-    help=f"Print everything, with at most so many examples in each list. Default: {METRICS_SHOWN}.",
+    help=f"Print everything, with at most so many examples in each list. Default: {EXAMPLES_LISTED}.",
 )
 @click.option(
     "--format",
@@ -110,7 +110,7 @@ def diff(
         from evalflows.reports.diff import diff_of
 
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
-        most = METRICS_SHOWN if limit is None else limit
+        most = EXAMPLES_LISTED if limit is None else limit
         if settings["slices"]:
             for one in others:
                 keep_groups(store, store.read("experiments", one)[0].snapshot_id)
@@ -277,7 +277,7 @@ def _print_list(out: Console, diff: ExperimentsDiff, changes: ChangeList) -> Non
         for line in cut_lines(begin, plain_text(change.inputs), width, MOST_LINES, indent=2):
             out.print(Text(f"  {line}"))
         out.print(_answers(change, width, is_coloured=out.is_terminal and not out.no_color))
-        for name, text in remarks(change):
+        for name, text in comments_of(change):
             for line in cut_lines(f"  {name}: ", text, width, MOST_LINES):
                 out.print(Text(f"  {line}"))
 

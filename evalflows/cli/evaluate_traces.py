@@ -42,12 +42,12 @@ def evaluate_traces(
     An item is judged once by each version of an evaluator: a changed evaluator judges old items only in a backfill.
     """
     with one_line_errors(verbose):
-        from evalflows.cli.running import prepared
+        from evalflows.cli.running import prepare_runs
         from evalflows.specs.traces import load_trace_evaluation
 
         loaded = load_trace_evaluation(spec, changes)
         bounds = {"backfill_from": moment("--from", since), "backfill_to": moment("--to", until)}
-        with prepared(verbose) as watch:
+        with prepare_runs(verbose) as watch:
             from evalflows import evaluate_traces as run_flow
 
             batch = run_flow(loaded, **bounds, newest_first=backfill, resume=resume, watch=watch)

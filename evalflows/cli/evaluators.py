@@ -10,7 +10,7 @@ import yaml
 
 from evalflows.cli.late_commands import VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import Text, console, echo, print_csv, stdout_to_stderr, table
-from evalflows.cli.running import find_modules_here, prepared
+from evalflows.cli.running import find_modules_here, prepare_runs
 from evalflows.specs import hints
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
@@ -279,7 +279,7 @@ def run_trial(spec: ExperimentSpec, row: Mapping[str, Any], where: str) -> tuple
     kept["metadata"] = {**(row.get("metadata") or {}), ANSWER: row[ANSWER]}
     target = RecordedTarget(kind="recorded", name="row", column=ANSWER)
     changes = {"dataset": DatasetSpec(rows=[kept]), "targets": [target], "tags": [TRIAL]}
-    with stdout_to_stderr(), prepared(False) as watch:
+    with stdout_to_stderr(), prepare_runs(False) as watch:
         from evalflows import run
 
         (identity,) = run(spec.model_copy(update=changes), None, watch)

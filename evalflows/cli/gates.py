@@ -89,10 +89,10 @@ def gate(
 def _run_gate(
     spec: "ExperimentSpec", group: str | None, verbose: bool, *, detail: Detail, form: str, path: str, files: CiFiles
 ) -> None:
-    from evalflows.cli.running import prepared
+    from evalflows.cli.running import prepare_runs
 
     failed = None
-    with stdout_for(form), prepared(verbose) as watch:
+    with stdout_for(form), prepare_runs(verbose) as watch:
         from evalflows import gate as run_flow
         from evalflows.llm.ledger import Calls
 

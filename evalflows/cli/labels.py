@@ -91,11 +91,11 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
 
     EXPERIMENT is the id or name of an experiment or a comparison.
     """
-    from evalflows.cli.running import prepared
+    from evalflows.cli.running import prepare_runs
 
     with one_line_errors(verbose):
         existing_store()
-        with stdout_for(form), prepared(verbose):
+        with stdout_for(form), prepare_runs(verbose):
             from evalflows.api.calling import flow_settings
             from evalflows.flows.validate_judge import compare_with_people
 

@@ -158,7 +158,7 @@ def print_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
 
 
 @contextmanager
-def escaped_logs() -> Iterator[None]:
+def escape_logs() -> Iterator[None]:
     """Escape the control characters in the messages and tracebacks of all log records made in the block."""
     before = logging.getLogRecordFactory()
     logging.setLogRecordFactory(_EscapedRecord)

@@ -32,11 +32,11 @@ def robustness(
 
     EXPERIMENT is a run group, or an experiment in it: all systems of the run group are compared.
     """
-    from evalflows.cli.running import prepared
+    from evalflows.cli.running import prepare_runs
 
     with one_line_errors(verbose):
         existing_store()
-        with stdout_for(form), prepared(verbose):
+        with stdout_for(form), prepare_runs(verbose):
             from evalflows.api.planning import robustness as check_robustness
 
             report = check_robustness(experiment, composites=composites, change=change, over=over)

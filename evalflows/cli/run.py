@@ -21,7 +21,7 @@ from evalflows.cli.late_commands import (
     with_detail,
 )
 from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_error
-from evalflows.cli.running import load_for_runs, prepared
+from evalflows.cli.running import load_for_runs, prepare_runs
 from evalflows.cli.sections import IN_BRIEF, IN_BRIEF_SHOWN, Section, lines_section, print_sections
 from evalflows.cli.show import (
     links_here,
@@ -170,7 +170,7 @@ def _run(
     only_changes: bool = False,
 ) -> None:
     incomplete = None
-    with stdout_for(form), prepared(verbose) as watch:
+    with stdout_for(form), prepare_runs(verbose) as watch:
         from evalflows import run as run_flow
         from evalflows.llm.ledger import Calls
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import FrameType
 
 from evalflows.cli.late_commands import INTERRUPTED, is_interrupted_query
-from evalflows.cli.output import console, echo_error, escaped_logs
+from evalflows.cli.output import console, echo_error, escape_logs
 from evalflows.engine.interrupts import Noting
 from evalflows.prefect_server import begin_early
-from evalflows.reports.progress import Watch, shown_progress
+from evalflows.reports.progress import Watch, show_progress
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.queries.continuing import batch_since, begun_since, continued_by, undecided_since
@@ -28,7 +28,7 @@ _NEEDED_BY_RUNS = (
 
 
 @contextmanager
-def prepared(verbose: bool) -> Iterator[Watch]:
+def prepare_runs(verbose: bool) -> Iterator[Watch]:
     """Set up Prefect's log and the display of progress, and make modules in the current folder importable.
 
     Import flows inside the block: Prefect takes seconds to load.
@@ -39,9 +39,9 @@ def prepared(verbose: bool) -> Iterator[Watch]:
     find_modules_here()
     try:
         with (
-            escaped_logs() if verbose else nullcontext(),
+            escape_logs() if verbose else nullcontext(),
             _signals_stop(f"stopped at once; finished calls are kept: {hints.list_runs().code}"),
-            shown_progress(console(stderr=True)) as watch,
+            show_progress(console(stderr=True)) as watch,
         ):
             yield watch
     except (KeyboardInterrupt, RuntimeError) as error:

@@ -57,7 +57,7 @@ def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
     with one_line_errors(verbose):
         from evalflows.dashboard.app import application
         from evalflows.dashboard.making import Making
-        from evalflows.prefect_server import noted_dashboard
+        from evalflows.prefect_server import note_dashboard
         from evalflows.serving import listen, serve, url_of, usable_token
         from evalflows.store.sql import existing_store
 
@@ -65,7 +65,7 @@ def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
         store = existing_store()
         with listen(host, port, has_token=bool(token)) as listener:
             url, root = url_of(host, listener), store.layout.root
-            with noted_dashboard(root, url):
+            with note_dashboard(root, url):
                 making = Making()
                 served = application(store, token, making, _tools(store))
                 serve(served, listener, partial(_announce, url, root), grace_s=DASHBOARD_GRACE_S, stop=making.stop)

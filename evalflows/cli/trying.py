@@ -8,7 +8,7 @@ import click
 from evalflows.cli.diff import print_brief
 from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import console
-from evalflows.cli.running import prepared
+from evalflows.cli.running import prepare_runs
 from evalflows.cli.sections import IN_BRIEF_SHOWN
 from evalflows.cli.show import links_here, print_next
 from evalflows.specs import hints
@@ -47,7 +47,7 @@ def try_prompt(prompt: Path, against: str, field: str | None, form: str, verbose
         store = existing_store()
         (row,) = store.read("experiments", _experiment(store, against))
         incomplete = None
-        with stdout_for(form), prepared(verbose) as watch:
+        with stdout_for(form), prepare_runs(verbose) as watch:
             from evalflows import run
 
             try:

@@ -20,7 +20,7 @@ from evalflows.dashboard.steps import steps_of
 from evalflows.reports.compared_rows import RowFilter, RowSort, wanted_examples
 from evalflows.reports.decision_limits import with_slices
 from evalflows.reports.decisions import decisions_of
-from evalflows.reports.diff import ExperimentsDiff, heading, no_examples, remarks, values_text
+from evalflows.reports.diff import ExperimentsDiff, comments_of, heading, no_examples, values_text
 from evalflows.reports.example_detail import ExampleDetail, RunDetail, example_detail
 from evalflows.reports.experiment_report import overviews_of
 from evalflows.reports.kept_comparisons import KeptComparison
@@ -772,7 +772,7 @@ def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
         no_examples=no_examples,
         values_text=values_text,
         answers_apart=answers_apart,
-        remarks=remarks,
+        remarks=comments_of,
     )
     names = ", ".join(diff.names[one.experiment_id] for one in diff.candidates)
     title = f"{names} against {diff.names[diff.baseline.experiment_id]}"

@@ -19,7 +19,7 @@ MOST_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ReportPage:
     """A page of the dashboard that becomes part of a report."""
 
     address: str | None  # in the dashboard
@@ -36,7 +36,7 @@ def report_on(what: Reported) -> str:
     return one_file(title, pages, site)
 
 
-def _parts(what: Reported) -> list[Part]:
+def _parts(what: Reported) -> list[ReportPage]:
     match what:
         case ReportedComparison():
             return [_part(Links().comparison(what.identity), comparison_page, id=what.identity)]
@@ -49,7 +49,7 @@ def _parts(what: Reported) -> list[Part]:
             return [*decided, *_comparisons(what), *map(_experiment, what.identities)]
 
 
-def _comparisons(what: ReportedExperiments) -> list[Part]:
+def _comparisons(what: ReportedExperiments) -> list[ReportPage]:
     """Return the comparisons of experiments with the baselines of their run, and of the gates that decided on them."""
     pairs = [(one.experiment_id, one.baseline_experiment_id) for one in results_of(what.store, what.identities)]
     pairs += [(one.candidate_experiment_id, one.baseline_experiment_id) for one in what.decisions]
@@ -66,19 +66,19 @@ def site_in_file(store: Store, addresses: Iterable[str | None]) -> Site:
     return Site(store=store, links=FileLinks(anchors), most_rows=MOST_ROWS)
 
 
-def _part(address: str | None, page: Callable[[Site, Query], Page], **values: str | Sequence[str]) -> Part:
+def _part(address: str | None, page: Callable[[Site, Query], Page], **values: str | Sequence[str]) -> ReportPage:
     given = {name: [value] if isinstance(value, str) else value for name, value in values.items()}
-    return Part(address=address, page=page, query=Query(given))
+    return ReportPage(address=address, page=page, query=Query(given))
 
 
-def _decision(decision: Decision) -> Part:
+def _decision(decision: Decision) -> ReportPage:
     return _part(Links().decision(decision.decision_id), decision_page, id=decision.decision_id)
 
 
-def _experiment(identity: str) -> Part:
+def _experiment(identity: str) -> ReportPage:
     return _part(Links().experiment(identity), experiment_page, id=identity)
 
 
-def _compare(baseline: str, candidates: Sequence[str]) -> Part:
+def _compare(baseline: str, candidates: Sequence[str]) -> ReportPage:
     address = Links().compare(baseline, *candidates)
     return _part(address, compare_page, baseline=baseline, candidate=candidates, words="1")

@@ -12,10 +12,10 @@ from evalflows.analysis.review import (
     MORE,
     ORDERS,
     OTHERS,
-    Asked,
     Disagreement,
     Order,
     Others,
+    OwnQuestion,
     Question,
     QuestionKind,
     Review,
@@ -68,7 +68,7 @@ class ReviewSettings:
     order: Order
     others: Others
     shows_reference: bool
-    asked: Asked
+    asked: OwnQuestion
     skipped: Sequence[str]
     dataset: str | None  # to which examples are added
     given: str | None = None  # the item that is about to be labelled: the page is that of the next one
@@ -85,7 +85,7 @@ class ReviewSettings:
             order=query.choice("order", ORDERS, "next"),
             others=query.choice("others", OTHERS, "too"),
             shows_reference=query.text("reference") is not None,
-            asked=Asked(
+            asked=OwnQuestion(
                 text=query.text("question"),
                 kind=query.choice("kind", KINDS, "yes_no") if kind else None,
                 low=_number(query, "low"),
@@ -272,7 +272,7 @@ def review_start_page(site: Site, query: Query) -> Page:
 
 def _metric(store: Store, subject: str, metric: str) -> _Metric:
     found = reviewed(store, subject, metric)
-    kind = question_about(found, Asked(kind=None if found.judged or found.labels else "yes_no")).kind
+    kind = question_about(found, OwnQuestion(kind=None if found.judged or found.labels else "yes_no")).kind
     return _Metric(
         metric=metric,
         n_items=len(found.items),

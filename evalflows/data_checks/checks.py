@@ -114,7 +114,7 @@ def results_batch(row: ExperimentRow) -> str:
     return derived_id("results", row.experiment_id, str(row.ended_at), suite)
 
 
-def finished(store: Store, experiment_id: str) -> ExperimentRow:
+def row_of_finished(store: Store, experiment_id: str) -> ExperimentRow:
     """Return the row of a finished experiment. Raise InputError if it is not."""
     row: ExperimentRow
     (row,) = store.read("experiments", experiment_id)

@@ -10,7 +10,7 @@ from datetime import datetime
 from inspect import isawaitable
 from typing import Any
 
-from evalflows.engine.chunks import Chunk, Rounds, in_drawn_order
+from evalflows.engine.chunks import ExampleChunk, Rounds, in_drawn_order
 from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.run_columns import failed, is_final, raised, returned
 from evalflows.engine.views import example_view, run_id
@@ -28,7 +28,7 @@ from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.targets import awaited, seed_of
 
 
-def answer_rounds(run: Context, rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[Chunk, Counter[str]]:
+def answer_rounds(run: Context, rounds: Rounds, pending: Sequence[Sequence[int]]) -> dict[ExampleChunk, Counter[str]]:
     """Make the pending runs of each chunk: in each round, every target answers one example.
 
     Return the number of transient failures by chunk and kind of error, without chunks of a target whose breaker gave
@@ -56,7 +56,7 @@ def pending_runs(run: Context, rounds: Rounds) -> list[list[int]]:
     """Return for each chunk the numbers of the examples that have no final answer."""
     pending = []
     for experiment, chunk in zip(experiments_in(run, rounds), rounds.chunks, strict=True):
-        stored: list[OutputRow] = run.store.read("outputs", chunk.experiment_id, [chunk.part], texts=False)
+        stored: list[OutputRow] = run.store.read("outputs", chunk.experiment_id, [chunk.part_name], texts=False)
         done, ids = {row.run_id for row in stored if is_final(row)}, experiment.examples.ids
         numbers = range(chunk.start, chunk.stop)
         pending.append([number for number in numbers if not done or run_id(chunk, ids[number]) not in done])
@@ -83,12 +83,12 @@ class _Answering:
     """The answers of one chunk."""
 
     def __init__(
-        self, experiment: Experiment, chunk: Chunk, pending: Sequence[int], open_until_answered: ExitStack
+        self, experiment: Experiment, chunk: ExampleChunk, pending: Sequence[int], open_until_answered: ExitStack
     ) -> None:
         self.experiment, self.chunk = experiment, chunk
         self.pending = {experiment.examples.ids[number] for number in pending}
         self.transient = Counter[str]()  # by kind of error
-        self._spool = open_until_answered.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
+        self._spool = open_until_answered.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part_name))
         self._unrecorded: dict[str, Any] = dict.fromkeys(
             ("calls", "calls_cached"), None if experiment.target_may_call else 0
         )

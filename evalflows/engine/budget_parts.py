@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from evalflows.engine.chunks import NOTHING_PAID, Dispatch, Part
+from evalflows.engine.chunks import NOTHING_PAID, Chunk, Dispatch
 from evalflows.llm.budget import Budget
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
@@ -18,7 +18,7 @@ from evalflows.store.records import ComparisonSetRow, ExperimentRow
 from evalflows.store.store import Store
 from evalflows.store.trace_records import WatermarkRow
 
-Sent = TypeVar("Sent", bound=Part)
+Sent = TypeVar("Sent", bound=Chunk)
 AnySpec = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
 Started = ExperimentRow | ComparisonSetRow | WatermarkRow
 """The row of an experiment, a comparison, or a batch of a trace evaluation."""
@@ -40,8 +40,8 @@ class Left:
     def is_spent(self) -> bool:
         return (self.usd is not None and self.usd <= 0.0) or (self.calls is not None and self.calls <= 0)
 
-    def part(self, before: int, until: int, of: int) -> "Left":
-        """Return the part for the items from `before` up to `until` of so many; all parts add up to the whole."""
+    def share(self, before: int, until: int, of: int) -> "Left":
+        """Return the share of the items from `before` up to `until` of so many; all parts add up to the whole."""
         usd = None if self.usd is None else max(0.0, self.usd) * (until - before) / of
         whole = None if self.calls is None else max(0, self.calls)
         calls = None if whole is None else whole * until // of - whole * before // of
@@ -65,7 +65,7 @@ def left_of(spec: AnySpec, spent: Paid) -> Left:
     return Left(usd=usd, calls=None if calls is None else max(0, calls - spent.calls), counts_unknown=counts_unknown)
 
 
-def dispatched(store: Store, chunks: Sequence[Sent], attempt: datetime, left: Left, items: int) -> list[Sent]:
+def with_dispatch(store: Store, chunks: Sequence[Sent], attempt: datetime, left: Left, items: int) -> list[Sent]:
     """Return the chunks with what they bring along.
 
     Args:
@@ -78,12 +78,12 @@ def dispatched(store: Store, chunks: Sequence[Sent], attempt: datetime, left: Le
     sent, before = [], 0
     for chunk in chunks:
         until = before + chunk.n_items
-        part = left.part(before, until, items)
-        already = spent_on_part(store, chunk.owner, chunk.part) if left.is_limited else NOTHING_PAID
+        share = left.share(before, until, items)
+        already = spent_on_part(store, chunk.owner, chunk.part_name) if left.is_limited else NOTHING_PAID
         dispatch = Dispatch(
             attempt=attempt,
-            usd=None if part.usd is None else already.usd + part.usd,
-            calls=None if part.calls is None else already.calls + part.calls,
+            usd=None if share.usd is None else already.usd + share.usd,
+            calls=None if share.calls is None else already.calls + share.calls,
             counts_unknown=left.counts_unknown,
         )
         sent.append(replace(chunk, dispatch=dispatch))
@@ -91,12 +91,12 @@ def dispatched(store: Store, chunks: Sequence[Sent], attempt: datetime, left: Le
     return sent
 
 
-def budget_of_part(store: Store, chunk: Part) -> Budget:
+def budget_of_part(store: Store, chunk: Chunk) -> Budget:
     """Return the budget of a chunk that was sent to this process, with what it has spent in any process."""
     dispatch = chunk.dispatch
     if dispatch is None:
-        raise ValueError(f"{chunk.part}: got a chunk that was not sent")
+        raise ValueError(f"{chunk.part_name}: got a chunk that was not sent")
     if dispatch.usd is None and dispatch.calls is None:
         return Budget()
-    spent = spent_on_part(store, chunk.owner, chunk.part)
+    spent = spent_on_part(store, chunk.owner, chunk.part_name)
     return Budget.after(spent, usd=dispatch.usd, calls=dispatch.calls, counts_unknown=dispatch.counts_unknown)

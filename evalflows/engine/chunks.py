@@ -44,7 +44,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(ABC):
+class Chunk(ABC):
     """A chunk of any kind."""
 
     dispatch: Dispatch | None = field(default=None, kw_only=True)  # of a chunk that is sent to another process
@@ -60,7 +60,7 @@ class Part(ABC):
 
     @property
     @abstractmethod
-    def part(self) -> str:
+    def part_name(self) -> str:
         """The name of its parts in the store."""
 
     @property
@@ -78,7 +78,7 @@ class Part(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk(Part):
+class ExampleChunk(Chunk):
     """Runs of one experiment: the examples from `start` up to `stop` (exclusive), in one repetition."""
 
     table = "experiments"
@@ -93,7 +93,7 @@ class Chunk(Part):
         return self.experiment_id
 
     @property
-    def part(self) -> str:
+    def part_name(self) -> str:
         return f"r{self.repetition}-{self.start}-{self.stop}"
 
     @property
@@ -109,11 +109,11 @@ class Rounds:
     targets. Else their latencies could not be compared.
     """
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ExampleChunk, ...]
 
     @property
-    def part(self) -> str:
-        return self.chunks[0].part
+    def part_name(self) -> str:
+        return self.chunks[0].part_name
 
 
 def in_drawn_order(targets: Sequence[T], *drawn_by: object) -> list[T]:
@@ -138,18 +138,18 @@ def n_chunks(row: ExperimentRow) -> int:
     return row.repetitions * -(-row.n_examples // row.chunk_size)
 
 
-def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[Chunk]:
+def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[ExampleChunk]:
     """Yield all chunks of the running experiments; finished ones have none."""
     for row in experiments:
         starts = range(0, row.n_examples, row.chunk_size) if row.state == "running" else ()
         for repetition, start in product(range(row.repetitions), starts):
-            yield Chunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
+            yield ExampleChunk(row.experiment_id, repetition, start, min(start + row.chunk_size, row.n_examples))
 
 
 def rounds_of(experiments: Iterable[ExperimentRow]) -> list[Rounds]:
     """Return the chunks of all experiments, those with the same runs together."""
-    together: dict[tuple[str, int | None], list[Chunk]] = {}
+    together: dict[tuple[str, int | None], list[ExampleChunk]] = {}
     for row in experiments:
         for chunk in chunks_of([row]):
-            together.setdefault((chunk.part, row.seed), []).append(chunk)
+            together.setdefault((chunk.part_name, row.seed), []).append(chunk)
     return [Rounds(tuple(chunks)) for chunks in together.values()]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from evalflows.engine.results import Columns, EvaluationResult
-from evalflows.evaluators.composite import Part, combined
+from evalflows.evaluators.composite import MetricPart, combined
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import LENGTH, MEASURES
 from evalflows.specs.metrics import CompositeSpec
@@ -63,29 +63,29 @@ def _evaluators_by_metric(of_run: ScoresByRun) -> dict[str, list[str]]:
     return {metric: list(names) for metric, names in evaluators.items()}
 
 
-def _part(metric: str, scores: Sequence[JudgementRow], evaluators: Sequence[str]) -> Part:
+def _part(metric: str, scores: Sequence[JudgementRow], evaluators: Sequence[str]) -> MetricPart:
     """Return a metric of a run as a part of a composite.
 
     If its evaluator failed, did not apply or was not sampled, that row has the evaluator's name as its metric.
     """
     if len(evaluators) > 1:
-        return Part(value=None, status="failed", error=f"{' and '.join(sorted(evaluators))} both return it")
+        return MetricPart(value=None, status="failed", error=f"{' and '.join(sorted(evaluators))} both return it")
     rows = [score for score in scores if score.metric == metric]
     rows += [s for s in scores if s.evaluator in evaluators and s.metric == s.evaluator and s.status != "scored"]
     if rows:
-        return Part(value=rows[0].value, status=rows[0].status, error=rows[0].error)
+        return MetricPart(value=rows[0].value, status=rows[0].status, error=rows[0].error)
     has_judged = any(score.evaluator in evaluators for score in scores)
-    return Part(value=None, status="not_applicable" if has_judged else "failed", error="no evaluator returned it")
+    return MetricPart(value=None, status="not_applicable" if has_judged else "failed", error="no evaluator returned it")
 
 
-def _measures(output: OutputRow) -> dict[str, Part]:
+def _measures(output: OutputRow) -> dict[str, MetricPart]:
     """Return the measures of a run, as in the view `measures`."""
     tokens = None if output.tokens_in is None or output.tokens_out is None else output.tokens_in + output.tokens_out
     cost = None if output.calls_cached else output.cost_usd  # of a call from the ledger it is unknown
     values = {"latency": output.latency_s, "cost": cost, "tokens": tokens, LENGTH: output.length}
     if output.status != "ok":
-        return dict.fromkeys(values, Part(value=None, status=output.status, error=output.error))
+        return dict.fromkeys(values, MetricPart(value=None, status=output.status, error=output.error))
     return {
-        metric: Part(value=value, status="scored" if value is not None else "not_applicable")
+        metric: MetricPart(value=value, status="scored" if value is not None else "not_applicable")
         for metric, value in values.items()
     }

@@ -8,16 +8,17 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from itertools import starmap
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from evalflows.engine.chunks import Chunk, Rounds, n_chunks
+from evalflows.engine.chunks import ExampleChunk, Rounds, n_chunks
 from evalflows.engine.job import Drawn, Job, Loaded
 from evalflows.engine.may_call_models import target_may_call_unrecorded
 from evalflows.engine.order import in_running_order
 from evalflows.engine.prepare import PreparedExperiment
 from evalflows.engine.quick_processes import is_quick
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
-from evalflows.engine.run_context import RunContext, Shared
+from evalflows.engine.run_context import RunContext, SharedByTargets
 from evalflows.engine.running import (
     MIN_WORKERS,
     EvaluatorFactory,
@@ -43,40 +44,55 @@ from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
 from evalflows.targets import Target
 
-Run = tuple[ExampleRow, OutputRow]
-"""An answer with its example."""
-
 OVERHEAD = 2000
 """Bytes of the objects of a run, besides its texts."""
-
-AnyRun = TypeVar("AnyRun", bound=tuple[Any, ...])
 
 Context = RunContext[PreparedExperiment]
 
 
-class JudgesRuns(Job[AnyRun]):
-    """A job that judges runs: an example and an answer, of an experiment or in the same form of production."""
+class WithAnswer(Protocol):
+    """An example and what a system answered."""
 
-    def size_of(self, run: AnyRun) -> int:
-        return size_of(run[0]) + size_of_answer(run[1].outputs, run[1].steps)
+    @property
+    def example(self) -> ExampleRow: ...
 
-    def id_of(self, run: AnyRun) -> str:
-        return str(run[1].run_id)
+    @property
+    def output(self) -> OutputRow: ...
 
-    def owner_of(self, run: AnyRun) -> str:
-        return str(run[1].experiment_id)
 
-    def settled(self, evaluator: RunnableEvaluator, run: AnyRun) -> list[EvaluationResult]:
+class Answered(NamedTuple):
+    """An example with its answer."""
+
+    example: ExampleRow
+    output: OutputRow
+
+
+Answer = TypeVar("Answer", bound=WithAnswer)
+
+
+class JudgesAnswers(Job[Answer]):
+    """A job that judges answers, of an experiment or of production."""
+
+    def size_of(self, subject: Answer) -> int:
+        return size_of(subject.example) + size_of_answer(subject.output.outputs, subject.output.steps)
+
+    def id_of(self, subject: Answer) -> str:
+        return subject.output.run_id
+
+    def owner_of(self, subject: Answer) -> str:
+        return subject.output.experiment_id
+
+    def settled(self, evaluator: RunnableEvaluator, subject: Answer) -> list[EvaluationResult]:
         """Return the result of a run without an answer: an error, at no cost."""
-        output: OutputRow = run[1]
+        output = subject.output
         if output.status == "ok":
             return []
         error = f"no output to judge: {output.error or output.status}"
         result = failed_result(evaluator.bound.name, "no_output", error)
         return [result._replace(status="not_attempted") if output.status == "not_attempted" else result]
 
-    def arguments(self, requested: frozenset[str], run: AnyRun, before: Sequence[JudgementRow]) -> dict[str, Any]:
-        return evaluator_inputs(requested, run[0], run[1], before)
+    def arguments(self, requested: frozenset[str], subject: Answer, before: Sequence[JudgementRow]) -> dict[str, Any]:
+        return evaluator_inputs(requested, subject.example, subject.output, before)
 
 
 def size_of_answer(outputs: str | None, steps: str | None) -> int:
@@ -85,7 +101,7 @@ def size_of_answer(outputs: str | None, steps: str | None) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment(JudgesRuns[Run]):
+class Experiment(JudgesAnswers[Answered]):
     """What the chunks of one experiment share."""
 
     called = "answers"
@@ -128,36 +144,37 @@ class Experiment(JudgesRuns[Run]):
         described = to_json(self.run.prepared.described)
         check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
 
-    def load(self, chunk: Chunk) -> Loaded[Run]:
-        before: list[JudgementRow] = self.store.read("judgements", chunk.experiment_id, [chunk.part])
-        return Loaded(self._runs(chunk), chunk.n_items, before)
+    def load(self, chunk: ExampleChunk) -> Loaded[Answered]:
+        before: list[JudgementRow] = self.store.read("judgements", chunk.experiment_id, [chunk.part_name])
+        return Loaded(self._answered(chunk), chunk.n_items, before)
 
-    def _runs(self, chunk: Chunk) -> Iterator[Run]:
-        """Yield the runs of a chunk that were made, with their examples, as they are read."""
+    def _answered(self, chunk: ExampleChunk) -> Iterator[Answered]:
+        """Yield the answers of a chunk that were made, with their examples, as they are read."""
         ids = self.examples.ids[chunk.start : chunk.stop]
         numbers = dict(zip(ids, range(chunk.start, chunk.stop), strict=True))
-        for data in self.store.scan("outputs", chunk.experiment_id, [chunk.part]):
+        for data in self.store.scan("outputs", chunk.experiment_id, [chunk.part_name]):
             outputs: list[OutputRow] = to_rows("outputs", data)
             made = [row for row in outputs if row.repetition == chunk.repetition and row.example_id in numbers]
-            yield from zip(self.examples.rows([numbers[row.example_id] for row in made]), made, strict=True)
+            examples = self.examples.rows([numbers[row.example_id] for row in made])
+            yield from starmap(Answered, zip(examples, made, strict=True))
 
-    def sampled(self, evaluator: RunnableEvaluator, runs: Sequence[Run], numbers: list[int]) -> Drawn:
+    def sampled(self, evaluator: RunnableEvaluator, subjects: Sequence[Answered], numbers: list[int]) -> Drawn:
         if evaluator.sample is None:
             return numbers, []
-        drawn = [number for number in numbers if runs[number][0].example_id in evaluator.sample.drawn]
+        drawn = [number for number in numbers if subjects[number].example.example_id in evaluator.sample.drawn]
         return drawn, [*{*numbers} - {*drawn}]
 
     def columns(
-        self, evaluator: RunnableEvaluator, runs: Sequence[Run], results: Sequence[EvaluationResult]
+        self, evaluator: RunnableEvaluator, subjects: Sequence[Answered], results: Sequence[EvaluationResult]
     ) -> Columns:
-        sample = evaluator.sample
+        sample, outputs = evaluator.sample, [subject.output for subject in subjects]
         return run_scores(
-            [output for _, output in runs],
+            outputs,
             results,
             evaluator=evaluator.bound.name,
             version=evaluator.version,
             declared_version=evaluator.spec.version,
-            sampling_rates=None if sample is None else [sample.rates[output.example_id] for _, output in runs],
+            sampling_rates=None if sample is None else [sample.rates[output.example_id] for output in outputs],
         )
 
 
@@ -220,7 +237,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
     )
 
 
-def _answering(shared: Shared, spec: ExperimentSpec) -> Workers:
+def _answering(shared: SharedByTargets, spec: ExperimentSpec) -> Workers:
     """Return the workers of the run: as many as keep each connection full, and some per other target."""
     if shared.answering is None:
         chats = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}

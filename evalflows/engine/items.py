@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from inspect import isawaitable, signature
 from typing import Any
 
-from evalflows.engine.experiments import Run
+from evalflows.engine.experiments import Answered
 from evalflows.llm.wrapped import plain
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.errors import InputError
@@ -105,17 +105,17 @@ def _new_messages(trace: TraceView) -> list[dict[str, Any]]:
     return [dict(message) for message in messages[latest:]]
 
 
-async def run_of(item: Item, mapper: Mapper, owner: str) -> Run:
+async def answered_by(item: Item, mapper: Mapper, owner: str) -> Answered:
     """Return an item as evaluators judge it. If it cannot be mapped, its answer has failed, with the reason."""
     try:
-        example, output = await mapped(item, mapper)
-        return example, _output(item, output, owner)
+        example, output = await map_item(item, mapper)
+        return Answered(example, _output(item, output, owner))
     except Exception as error:  # whatever the user's mapper raises
         failed = f"mapper: {fault_text(error)}"
-        return _example(item, dict.fromkeys(MAPPED)), _answer(item, owner, status="failed", error=failed)
+        return Answered(_example(item, dict.fromkeys(MAPPED)), _answer(item, owner, status="failed", error=failed))
 
 
-async def mapped(item: Item, mapper: Mapper) -> tuple[ExampleRow, Any]:
+async def map_item(item: Item, mapper: Mapper) -> tuple[ExampleRow, Any]:
     """Return an item as an example, and its output; None if it was not captured. Raise what the mapper raises."""
     given = mapper(item)
     fields = _fields(await given if isinstance(given, Awaitable) or isawaitable(given) else given)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evalflows.engine.chunks import Chunk, Part
+from evalflows.engine.chunks import Chunk, ExampleChunk
 from evalflows.engine.experiments import experiment_of
 from evalflows.engine.job import Job
 from evalflows.engine.judge import Outcome, judge_chunk
@@ -10,9 +10,9 @@ from evalflows.engine.pair_trials import PairChunk
 from evalflows.engine.run_context import RunContext
 
 
-def job_of(run: RunContext[Any], chunk: Part) -> Job[Any]:
+def job_of(run: RunContext[Any], chunk: Chunk) -> Job[Any]:
     """Return the job that a chunk belongs to, made on first use in this process."""
-    if isinstance(chunk, Chunk):
+    if isinstance(chunk, ExampleChunk):
         return experiment_of(run, chunk.experiment_id)
     if isinstance(chunk, PairChunk):
         from evalflows.engine.pairs import comparison_of  # late: few runs compare
@@ -24,7 +24,7 @@ def job_of(run: RunContext[Any], chunk: Part) -> Job[Any]:
     return trace_evaluation_of(run, chunk.batch_id)
 
 
-def judge_in_process(run: RunContext[Any], chunk: Part) -> Outcome:
+def judge_in_process(run: RunContext[Any], chunk: Chunk) -> Outcome:
     """Judge a chunk in one of the processes for quick chunks."""
     job = job_of(run, chunk)
     return judge_chunk(job, chunk, job.load(chunk))

@@ -258,7 +258,7 @@ class Judging(Generic[Subject]):
         elapsed: float,
     ) -> None:
         """Keep results. Those that took long are on disk when this returns; the others are cheaper to redo."""
-        results = self._told_apart(evaluator.bound.name, results)
+        results = self._refuse_shared_metrics(evaluator.bound.name, results)
         if results[0].status in LOST:
             self._lose(1)
         if results[0].error_kind == "over_budget":
@@ -276,7 +276,7 @@ class Judging(Generic[Subject]):
             self._of_subject[row.subject_id].append(row)
             self._spool.add("judgements", row, flush=elapsed > FLUSH_AFTER_S)
 
-    def _told_apart(self, name: str, results: Sequence[EvaluationResult]) -> Sequence[EvaluationResult]:
+    def _refuse_shared_metrics(self, name: str, results: Sequence[EvaluationResult]) -> Sequence[EvaluationResult]:
         """Return an evaluator's results; one that failed instead if one of them is called like a metric of another.
 
         Tables could not tell the two apart. The first evaluator that gives a name has it.
@@ -312,7 +312,7 @@ class Outcome(NamedTuple):
 
 def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outcome:
     """Judge the subjects of a chunk that have no judgement yet."""
-    with Spool(job.store, chunk.owner, chunk.part) as spool:
+    with Spool(job.store, chunk.owner, chunk.part_name) as spool:
         judging = Judging(job, chunk, spool, loaded.before, loaded.n_done)
         for subjects in in_blocks(loaded.subjects, job.size_of):
             loop.run(judging.judge(subjects))

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
 from datetime import datetime
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any
 
-from evalflows.engine.chunks import Chunk, Rounds
-from evalflows.engine.experiments import Context, Experiment, Run, experiments_in, size_of_answer
+from evalflows.engine.chunks import ExampleChunk, Rounds
+from evalflows.engine.experiments import Answered, Context, Experiment, experiments_in, size_of_answer
 from evalflows.engine.judge import Judging, Outcome
 from evalflows.engine.results import Columns
 from evalflows.engine.run_columns import raised, returned
-from evalflows.engine.views import Asked, run_id
+from evalflows.engine.views import RequestedInputs, run_id
 from evalflows.llm import loop
 from evalflows.store.records import ExampleRow, now
 from evalflows.store.schemas import records_of
@@ -25,7 +25,7 @@ Found = tuple[ExampleRow, dict[str, Any]]
 
 def look_up_rounds(
     run: Context, rounds: Rounds, pending: Sequence[Sequence[int]], *, judge: bool
-) -> dict[Chunk, Outcome]:
+) -> dict[ExampleChunk, Outcome]:
     """Look up the recorded answers to the pending examples of each chunk, and with `judge` judge them."""
     count = Counter(chain.from_iterable(pending))
     in_rounds = {number for number, targets in count.items() if targets > 1}
@@ -48,7 +48,7 @@ class _LookUp:
     def __init__(
         self,
         experiment: Experiment,
-        chunk: Chunk,
+        chunk: ExampleChunk,
         pending: Sequence[int],
         in_rounds: Set[int],
         judge: bool,
@@ -57,7 +57,7 @@ class _LookUp:
         ids = experiment.examples.ids[chunk.start : chunk.stop]  # of an Arrow column, one by one they would take longer
         self.chunk, self._experiment = chunk, experiment
         self._pending = {ids[number - chunk.start]: number in in_rounds for number in pending}
-        self._spool = open_until_done.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part))
+        self._spool = open_until_done.enter_context(Spool(experiment.store, chunk.experiment_id, chunk.part_name))
         self._tally = experiment.run.tally
         self._count = self._tally.begin(chunk, "answers", chunk.n_items - len(pending))
         self._judging = Judging(experiment, chunk, self._spool, experiment.load(chunk).before) if judge else None
@@ -79,11 +79,11 @@ class _LookUp:
 
     def _answer(self, example: ExampleRow) -> dict[str, Any]:
         try:
-            return returned(self._experiment.target.call(Asked(example, self.chunk.repetition)))
+            return returned(self._experiment.target.call(RequestedInputs(example, self.chunk.repetition)))
         except Exception as error:
             return raised(error)
 
-    def _kept(self, found: Sequence[Found], began: datetime) -> list[Run]:
+    def _kept(self, found: Sequence[Found], began: datetime) -> list[Answered]:
         """Add the answers to the part, and return them with their examples."""
         examples, results = zip(*found, strict=True)
         columns = self._columns(examples, results, began)
@@ -91,7 +91,8 @@ class _LookUp:
         self._count(len(found))
         if lost := sum(result["status"] != "ok" for result in results):
             self._tally.lose(self.chunk, "answers", lost)
-        return [*zip(examples, records_of("outputs", columns, len(found)), strict=True)] if self._judging else []
+        rows = records_of("outputs", columns, len(found)) if self._judging else ()
+        return [*starmap(Answered, zip(examples, rows, strict=True))] if self._judging else []
 
     def _columns(
         self, examples: Sequence[ExampleRow], results: Sequence[Mapping[str, Any]], began: datetime

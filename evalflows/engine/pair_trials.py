@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, TypeVar
 
-from evalflows.engine.chunks import MIN_CHUNK_SIZE, Part
+from evalflows.engine.chunks import MIN_CHUNK_SIZE, Chunk
 from evalflows.engine.tally import Planned
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Winner, derived_id
@@ -24,7 +24,7 @@ Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True)
-class PairChunk(Part):
+class PairChunk(Chunk):
     """Examples of two experiments in one repetition, from `start` up to `stop` (exclusive).
 
     `first` comes before `second` in the comparison's list.
@@ -44,7 +44,7 @@ class PairChunk(Part):
         return self.comparison_id
 
     @property
-    def part(self) -> str:
+    def part_name(self) -> str:
         pair = derived_id(*sorted((self.first, self.second)))[:12]
         return f"{pair}-r{self.repetition}-{self.start}-{self.stop}"
 

@@ -71,7 +71,7 @@ class Comparison(Job[Pair]):
         check_code(self.row.comparison_id, "evaluators", self.row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: PairChunk) -> Loaded[Pair]:
-        before: list[JudgementRow] = self.store.read("judgements", chunk.comparison_id, [chunk.part])
+        before: list[JudgementRow] = self.store.read("judgements", chunk.comparison_id, [chunk.part_name])
         trials = list(trials_of(chunk, self.spec, self.examples))
         return Loaded(map(self.pair, trials), len(trials), before)
 

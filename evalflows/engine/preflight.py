@@ -24,7 +24,7 @@ from evalflows.engine.sampling import draw
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
-from evalflows.engine.views import Asked, example_view
+from evalflows.engine.views import RequestedInputs, example_view
 from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.offers import offer_pair, offer_run
 from evalflows.evaluators.views import RunView
@@ -154,7 +154,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         check_pairwise(prepared.pairwise, spec.compare.slice_by, spec, examples, item_metrics)
 
 
-def checked_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
+def check_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
     """Prepare and check the spec of a trace evaluation.
 
     Raise InputError for a filter, a mapper, an evaluator or a connection that cannot be used, and for a composite of or
@@ -275,7 +275,7 @@ def _check_target(
 def _missing_answer(recording: Target, example: ExampleRow) -> str:
     """Return why a recording has no answer for an example; empty if it has one."""
     try:
-        recording.call(Asked(example, 0))
+        recording.call(RequestedInputs(example, 0))
     except NoRecordedAnswerError as error:
         return str(error)
     return ""

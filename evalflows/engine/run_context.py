@@ -41,7 +41,7 @@ class JobOfRun(Protocol):
 
 
 Of = TypeVar("Of", bound=Prepared[Any])
-Made = TypeVar("Made", bound=JobOfRun)
+AnyJob = TypeVar("AnyJob", bound=JobOfRun)
 
 
 class Server(Protocol):
@@ -74,7 +74,7 @@ def calling(watch: Callable[[Any], object] | None = None, calls: Calls | None = 
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedByTargets:
     """What the experiments of a run share, each made when it is needed."""
 
     budget: Budget | None = None
@@ -93,7 +93,7 @@ class RunContext(Generic[Of]):
     def __init__(
         self, prepared: Of | None = None, processes: QuickProcesses | None = None, token: str | None = None
     ) -> None:
-        self.store, self.tally, self.shared = Store(), Tally(), Shared()
+        self.store, self.tally, self.shared = Store(), Tally(), SharedByTargets()
         self.processes = processes
         self.quick_chunks = threading.BoundedSemaphore(QUICK_CHUNKS_AT_ONCE)  # that are worked on in this process
         self.caller = _caller.get() or Caller()
@@ -118,7 +118,7 @@ class RunContext(Generic[Of]):
             self._prepared = self._prepared or cast("Of", bind(stored()))
             return self._prepared
 
-    def job(self, identity: str, make: Callable[[], Made]) -> Made:
+    def job(self, identity: str, make: Callable[[], AnyJob]) -> AnyJob:
         """Return the job of an experiment, a comparison or a batch, made on first use.
 
         Raise InputError if its code is another in this process than where the run was started.
@@ -129,7 +129,7 @@ class RunContext(Generic[Of]):
                 if self.is_elsewhere:
                     made.check_code(in_cluster=self.is_in_cluster)
                 self._jobs[identity] = made
-            return cast("Made", self._jobs[identity])
+            return cast("AnyJob", self._jobs[identity])
 
     def ledger(self, owner: str, *, are_made: bool = True) -> Ledger:
         """Return the ledger of the run, so that a call of two experiments is paid once; without cache one each.
@@ -165,7 +165,7 @@ class RunContext(Generic[Of]):
             for job in self._jobs.values():
                 job.close()
             self._jobs.clear()
-            self.shared = Shared()
+            self.shared = SharedByTargets()
 
     def end_processes(self) -> None:
         """End the processes that work for the run, if there are any."""

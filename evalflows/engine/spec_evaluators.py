@@ -14,8 +14,8 @@ from evalflows.engine.spec_targets import served
 from evalflows.evaluators.binding import Bound, Scope, bind
 from evalflows.evaluators.composite import combined
 from evalflows.evaluators.declarations import declared_by
-from evalflows.evaluators.foreign import adapted, evaluator_name
-from evalflows.evaluators.named import named
+from evalflows.evaluators.foreign import as_ours, evaluator_name
+from evalflows.evaluators.named import load_named
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
@@ -41,7 +41,7 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
 
     An evaluator of another project gets an adapter; its single score gets the spec's name if that differs.
     """
-    loaded = named(spec.use)
+    loaded = load_named(spec.use)
     if is_ours(spec) and (scope == "pair") != (spec.use in evaluators.PAIRWISE):
         compares, other = "compares two answers, wanted it under compare", "judges one answer, wanted one that compares"
         wanted = f"{other} two: {', '.join(evaluators.PAIRWISE)}" if scope == "pair" else compares
@@ -50,7 +50,7 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
         return bind(loaded, name=spec.metric, settings=spec.args, scope=scope)
     renamed = bool(spec.name) and spec.name != evaluator_name(loaded)
     one_run = scope == "item"
-    adapter = adapted(loaded, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
+    adapter = as_ours(loaded, name=spec.metric, settings=spec.args, renamed=renamed, one_run=one_run)
     if adapter is None and isclass(loaded):
         bound = bind(_instance(loaded, spec), name=spec.metric, scope=scope)
     else:

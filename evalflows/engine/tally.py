@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evalflows.engine.chunks import Part
+from evalflows.engine.chunks import Chunk
 
 Stage = Literal["answers", "judgements"]
 
@@ -33,27 +33,27 @@ class Tally:
     lost: dict[tuple[str, str, Stage], list[int]] = field(default_factory=dict)
     postponed: dict[tuple[str, str, Stage], tuple[int, float]] = field(default_factory=dict)
 
-    def begin(self, chunk: Part, stage: Stage, count: int) -> Callable[[int], None]:
+    def begin(self, chunk: Chunk, stage: Stage, count: int) -> Callable[[int], None]:
         """Return a function that adds to the chunk's items."""
-        done = self.done[chunk.owner, chunk.part, stage] = [count]
-        self.lost.pop((chunk.owner, chunk.part, stage), None)
-        self.postponed.pop((chunk.owner, chunk.part, stage), None)
+        done = self.done[chunk.owner, chunk.part_name, stage] = [count]
+        self.lost.pop((chunk.owner, chunk.part_name, stage), None)
+        self.postponed.pop((chunk.owner, chunk.part_name, stage), None)
         return done.append
 
-    def lose(self, chunk: Part, stage: Stage, count: int = 1) -> None:
+    def lose(self, chunk: Chunk, stage: Stage, count: int = 1) -> None:
         """Note that so many of the items done were lost."""
-        self.lost.setdefault((chunk.owner, chunk.part, stage), []).append(count)
+        self.lost.setdefault((chunk.owner, chunk.part_name, stage), []).append(count)
 
-    def postpone(self, chunk: Part, stage: Stage, count: int, seconds: float) -> None:
+    def postpone(self, chunk: Chunk, stage: Stage, count: int, seconds: float) -> None:
         """Note that so many items of a chunk failed, and are tried again in so many seconds."""
         self.add(chunk, stage, -count)
         self.lose(chunk, stage, -count)
-        self.postponed[chunk.owner, chunk.part, stage] = (count, time.monotonic() + seconds)
+        self.postponed[chunk.owner, chunk.part_name, stage] = (count, time.monotonic() + seconds)
 
-    def extend(self, chunk: Part, stage: Stage, seconds: float) -> None:
+    def extend(self, chunk: Chunk, stage: Stage, seconds: float) -> None:
         """Note that the items of a chunk that failed are tried again later than planned."""
-        count, _ = self.postponed.get((chunk.owner, chunk.part, stage), (0, 0.0))
-        self.postponed[chunk.owner, chunk.part, stage] = (count, time.monotonic() + seconds)
+        count, _ = self.postponed.get((chunk.owner, chunk.part_name, stage), (0, 0.0))
+        self.postponed[chunk.owner, chunk.part_name, stage] = (count, time.monotonic() + seconds)
 
     def waiting(self, owners: frozenset[str]) -> tuple[int, float] | None:
         """Return how many items failed and are tried again, and the seconds until the first of them is; else None."""
@@ -62,8 +62,8 @@ class Tally:
             return None
         return sum(count for count, _ in waits), max(0.0, min(until for _, until in waits) - time.monotonic())
 
-    def add(self, chunk: Part, stage: Stage, count: int = 1) -> None:
-        self.done.setdefault((chunk.owner, chunk.part, stage), []).append(count)
+    def add(self, chunk: Chunk, stage: Stage, count: int = 1) -> None:
+        self.done.setdefault((chunk.owner, chunk.part_name, stage), []).append(count)
 
     def of(self, owners: frozenset[str], stage: Stage) -> int:
         return self._sum(self.done, owners, stage)

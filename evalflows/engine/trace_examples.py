@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from evalflows.engine.items import Item, Mapper, item_id, items_of, load_mapper, mapped
+from evalflows.engine.items import Item, Mapper, item_id, items_of, load_mapper, map_item
 from evalflows.llm import loop
 from evalflows.llm.wrapped import plain
 from evalflows.specs.code_versions import fault_text
@@ -89,7 +89,7 @@ class TraceExamples:
 
     def _mapped(self, item: Item) -> Iterator[Row]:
         """Yield the rows of an item, secrets and all; none if its input was not captured."""
-        example, output = loop.run(mapped(item, self._mapper))
+        example, output = loop.run(map_item(item, self._mapper))
         row: Row = {
             "id": example.example_id,
             "inputs": json.loads(example.inputs),

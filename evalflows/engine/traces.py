@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from evalflows.engine.chunks import CHUNKS_AT_ONCE, Part
+from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk
 from evalflows.engine.composites import ScoresByRun, composite_rows
-from evalflows.engine.experiments import JudgesRuns, check_code
-from evalflows.engine.items import Item, Mapper, is_drawn, items_of, load_mapper, run_of, sampling_rate
+from evalflows.engine.experiments import JudgesAnswers, check_code
+from evalflows.engine.items import Item, Mapper, answered_by, is_drawn, items_of, load_mapper, sampling_rate
 from evalflows.engine.job import Drawn, Loaded, is_final
 from evalflows.engine.prepare import PreparedTraces, mapper_version
 from evalflows.engine.results import Columns, EvaluationResult, run_scores
@@ -32,8 +32,6 @@ from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
 KEYS_AT_ONCE = 50_000
 """Most keys of items in memory at a time."""
 
-ItemRun = tuple[ExampleRow, OutputRow, Item]
-"""An item in the form of a run, and as it is."""
 
 MISSING = ("failed", "not_attempted")
 """Statuses of judgements that an item lacks."""
@@ -68,7 +66,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceChunk(Part):
+class TraceChunk(Chunk):
     """Items of one day that are judged together."""
 
     evaluation_id: str
@@ -86,7 +84,7 @@ class TraceChunk(Part):
         return f"{self.evaluation_id}-{self.day}"
 
     @property
-    def part(self) -> str:
+    def part_name(self) -> str:
         return f"{self.batch_id}-{self.number}"
 
     @property
@@ -126,8 +124,16 @@ def trace_chunks(
     ]
 
 
+class AnsweredItem(NamedTuple):
+    """An item of production as an example with its answer."""
+
+    example: ExampleRow
+    output: OutputRow
+    item: Item
+
+
 @dataclass(frozen=True, kw_only=True)
-class TraceEvaluation(JudgesRuns[ItemRun]):
+class TraceEvaluation(JudgesAnswers[AnsweredItem]):
     """What the chunks of one batch share. Its subjects are items of production, as runs."""
 
     called = "items"
@@ -158,8 +164,8 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         row, described = self.batch, to_json(self.run.prepared.described)
         check_code(row.batch_id, "evaluators or mapper", row.evaluators, described, in_cluster=in_cluster)
 
-    def load(self, chunk: TraceChunk) -> Loaded[ItemRun]:
-        keys, tried = chunk.keys, judged_in_part(self.store, chunk.owner, chunk.part)
+    def load(self, chunk: TraceChunk) -> Loaded[AnsweredItem]:
+        keys, tried = chunk.keys, judged_in_part(self.store, chunk.owner, chunk.part_name)
         known = chunk.scored.union(tried.values())
         asked = [key for key in keys if key.id in known]
         found = scores_of_items(self.store, asked, self.judged_by) if asked else []
@@ -168,9 +174,9 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
             (others if row.evaluator in self.composite_versions else before).append(row)
         pending = self._pending(keys, found)
         items = items_of(self.store, self.spec.scope, pending)
-        runs: list[ItemRun] = loop.run(self._runs(items, chunk.owner))
+        subjects: list[AnsweredItem] = loop.run(self._answered(items, chunk.owner))
         n_done = (len(keys) - len(pending)) * len(self.evaluators)
-        return Loaded(runs, len(runs), before, others, tried, n_done)
+        return Loaded(subjects, len(subjects), before, others, tried, n_done)
 
     def _pending(self, keys: Sequence[ItemKey], found: Iterable[JudgementRow]) -> list[ItemKey]:
         """Return the items that an evaluator has not judged yet, or that lack a composite."""
@@ -181,19 +187,19 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
                 judged.setdefault(row.subject_id, set()).add(row.evaluator)
         return [key for key in keys if not names <= judged.get(key.id, set())]
 
-    async def _runs(self, items: Iterable[Item], owner: str) -> list[ItemRun]:
-        return [(*await run_of(item, self.mapper, owner), item) for item in items]
+    async def _answered(self, items: Iterable[Item], owner: str) -> list[AnsweredItem]:
+        return [AnsweredItem(*await answered_by(item, self.mapper, owner), item) for item in items]
 
-    def sampled(self, evaluator: RunnableEvaluator, runs: Sequence[ItemRun], numbers: list[int]) -> Drawn:
-        """Return the runs in the evaluator's sample. Others get no row: the same items are drawn whenever asked."""
-        return [number for number in numbers if is_drawn(evaluator.spec, runs[number][2])], []
+    def sampled(self, evaluator: RunnableEvaluator, subjects: Sequence[AnsweredItem], numbers: list[int]) -> Drawn:
+        """Return the items in the evaluator's sample. Others get no row: the same items are drawn whenever asked."""
+        return [number for number in numbers if is_drawn(evaluator.spec, subjects[number].item)], []
 
     def columns(
-        self, evaluator: RunnableEvaluator, runs: Sequence[ItemRun], results: Sequence[EvaluationResult]
+        self, evaluator: RunnableEvaluator, subjects: Sequence[AnsweredItem], results: Sequence[EvaluationResult]
     ) -> Columns:
-        rates = (sampling_rate(evaluator.spec, item) for _, _, item in runs)
+        rates = (sampling_rate(evaluator.spec, subject.item) for subject in subjects)
         return self._columns(
-            [output for _, output, _ in runs],
+            [subject.output for subject in subjects],
             results,
             evaluator=evaluator.bound.name,
             version=evaluator.version,
@@ -219,10 +225,14 @@ class TraceEvaluation(JudgesRuns[ItemRun]):
         }
 
     def combined(
-        self, chunk: TraceChunk, loaded: Loaded[ItemRun], rows_of: Callable[[str], list[JudgementRow]], spool: Spool
+        self,
+        chunk: TraceChunk,
+        loaded: Loaded[AnsweredItem],
+        rows_of: Callable[[str], list[JudgementRow]],
+        spool: Spool,
     ) -> TraceChunk:
         """Add the composite scores of items, and count what became of them."""
-        before, outputs = [*loaded.before, *loaded.others], [run[1] for run in loaded.subjects]
+        before, outputs = [*loaded.before, *loaded.others], [subject.output for subject in loaded.subjects]
         of_run = {output.run_id: rows_of(output.run_id) for output in outputs}
         composites = self._composites(outputs, of_run, before)
         for score in composites:

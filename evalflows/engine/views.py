@@ -5,7 +5,7 @@ columns of a run.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from evalflows.engine.chunks import Chunk
+from evalflows.engine.chunks import ExampleChunk
 from evalflows.evaluators.offers import LANGFUSE_FIELDS, offer_fields, offer_run
 from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, RunView
 from evalflows.specs.metric_names import RETURNED_AS
@@ -17,7 +17,7 @@ _REFERENCES = frozenset({"reference_outputs", "expected_output"})
 _OUTPUTS = frozenset({"outputs", "output"})
 
 
-def run_id(chunk: Chunk, example_id: str) -> str:
+def run_id(chunk: ExampleChunk, example_id: str) -> str:
     return derived_id(chunk.experiment_id, example_id, chunk.repetition)
 
 
@@ -55,7 +55,7 @@ def example_view(row: ExampleRow) -> ExampleView:
     )
 
 
-class Asked(dict[str, Any]):
+class RequestedInputs(dict[str, Any]):
     """The arguments of a recorded target, each made when it asks for it: a look-up needs one or two."""
 
     def __init__(self, example: ExampleRow, repetition: int) -> None:

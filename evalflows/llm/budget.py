@@ -53,7 +53,7 @@ class Budget:
                 if number is not None:
                     return number
                 if not self._aside:
-                    raise self.spent(estimate_usd)
+                    raise self.over_budget_error(estimate_usd)
                 changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._changed.append(changed)
             await changed
@@ -65,7 +65,7 @@ class Budget:
             spent = self.usd is not None and self.spent_usd >= self.usd
             number = None if spent else self._reserved(0.0)
         if number is None:
-            raise self.spent()
+            raise self.over_budget_error()
         return number
 
     def set_aside(self, number: int, usd: float) -> None:
@@ -76,7 +76,7 @@ class Budget:
         with self._lock:
             others = sum(self._aside.values()) - self._aside[number]
             if self.usd is not None and usd > self.usd - self.spent_usd - others:
-                raise self.spent(usd)
+                raise self.over_budget_error(usd)
             self._aside[number] = usd
 
     def settle(
@@ -121,7 +121,7 @@ class Budget:
         limits = [(self.spent_usd, self.usd), (self.spent_calls, self.calls)]
         return max((spent / limit if limit else 1.0 for spent, limit in limits if limit is not None), default=None)
 
-    def spent(self, estimate_usd: float | None = None) -> CallError:
+    def over_budget_error(self, estimate_usd: float | None = None) -> CallError:
         """Return the error that says that the budget is spent, or has no room for a call that may cost so much."""
         limits = []
         if self.calls is not None:

@@ -16,7 +16,7 @@ from evalflows.llm import structured_output
 from evalflows.llm.answers import completion_fields, end_of, finish_of, has_thinking, is_empty
 from evalflows.llm.attempts import Attempts
 from evalflows.llm.budget import Budget
-from evalflows.llm.endpoint_errors import kept, spec_hint
+from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
 from evalflows.llm.limiter import Limiter
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_text
@@ -207,7 +207,7 @@ class Caller:
         try:
             return {"status": "ok", "latency_s": latency, "provider_request_id": request_id} | read(response)
         except CallError as error:
-            error.received, error.finish_reason = kept(json.dumps(response.body)), finish_of(response.body)
+            error.received, error.finish_reason = as_kept_json(json.dumps(response.body)), finish_of(response.body)
             raise
 
     def _estimate(self, row: CallRow, request: Mapping[str, Any]) -> Tokens:

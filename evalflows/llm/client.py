@@ -14,7 +14,7 @@ import openai
 
 from evalflows.llm.capped_client import MEGABYTE, CappedClient, text_of
 from evalflows.llm.connections import SENT_BY_SDK, SHORTEST_KEY, secrets_of, without_key
-from evalflows.llm.endpoint_errors import error_in, kept, not_json
+from evalflows.llm.endpoint_errors import as_kept_json, error_in, not_json
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
 from evalflows.llm.openings import Door, Opening, opening
 from evalflows.specs.connections import ConnectionSpec, EndpointConnection
@@ -32,7 +32,7 @@ def _json_in(text: str) -> str:
 
 def _unreadable(message: str, text: str) -> CallError:
     error = CallError("bad_answer", message, cost_is_unknown=True)
-    error.received = kept(text)
+    error.received = as_kept_json(text)
     return error
 
 

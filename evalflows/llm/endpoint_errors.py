@@ -108,7 +108,7 @@ def http_status_kind(status: int) -> ErrorKind:
     return "server_error" if status >= 500 else "bad_request"
 
 
-def said_in(text: str) -> Said:
+def message_in(text: str) -> Said:
     """Return what a response says of an error; in place of no message, what it is."""
     try:
         body = json.loads(text)
@@ -134,7 +134,7 @@ def _kind_in(said: Said, meanings: Iterable[tuple[re.Pattern[str], ErrorKind]], 
 
 def error_of_response(status: int, headers: Mapping[str, str], text: str) -> CallError:
     """Return the error that a response with a status of 4xx or 5xx says."""
-    said, rate_limit = said_in(text), read_rate_limit(headers)
+    said, rate_limit = message_in(text), read_rate_limit(headers)
     return _error(error_kind(status, said), f"HTTP {status}: {said.message}", said, rate_limit, text)
 
 
@@ -146,14 +146,14 @@ def error_in(body: Mapping[str, Any], text: str) -> CallError | None:
     is_answer = any(body.get(name) for name in ("choices", "data"))
     if is_answer or not (body.get("error") or body.get("object") == "error" or _states_failure(body)):
         return None
-    said = said_in(text)
+    said = message_in(text)
     kind = error_kind(said.status, said) if said.status else _kind_in(said, (*_MEANINGS, *_UNSTATED), "server_error")
     return _error(kind, f"HTTP 200 with an error: {said.message}", said, RateLimit(), text)
 
 
 def error_in_choice(choice: Mapping[str, Any], finish: str) -> CallError:
     """Return the error with which a choice of an answer ended."""
-    said = said_in(json.dumps({"error": choice.get("error") or choice.get("native_finish_reason")}))
+    said = message_in(json.dumps({"error": choice.get("error") or choice.get("native_finish_reason")}))
     message = f"the answer ended with {finish!r}"
     if choice.get("error") or choice.get("native_finish_reason"):
         message += f": {said.message}"
@@ -182,7 +182,7 @@ def is_page(text: str) -> bool:
     return bool(re.match(r"\s*(<!doctype html|<html|<head|<body)", text, re.IGNORECASE))
 
 
-def kept(text: str) -> str:
+def as_kept_json(text: str) -> str:
     """Return a response as JSON, to be kept with a failed call; of a long one the beginning."""
     try:
         body = json.loads(text, parse_constant=str) if len(text) <= LONGEST_KEPT else text[:LONGEST_KEPT]
@@ -194,7 +194,7 @@ def kept(text: str) -> str:
 def _error(kind: ErrorKind, message: str, said: Said, rate_limit: RateLimit, text: str) -> CallError:
     wait_s = said.wait_s if rate_limit.wait_s is None else rate_limit.wait_s
     error = CallError(kind, message, retry_after_s=wait_s, limit_is_empty=rate_limit.is_empty)
-    error.received = kept(text)
+    error.received = as_kept_json(text)
     return error
 
 
@@ -220,7 +220,7 @@ def _message(body: Any, depth: int = 0) -> str:
     message = next((found for name in _MESSAGES if (found := _message(body.get(name), depth + 1))), "")
     inner = body.get("metadata")
     if isinstance(inner, Mapping) and isinstance(inner.get("raw"), str):  # what a gateway got from the provider
-        message += f" ({inner.get('provider_name') or 'provider'}: {said_in(inner['raw']).message})"
+        message += f" ({inner.get('provider_name') or 'provider'}: {message_in(inner['raw']).message})"
     return message
 
 

@@ -184,7 +184,7 @@ class Limiter:
         self._lent = (self._lent or 0) + slots
         self._admit()
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until no more calls are in flight than slots are lent."""
         while self._in_flight > (self._lent or 0):
             drained = asyncio.get_running_loop().create_future()

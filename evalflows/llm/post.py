@@ -18,7 +18,7 @@ import httpx2
 from evalflows.llm.attempts import Attempts
 from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect, text_of
 from evalflows.llm.connections import headers_of, secrets_of
-from evalflows.llm.endpoint_errors import http_status_kind, is_page, not_json, said_in
+from evalflows.llm.endpoint_errors import http_status_kind, is_page, message_in, not_json
 from evalflows.llm.faults import remember_key
 from evalflows.llm.ledger import current
 from evalflows.llm.limiter import Limiter
@@ -131,7 +131,7 @@ async def _post(
     if response.status_code >= 300:
         kind = http_status_kind(response.status_code)
         rate_limit = read_rate_limit(response.headers)
-        said = said_in(text_of(response)).message
+        said = message_in(text_of(response)).message
         message = redirect(response) or f"HTTP {response.status_code}: {said}"
         raise CallError(kind, message, retry_after_s=rate_limit.wait_s, limit_is_empty=rate_limit.is_empty)
     return response

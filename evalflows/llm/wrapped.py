@@ -188,8 +188,8 @@ def _called(original: Method, wrapped: _Wrapped) -> Method:
             else None
         )
         if found:
-            return _reused(recorder, wrapped.name, request, found)
-        with _recorded(recorder, wrapped, request, row) as recorded_call:
+            return _reuse(recorder, wrapped.name, request, found)
+        with _record(recorder, wrapped, request, row) as recorded_call:
             recorded_call.answer = original(*args, **kwargs)
         return recorded_call.answer
 
@@ -205,8 +205,8 @@ def _awaited(original: Method, wrapped: _Wrapped) -> Method:
         if row.reusable and recorder.ledger:
             finding = recorder.ledger.find(row.call_key)
             if found := await (finding if loop.is_here() else asyncio.wrap_future(loop.start(finding))):
-                return _reused(recorder, wrapped.name, request, found)
-        with _recorded(recorder, wrapped, request, row) as recorded_call:
+                return _reuse(recorder, wrapped.name, request, found)
+        with _record(recorder, wrapped, request, row) as recorded_call:
             recorded_call.answer = await original(*args, **kwargs)
         return recorded_call.answer
 
@@ -225,7 +225,7 @@ def _begun(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any]) -> tu
     return replace(row, call_key=key, reusable=True), request
 
 
-def _reused(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow) -> ChatCompletion:
+def _reuse(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow) -> ChatCompletion:
     """Return an answer of the ledger as the client would, and record it."""
     recorder.answered.append(AnsweredCall(row, cached=True))
     response = from_json(row.response)
@@ -248,7 +248,7 @@ def _reused(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow
 
 
 @contextmanager
-def _recorded(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any], row: CallRow) -> Iterator[_Call]:
+def _record(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any], row: CallRow) -> Iterator[_Call]:
     """Store the call that the block makes, successful or failed, before its answer is used.
 
     Raises CallError, before the call is made, if the run's budget is spent, and StorageError if it could not be stored.

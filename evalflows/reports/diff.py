@@ -32,7 +32,7 @@ from evalflows.store.store import Store
 LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed", "missing")
 """The changes of which examples are listed, in this order."""
 
-METRICS_SHOWN = 5
+EXAMPLES_LISTED = 5
 """Examples of each list, by default."""
 
 _JSON = ("inputs", "reference_outputs", "outputs", "baseline_outputs")
@@ -85,7 +85,7 @@ def diff_of(
     *,
     where: str | None = None,
     metrics: Sequence[str] = (),
-    limit: int = METRICS_SHOWN,
+    limit: int = EXAMPLES_LISTED,
     slices: bool = False,
 ) -> ExperimentsDiff:
     """Return the diff of experiments, given by id; nothing is stored.
@@ -108,7 +108,7 @@ def diff_of(
 
 
 def experiments_diff(
-    store: Store, figures: ComparedFigures, *, metrics: Sequence[str] = (), limit: int = METRICS_SHOWN
+    store: Store, figures: ComparedFigures, *, metrics: Sequence[str] = (), limit: int = EXAMPLES_LISTED
 ) -> ExperimentsDiff:
     """Return the diff of candidates and their baseline, from the figures of `analysis.diff`.
 
@@ -240,7 +240,7 @@ def values_of(change: ExampleChange) -> tuple[str, str]:
     return was, change.label or value_text(change.value, change.missing, change.metric)
 
 
-def remarks(change: ExampleChange) -> Iterator[tuple[str, str]]:
+def comments_of(change: ExampleChange) -> Iterator[tuple[str, str]]:
     """Yield what the evaluator said of both answers, and the errors; once if it is the same."""
     for name in ("comment", "error"):
         text, baseline = getattr(change, name), getattr(change, f"baseline_{name}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
 from evalflows.analysis.figures import usd
-from evalflows.reports.diff import ExperimentsDiff, heading, no_examples, notes_of, remarks, values_text
+from evalflows.reports.diff import ExperimentsDiff, comments_of, heading, no_examples, notes_of, values_text
 from evalflows.reports.experiment_report import ExperimentOverview
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.results import Result, differences_in
@@ -71,7 +71,7 @@ def _example(change: ExampleChange) -> str:
         f"- question: {escaped(plain_text(change.inputs)[:MOST_CHARACTERS])}",
         f"- baseline: {_marked(answers.baseline)}",
         f"- answer: {_marked(answers.candidate)}",
-        *(f"- {name}: {escaped(text[:MOST_CHARACTERS])}" for name, text in remarks(change)),
+        *(f"- {name}: {escaped(text[:MOST_CHARACTERS])}" for name, text in comments_of(change)),
     ]
     return "\n".join([lines[0], "", *lines[1:]])
 

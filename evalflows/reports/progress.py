@@ -59,7 +59,7 @@ Watch = Callable[[Progress], None]
 
 
 @contextmanager
-def shown_progress(out: "Console") -> Iterator[Watch]:
+def show_progress(out: "Console") -> Iterator[Watch]:
     """Yield a function that shows each state it is given: a bar, or lines if nothing can draw one.
 
     A bar disappears when the block ends. That of a notebook is an output of its cell.

@@ -11,7 +11,7 @@ from rapidfuzz.distance import Indel
 from evalflows.analysis.changes import ExampleChange
 from evalflows.reports.worst import plain_text
 
-Part = Literal["same", "removed", "added", "cut"]
+SpanKind = Literal["same", "removed", "added", "cut"]
 
 MAX_CHARACTERS = 20_000
 """Characters of each text that are compared. Of two texts of this length, all words different, it takes 0.1 s."""
@@ -21,7 +21,7 @@ _SENTENCES = re.compile(r"(?:[^.!?\n]|[.!?](?=\S))*(?:[.!?]\s*|\n\s*|$)", re.DOT
 LEAST_SAME = 0.4
 """The least share of a text's characters that both have, for its words to be compared."""
 
-WordDiff = list[tuple[Part, str]]
+WordDiff = list[tuple[SpanKind, str]]
 
 NO_ANSWER = "(no answer)"
 

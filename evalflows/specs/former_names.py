@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 _SOURCES: Mapping[str, Mapping[str, str]] = {
+    "evalflows.evaluators.composite": {"MetricPart": "Part"},
     "evalflows.evaluators.conversations": {
         "CONTEXT_USE_PROMPT": "PROMPT",
         "CONVERSATION_QUALITY_PROMPT": "PROMPT",

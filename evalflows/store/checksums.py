@@ -148,7 +148,7 @@ def sha256_of(fs: Any, path: str, state: object) -> str | None:
 def verify(fs: Any, path: str, state: object) -> None:
     """Verify a file, once per process and state. Raise StorageError if it is damaged or unreadable."""
     if damage := file_damage(fs, path, state):
-        raise damaged(path, damage)
+        raise damage_error(path, damage)
 
 
 def forget_hashes(fs: Any, paths: Iterable[str]) -> None:
@@ -158,11 +158,11 @@ def forget_hashes(fs: Any, paths: Iterable[str]) -> None:
         hashes.pop(path, None)
 
 
-def unreadable(error: OSError) -> StorageError:
+def unreadable_error(error: OSError) -> StorageError:
     """Return the error for a file that the system could not open or read; `filename` names it."""
     return StorageError(f"{error.filename}: cannot be read: {error.strerror}; {hints.doctor().code} says what to do")
 
 
-def damaged(path: str, damage: str) -> StorageError:
+def damage_error(path: str, damage: str) -> StorageError:
     """Return the error for a damaged file."""
     return StorageError(f"{path}: damaged: {damage}; {hints.doctor().code} says what to do")

@@ -11,7 +11,7 @@ from typing import Any
 from evalflows.specs.errors import StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.store.arrow import pa
-from evalflows.store.checksums import damaged, file_damage, forget_hashes
+from evalflows.store.checksums import damage_error, file_damage, forget_hashes
 from evalflows.store.layout import StoredFile
 from evalflows.store.packs import owners_of
 from evalflows.store.schemas import TABLES
@@ -28,7 +28,7 @@ class Damage:
 
     @property
     def error(self) -> StorageError:
-        return damaged(self.file.path, self.reason)
+        return damage_error(self.file.path, self.reason)
 
     @property
     def note(self) -> str:

@@ -375,7 +375,7 @@ def _spill_folder() -> str:
     return str(folder)
 
 
-class Shared:
+class SharedDatabases:
     """One database per root and process, for the store's own queries: creating one takes longer than most queries.
 
     Views hold no rows, so they stay valid when files change. Call `close` before the interpreter exits, or DuckDB
@@ -458,7 +458,7 @@ class Shared:
             self._databases.clear()
 
 
-shared, exporting = Shared(), Shared()
+shared, exporting = SharedDatabases(), SharedDatabases()
 """The databases of queries, which are confined, and of exports, which write files elsewhere."""
 
 atexit.register(shared.close)

@@ -782,10 +782,10 @@ def refuse_erased(store: Store, snapshot: str) -> None:
             f"snapshot {snapshot}: examples of it are being erased; {hints.finish_erasure().code} finishes it"
         )
     if names := erased_examples(store, snapshot):
-        raise refused_without_texts(f"snapshot {snapshot}", names)
+        raise erased_error(f"snapshot {snapshot}", names)
 
 
-def refused_without_texts(where: str, names: Sequence[str]) -> InputError:
+def erased_error(where: str, names: Sequence[str]) -> InputError:
     """Return the error for examples that were erased."""
     listed = f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
     what = "an erased example" if len(names) == 1 else f"{len(names)} erased examples"

@@ -278,7 +278,7 @@ def export_views(store: Store, target: Path, *, is_all: bool = False) -> list[Ex
     if not store.layout.is_local:
         raise InputError(f"{target}: got views of an object store, which few BI tools can read, wanted --copy")
     root = store.layout.root
-    before, wanted = _kept(target, root), relations(store, is_all=is_all, as_views=True)
+    before, wanted = _read_kept(target, root), relations(store, is_all=is_all, as_views=True)
     names = {one.name for one in wanted}
     kept = {name: _Kept(_views_state(), None) for name in names}
     is_written = kept != before
@@ -314,7 +314,7 @@ def export_tables(store: Store, target: Path, only: Sequence[str] = (), *, is_al
     `export_views`, and for an unknown name.
     """
     root = store.layout.root
-    before, wanted = _kept(target, root), relations(store, only, is_all=is_all)
+    before, wanted = _read_kept(target, root), relations(store, only, is_all=is_all)
     with_empty = is_all or bool(only)
     unchanged = {one.name for one in wanted if one.name in before and before[one.name].state == one.state}
     kept = {name: before[name] for name in unchanged}
@@ -393,7 +393,7 @@ def _describe(
     connection.executemany("insert into source.exported values (?, ?, ?, ?)", noted)
 
 
-def _kept(target: Path, root: str) -> dict[str, _Kept]:
+def _read_kept(target: Path, root: str) -> dict[str, _Kept]:
     """Return what an earlier export of the same store wrote; nothing if there is no file.
 
     Raise InputError for a file of something else, and for one that another program writes.
@@ -430,7 +430,7 @@ def export_folder(
     if folder.is_dir():  # refused at once, if it is
         _files(folder, store.layout.root, form)
     wanted, with_empty = relations(store, only, is_all=is_all), is_all or bool(only)
-    with _locked(folder):
+    with _lock_folder(folder):
         files = _files(folder, store.layout.root, form)
         unchanged = {one.name for one in wanted if _is_unchanged(folder, form, one, files)}
         if not only:
@@ -472,7 +472,7 @@ def _is_unchanged(folder: Path, form: Form, relation: Relation, files: dict[str,
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Create the folder if it is missing, and lock it. Raise InputError if that fails, or if it is locked."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,7 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
     if suffix(where) not in READERS:
         raise InputError(f"{path}: got {suffix(where) or 'no suffix'}, wanted one of {', '.join(READERS)}")
     try:
-        with opened(where) as file:
+        with open_file(where) as file:
             yield from rows_of(file, suffix(where), str(path))
     except OSError as error:  # gzip's own has no strerror
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -155,7 +155,7 @@ def _without_gz(path: Path) -> Path:
     return path.with_suffix("") if path.suffix == ".gz" else path
 
 
-def opened(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
     """Open a file, unpacking it if its name ends in .gz. Reading raises ValueError if it unpacks to far too much."""
     check_regular(path)
     if path.suffix != ".gz":

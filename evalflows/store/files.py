@@ -19,7 +19,7 @@ import duckdb
 
 from evalflows.specs.errors import StorageError
 from evalflows.store.arrow import np, pa, pq
-from evalflows.store.checksums import BLANK, CHECKSUM_KEY, Content, damaged, put_checksum, sha256_of
+from evalflows.store.checksums import BLANK, CHECKSUM_KEY, Content, damage_error, put_checksum, sha256_of
 from evalflows.store.file_states import state_of
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.layout import Layout, files
@@ -80,14 +80,14 @@ def write_file(
     replaces: bool = False,
     before: Callable[[StagedFile], object] = lambda _: None,
 ) -> None:
-    """Write one Parquet file from tables atomically, as `staged_file`; `before` is called before it is there."""
-    with staged_file(layout, fs, path, schema, tables, metadata, regroup=regroup, replaces=replaces) as staged:
+    """Write one Parquet file from tables atomically, as `stage_file`; `before` is called before it is there."""
+    with stage_file(layout, fs, path, schema, tables, metadata, regroup=regroup, replaces=replaces) as staged:
         before(staged)
         staged.place()
 
 
 @contextmanager
-def staged_file(
+def stage_file(
     layout: Layout,
     fs: Any,
     path: str,
@@ -108,15 +108,15 @@ def staged_file(
         partial(_write_parquet, schema, _row_groups(tables) if regroup else tables, metadata=metadata),
     )
     if layout.is_local:
-        staging = staged_durably(Path(path), write, file_mode(Path(layout.root)))
+        staging = stage_durably(Path(path), write, file_mode(Path(layout.root)))
     else:
-        staging = fs.staged(path, write, replaces=replaces)
+        staging = fs.stage(path, write, replaces=replaces)
     with staging as (content, place):
         yield StagedFile(path, content, place)
 
 
 @contextmanager
-def renamed_file(layout: Layout, fs: Any, part: str, path: str) -> Iterator[StagedFile]:
+def stage_renamed(layout: Layout, fs: Any, part: str, path: str) -> Iterator[StagedFile]:
     """Take a file in a folder for a staged one, as it is: `place` gives it its name. Raise StorageError if damaged."""
     digest = sha256_of(fs, part, state_of(layout, fs, part))
     if digest is None:
@@ -183,12 +183,12 @@ def write_bytes(layout: Layout, fs: Any, path: str, content: bytes) -> None:
         if not layout.is_local:
             fs.pipe_file(path, content)
             return
-        with staged_durably(Path(path), lambda file: file.write(content), file_mode(Path(layout.root))) as (_, place):
+        with stage_durably(Path(path), lambda file: file.write(content), file_mode(Path(layout.root))) as (_, place):
             place()
 
 
 @contextmanager
-def staged_durably(
+def stage_durably(
     target: Path, write: Callable[[IO[bytes]], Written], mode: int
 ) -> Iterator[tuple[Written, Callable[[], None]]]:
     """Write to a temporary file and sync it to disk. Yield what `write` returns, and what renames the file.
@@ -225,7 +225,7 @@ def open_parquet(fs: Any, path: str) -> Iterator[pq.ParquetFile]:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # of the system
                 raise
-            raise damaged(path, " ".join(str(error).split())[:120]) from error
+            raise damage_error(path, " ".join(str(error).split())[:120]) from error
 
 
 def row_groups(

@@ -14,7 +14,7 @@ from evalflows.specs.files import located
 from evalflows.specs.reference import load
 from evalflows.specs.values import stored_row
 from evalflows.store.conversations import conversation_rows
-from evalflows.store.erasing import erased_examples, refused_without_texts
+from evalflows.store.erasing import erased_error, erased_examples
 from evalflows.store.file_formats import Numbered, filled_rows, read_rows, rows_in, stem
 from evalflows.store.known_files import key_of, known_snapshot, note_snapshot
 from evalflows.store.records import FINAL
@@ -23,7 +23,7 @@ from evalflows.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedDataset:
     """A dataset's examples, and those that the spec selects (by split and sample)."""
 
     name: str | None
@@ -50,11 +50,11 @@ class Loaded:
         if len(self.selected) == len(self.examples):
             return identity
         if erased := {*erased_examples(store, identity)} & {*self.selected.ids}:
-            raise refused_without_texts(self.name or identity, sorted(erased))
+            raise erased_error(self.name or identity, sorted(erased))
         return freeze(store, self.selected, name=None, source=self.source)
 
 
-def load_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loaded:
+def load_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> LoadedDataset:
     """Load the examples of a dataset spec, without freezing them; the final ones may be selected only if `final`.
 
     Raise InputError.
@@ -65,7 +65,7 @@ def load_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loa
     name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
     source = spec.path or spec.function or "rows"
     selection = selected_examples(examples, spec, final=final)
-    return Loaded(name=name, source=source, examples=examples, key=key, **selection._asdict())
+    return LoadedDataset(name=name, source=source, examples=examples, key=key, **selection._asdict())
 
 
 def sent_examples(content: bytes, file: str, columns: ExampleColumns | None) -> Examples:
@@ -139,7 +139,7 @@ def _iterable(returned: Any) -> Iterable[Any]:
 
 
 class Selection(NamedTuple):
-    """The selected examples, and what became of the final ones: the fields of `Loaded`."""
+    """The selected examples, and what became of the final ones: the fields of `LoadedDataset`."""
 
     selected: Examples
     has_final: bool

@@ -110,7 +110,7 @@ def _number_or_label(text: str) -> LabelValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class LabelledRun:
     """One run of an experiment."""
 
     run_id: str
@@ -131,14 +131,16 @@ class Runs:
     def __init__(self, store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
         self._store = store
         self._experiments: dict[str, str] = {}
-        self._by_id: dict[str, Run] = {}
-        self._by_example: dict[tuple[str, str], dict[int, Run]] = {}  # by experiment and example, then by repetition
+        self._by_id: dict[str, LabelledRun] = {}
+        self._by_example: dict[
+            tuple[str, str], dict[int, LabelledRun]
+        ] = {}  # by experiment and example, then by repetition
         identities = sorted({str(row["run_id"]) for row in rows if row.get("run_id") is not None})
         query = "select distinct experiment_id from source.outputs where list_contains(?, run_id)"
         for (experiment,) in store.query(query, [identities]) if identities else ():
             self._read(experiment)
 
-    def find(self, row: Mapping[str, Any]) -> Run:
+    def find(self, row: Mapping[str, Any]) -> LabelledRun:
         """Return the run with `run_id`, or with `experiment`, `example_id` and `repetition`.
 
         Raises InputError if there is no such run.
@@ -155,7 +157,7 @@ class Runs:
             raise InputError(f"got {got or 'nothing'}, wanted run_id, or experiment and example_id")
         return self._at(self._experiment(str(reference)), str(row["example_id"]), row.get("repetition"))
 
-    def find_other(self, row: Mapping[str, Any]) -> Run | None:
+    def find_other(self, row: Mapping[str, Any]) -> LabelledRun | None:
         """Return the run of `other_experiment` on the same example; None if the row has no other experiment."""
         if (reference := row.get("other_experiment")) is None:
             return None
@@ -164,7 +166,7 @@ class Runs:
             raise InputError(f"other_experiment: got {reference!r}, the same experiment, wanted another one")
         return self._at(other, run.example_id, run.repetition)
 
-    def _at(self, experiment: str, example: str, repetition: Any) -> Run:
+    def _at(self, experiment: str, example: str, repetition: Any) -> LabelledRun:
         runs = self._by_example.get((experiment, example), {})
         if repetition is None and len(runs) > 1:
             raise InputError(f"example {example!r} has {len(runs)} runs, wanted a column repetition, from 0")
@@ -183,7 +185,7 @@ class Runs:
         query = """select o.run_id, o.experiment_id, e.name, o.example_id, o.repetition
                    from source.outputs o join source.experiments e using (experiment_id) where o.experiment_id = ?"""
         for row in self._store.query(query, [experiment]):
-            run = record_of(Run, row)
+            run = record_of(LabelledRun, row)
             self._by_id[run.run_id] = run
             self._by_example.setdefault((run.experiment_id, run.example_id), {})[run.repetition] = run
 
@@ -218,7 +220,7 @@ def import_labels(
     """
     where = str(path)
     numbered = [(number, row if machine is None else row | {"labeller": machine}) for number, row in _read(path)]
-    rows = _checked(store, numbered, where, {"metric": metric, "labeller": labeller})
+    rows = _check_labels(store, numbered, where, {"metric": metric, "labeller": labeller})
     labels = [label if machine is None else replace(label, source=MACHINE) for label in rows if label is not None]
     if not labels:
         raise InputError(f"{where}: has no labels, wanted at least one row with a value, a label or a winner")
@@ -257,7 +259,7 @@ def _content(label: LabelRow) -> dict[str, Any]:
     return content | {"labelled_at": at, "of_own_accord": label.source == FEEDBACK, **by_machine}
 
 
-def _checked(
+def _check_labels(
     store: Store, numbered: Sequence[tuple[int, Mapping[str, Any]]], where: str, defaults: Mapping[str, str | None]
 ) -> list[LabelRow | None]:
     """Return a label per row, None for a row without one. Their ids do not include the batch yet."""
@@ -338,7 +340,7 @@ def _label_value(row: Mapping[str, Any]) -> LabelValue | None:
     return readers[filled[0]](row[filled[0]]) if filled and filled[0] in readers else None
 
 
-def _pair(run: Run, other: Run, row: Mapping[str, Any]) -> tuple[Run, Run, LabelValue]:
+def _pair(run: LabelledRun, other: LabelledRun, row: Mapping[str, Any]) -> tuple[LabelledRun, LabelledRun, LabelValue]:
     """Return the two runs, the older experiment's first as in comparisons, and the first run's points."""
     if row.get("winner") is None:
         raise InputError("other_experiment: got no winner, wanted one of the two experiments, or tie")

@@ -324,7 +324,7 @@ Lease = FileLease | ObjectLease
 
 
 @contextmanager
-def leased(
+def hold_lease(
     store: Store,
     name: str,
     work: str,

@@ -34,7 +34,7 @@ from evalflows.store.arrow import pa
 from evalflows.store.checksums import sha256_of
 from evalflows.store.file_states import packed_states, state_of
 from evalflows.store.file_systems import storage_errors
-from evalflows.store.files import StagedFile, renamed_file, staged_file, write_bytes
+from evalflows.store.files import StagedFile, stage_file, stage_renamed, write_bytes
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.object_store import MANIFESTS
 from evalflows.store.records import now
@@ -344,8 +344,8 @@ def _staged(
     with storage_errors(path):
         check()
         if isinstance(rows, str):
-            staging = renamed_file(layout, fs, rows, path)
+            staging = stage_renamed(layout, fs, rows, path)
         else:
-            staging = staged_file(layout, fs, path, schema_of(TABLES[table].record), rows)
+            staging = stage_file(layout, fs, path, schema_of(TABLES[table].record), rows)
         with staging as staged:
             yield staged

@@ -24,7 +24,7 @@ DIGITS = 32
 _MIXER = 0x9E3779B97F4A7C15
 
 
-def merged(
+def merge_parts(
     connect: Callable[[], duckdb.DuckDBPyConnection],
     layout: Layout,
     fs: Any,

@@ -105,7 +105,7 @@ class Mirror:
         return Layout(str(self.folder))
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the lock of the mirror, alone among threads and processes."""
         self._make_home()
         with self._lock_file.open("ab") as file:
@@ -148,7 +148,7 @@ class Mirror:
     def copy(self, key: str, version: Version, download: Download) -> Path:
         """Return the copy of an object, downloaded if it is not there in this version."""
         if not self._has(key, version):
-            with self.locked():
+            with self.lock():
                 if not self._has(key, version):
                     self._fetch(key, download)
         return self.folder / key
@@ -162,7 +162,7 @@ class Mirror:
 
     def renew(self, key: str, download: Download) -> None:
         """Download an object again."""
-        with self.locked():
+        with self.lock():
             self._fetch(key, download)
 
     def keep(self, key: str, path: Path, version: Version) -> None:
@@ -317,7 +317,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def follow(self) -> dict[str, object]:
         """Bring the mirror to the present state of the store. Return that, as `states`."""
-        with self.mirror.locked():
+        with self.mirror.lock():
             states = self.states()
             keys: dict[str, Version] = {self._key(path): state for path, state in states.items()}  # type: ignore[misc]
             self.mirror.follow(keys, self._download)
@@ -356,7 +356,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         self._put(path, value)
 
     @contextmanager
-    def staged(
+    def stage(
         self, path: str, write: Callable[[IO[bytes]], Written], *, replaces: bool = False
     ) -> Iterator[tuple[Written, Callable[[], None]]]:
         """Write a file to the local disk. Yield what `write` returns, and what puts the file whole."""
@@ -374,7 +374,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             self._put(path, copy)
         elif self.put_if(path, data := copy.read_bytes(), None) is None and self.read(path)[0] != data:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        with suppress(FileNotFoundError), self.mirror.locked():
+        with suppress(FileNotFoundError), self.mirror.lock():
             self.mirror.keep(self._key(path), copy, self._version(self.info(path)))
 
     def put_if(self, path: str, value: bytes, version: str | None) -> str | None:

@@ -25,7 +25,7 @@ from evalflows.store.arrow import pa, pq
 from evalflows.store.file_states import state_of
 from evalflows.store.file_systems import known, storage_errors
 from evalflows.store.layout import StoredFile
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.records import Json, JudgementRow, LabelRow, after, new_id, now, to_json
 from evalflows.store.schemas import TABLES
 from evalflows.store.store import Store
@@ -185,7 +185,7 @@ def write_observations(
         by_owner["labels", label.batch_id].append(label)
     if not by_owner:
         return
-    with leased(store, LEASE, "writing observations", wait=True, patience_s=PATIENCE_S):
+    with hold_lease(store, LEASE, "writing observations", wait=True, patience_s=PATIENCE_S):
         moment = after(last_recorded(store, "observations"))
         for (table, owner), rows in by_owner.items():
             _add(store, table, owner, [replace(row, recorded_at=moment) for row in rows])
@@ -203,7 +203,7 @@ def seal_past_days(store: Store, today: str) -> None:
     for table in ("judgements", "labels"):
         past += [(table, owner) for owner in open_owners(store, table) if _is_past_feedback(owner, today)]
     if past:
-        with leased(store, LEASE, "writing observations", wait=True):
+        with hold_lease(store, LEASE, "writing observations", wait=True):
             for table, owner in past:
                 store.seal(owner, [table])
 
@@ -256,7 +256,7 @@ def merge_similar(
     sizes = {path: size for path, size in store.open_parts(table, owner).items() if path not in without}
     if not (parts := _mergeable(sizes)):
         return ()
-    with leased(store, lease, f"merging {table}", wait=True, patience_s=PATIENCE_S):
+    with hold_lease(store, lease, f"merging {table}", wait=True, patience_s=PATIENCE_S):
         if store.is_sealed(table, owner) or not {*parts} <= store.open_parts(table, owner).keys():
             return ()
         store.merge_parts(table, owner, new_id("part"), parts)

@@ -21,7 +21,7 @@ from evalflows.store.checksums import file_damage, sha256_of
 from evalflows.store.file_states import owner_states, packed_states, state_of, states_of
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.layout import StoredFile
-from evalflows.store.leases import holder_of, leased
+from evalflows.store.leases import hold_lease, holder_of
 from evalflows.store.manifests import check_written, manifests, not_written
 from evalflows.store.marker import note_packed
 from evalflows.store.packs import owners_of, write_pack
@@ -69,7 +69,7 @@ def pack(store: Store, *, at_least: int = 2) -> Packed:
 
     Raise StorageError for such a packed file, and if the store cannot be written.
     """
-    with leased(store, LEASE, "packing the store", wait=True):
+    with hold_lease(store, LEASE, "packing the store", wait=True):
         done = [_pack_table(store, table, at_least) for table in PACKED_TABLES]
     return Packed(sum(one.n_owner_files for one in done), sum(one.n_packed_files for one in done))
 

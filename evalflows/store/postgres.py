@@ -76,7 +76,7 @@ class Schema:
         self._connection, self._name, self._root, self.states = connection, name, root, states
 
     @classmethod
-    async def opened(cls, connection: Any, name: str, root: str) -> "Schema":
+    async def open(cls, connection: Any, name: str, root: str) -> "Schema":
         """Return the schema, created if needed, and locked against other exports until the transaction ends.
 
         Raise InputError if it has tables that no export made, or those of another store.
@@ -386,7 +386,7 @@ async def _written(
     is_related: bool = True,
 ) -> list[Exported]:
     async with connection.transaction():
-        tables = await Schema.opened(connection, schema, store.layout.root)
+        tables = await Schema.open(connection, schema, store.layout.root)
         if not is_related:
             await tables.unrelate()
         if is_whole:

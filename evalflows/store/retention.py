@@ -31,7 +31,7 @@ from evalflows.store.erasing import (
 from evalflows.store.file_states import state_of, states_of
 from evalflows.store.file_systems import follow, storage_errors
 from evalflows.store.layout import StoredFile
-from evalflows.store.leases import held_leases, leased, refuse_if_in_use
+from evalflows.store.leases import held_leases, hold_lease, refuse_if_in_use
 from evalflows.store.manifests import check_written, remove_manifests
 from evalflows.store.observations import FEEDBACK, FIRST_DAY, LABELS, PATIENCE_S
 from evalflows.store.observations import LEASE as OBSERVATIONS
@@ -83,7 +83,7 @@ def erase(store: Store, selection: Selection, erased_by: str | None, elsewhere: 
     Raise InputError if a process works on an experiment or a comparison with such rows, and StorageError for a damaged
     file, both with nothing erased, and StorageError if a file cannot be written: erase again to finish.
     """
-    with leased(store, PACKING, "erasing texts", wait=True):
+    with hold_lease(store, PACKING, "erasing texts", wait=True):
         finished = [one.erasure_id for one in _finish(store, elsewhere) if one.erasure_id is not None]
         for folder in sorted({path.parent for path in spool_folder(store).glob("*/*.jsonl")}):
             if folder.name != RECEIVED:  # what killed processes have left, so that it is found
@@ -97,7 +97,7 @@ def erase(store: Store, selection: Selection, erased_by: str | None, elsewhere: 
 
 def finish(store: Store, elsewhere: Elsewhere = nowhere) -> list[Erased]:
     """Finish the erasures that were interrupted. Raise StorageError as `erase`."""
-    with leased(store, PACKING, "erasing texts", wait=True):
+    with hold_lease(store, PACKING, "erasing texts", wait=True):
         return _finish(store, elsewhere)
 
 
@@ -208,7 +208,7 @@ def _lease_of(store: Store, file: StoredFile, plan: Plan) -> AbstractContextMana
         name = LABELS
     else:
         name = plan.leases.get(file.owner, "")
-    return leased(store, name, "erasing texts", wait=True, patience_s=PATIENCE_S) if name else nullcontext()
+    return hold_lease(store, name, "erasing texts", wait=True, patience_s=PATIENCE_S) if name else nullcontext()
 
 
 def _set_aside(store: Store, plan: Plan) -> list[Path]:
@@ -272,7 +272,7 @@ def remove_groups(store: Store, groups: Groups) -> tuple[Counter[str], list[str]
     """
     rows, removed = Counter[str](), list[str]()
     for group, members in groups.items():
-        with suppress(InputError), leased(store, group, f"removing {group}", wait=False):
+        with suppress(InputError), hold_lease(store, group, f"removing {group}", wait=False):
             rows += rows_of_groups(store, {group: members})
             _remove(store, "verdicts", [group])
             for table in OF_EXPERIMENT:
@@ -330,7 +330,7 @@ def retain(store: Store, spec: RetentionSpec, by: str | None, elsewhere: Elsewhe
 
     Interrupted erasures are finished first. Raise StorageError for a damaged file, with nothing changed by the rules.
     """
-    with leased(store, PACKING, "applying rules of retention", wait=True):
+    with hold_lease(store, PACKING, "applying rules of retention", wait=True):
         _finish(store, elsewhere)
         check_sound(store)
         done = []

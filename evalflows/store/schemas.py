@@ -294,7 +294,7 @@ def _arrow_type(kind: Any) -> pa.DataType:
     return kinds[kind]
 
 
-def owned(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:
+def check_owner(table: str, owner: str, rows: Iterable[object] | pa.Table) -> pa.Table:
     """Return rows after checking that their owner matches their folder, which DuckDB relies on."""
     data = as_arrow(table, rows)
     column = data.column(TABLES[table].owner)

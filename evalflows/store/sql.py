@@ -17,7 +17,7 @@ import duckdb
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.arrow import pa
-from evalflows.store.checksums import unreadable
+from evalflows.store.checksums import unreadable_error
 from evalflows.store.database import restrict, time_limit
 from evalflows.store.file_systems import files_at
 from evalflows.store.layout import Layout, quoted
@@ -88,7 +88,7 @@ def no_experiments(layout: Layout) -> str:
     return f"no experiments in the store {layout.root}: {hints.run().code} creates one"
 
 
-def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+def check_query(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """Return SQL that runs one query, or explains one.
 
     Raise InputError for more than one statement, for one that may change something, and for SQL that DuckDB rejects.
@@ -105,7 +105,7 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
         _check_query(connection, with_values)
         return sql
     if kind == "EXPLAIN":
-        explain, query = _explained(connection, sql)
+        explain, query = _split_explain(connection, sql)
         _check_query(connection, query)
         return f"{explain} {query}"
     raise InputError(f"sql: got {kind}, wanted one query (select, from, with, pivot, describe, explain)")
@@ -142,7 +142,7 @@ def _kind(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     return ", ".join(kinds) or "nothing"
 
 
-def _explained(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[str, str]:
+def _split_explain(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[str, str]:
     """Split EXPLAIN with its options from its query, by DuckDB's tokens."""
     raw = sql.encode()
     tokens = duckdb.tokenize(sql)
@@ -229,7 +229,7 @@ def restricted_to(
         yield _restricted(store, files, memory_bytes, own)
     except (InputError, *DUCKDB_ERRORS) as error:
         if files.failures and duckdb_error(error):
-            raise unreadable(files.failures[0]) from error
+            raise unreadable_error(files.failures[0]) from error
         raise
 
 
@@ -376,7 +376,7 @@ def select(
 def _run(
     connection: duckdb.DuckDBPyConnection, query: str, timeout_s: float | None, run: Callable[[str], Result]
 ) -> Result:
-    statement = checked(connection, query)
+    statement = check_query(connection, query)
     try:
         with time_limit(connection, timeout_s):
             return run(statement)

@@ -31,10 +31,10 @@ from evalflows.store.files import last_recorded, write_file
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import WRITTEN, Contents, Written, check_written, write_sealed
 from evalflows.store.marker import is_packed, prepare, restore_empties
-from evalflows.store.merging import can_stay, merged
+from evalflows.store.merging import can_stay, merge_parts
 from evalflows.store.packs import files_of, packed_file
 from evalflows.store.read_only_files import ReadOnlyFiles
-from evalflows.store.schemas import TABLES, columns_of, owned, recorded_after, schema_of, to_rows
+from evalflows.store.schemas import TABLES, check_owner, columns_of, recorded_after, schema_of, to_rows
 from evalflows.store.sealed_rows import sealed_rows
 from evalflows.store.views import own_tables_of
 
@@ -101,11 +101,11 @@ class Store:
 
     def publish(self, table: str, owner: str, rows: Iterable[object] | pa.Table) -> None:
         """Write and seal all rows of an owner in a table. Raise ValueError for a row of another, and StorageError."""
-        self.publish_all(owner, [(table, [owned(table, owner, rows)])])
+        self.publish_all(owner, [(table, [check_owner(table, owner, rows)])])
 
     def publish_all(self, owner: str, contents: Contents, written: Written = WRITTEN) -> None:
         """Write and seal all rows of an owner in several tables, in this order, with one Arrow table in memory."""
-        checked = ((table, (owned(table, owner, rows) for rows in tables)) for table, tables in contents)
+        checked = ((table, (check_owner(table, owner, rows) for rows in tables)) for table, tables in contents)
         write_sealed(self.layout, self._fs, owner, checked, self._check_marker, written)
 
     def append(self, table: str, owner: str, part: str, rows: Iterable[object] | pa.Table) -> None:
@@ -115,7 +115,7 @@ class Store:
 
         Raise ValueError for a row of another owner, and StorageError if they cannot be written.
         """
-        data = owned(table, owner, rows)
+        data = check_owner(table, owner, rows)
         if data.num_rows:
             if TABLES[table].settled and (earlier := self._open_files(table, owner, [part])):
                 with self.cursor() as connection:
@@ -438,7 +438,7 @@ class Store:
             tries.pause(before, partial(self._states, tables))
 
     def _merged(self, table: str, paths: list[str], columns: Sequence[str]) -> Iterator[pa.Table]:
-        yield from merged(self.cursor, self.layout, self._fs, table, paths, columns)
+        yield from merge_parts(self.cursor, self.layout, self._fs, table, paths, columns)
 
     def _sealable(self, table: str, parts: list[str]) -> Iterable[pa.Table] | str:
         """Return the rows of an owner's parts, or its one part if that needs no merging."""

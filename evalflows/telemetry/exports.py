@@ -24,7 +24,7 @@ from evalflows.specs.columns import at_path
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.files import located
 from evalflows.specs.trace_columns import TraceColumns
-from evalflows.store.file_formats import opened, read_rows, suffix
+from evalflows.store.file_formats import open_file, read_rows, suffix
 from evalflows.store.observations import day_of, seal_past_days, split_attributes, write_observations
 from evalflows.store.queries.unknown_rows import unknown_labels, unknown_observations, unknown_scores
 from evalflows.store.records import derived_id, now
@@ -417,7 +417,7 @@ def read_records(path: str) -> Iterator[Record]:
             yield Record(f"row {number}", {name: value for name, value in row.items() if value is not None})
         return
     try:
-        with opened(where) as file:
+        with open_file(where) as file:
             yield from _of_json(file, path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error

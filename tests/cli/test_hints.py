@@ -36,7 +36,7 @@ from evalflows.specs import ExperimentSpec, hints
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.hints import Hint
 from evalflows.store.erasing import Subjects, keep_plan, new_plan
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.queries.continuing import continued_by, continuing
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
@@ -213,7 +213,7 @@ def of_what_others_do(reader: Reader, store: Store, spool: Path, make: Callable[
     """A run that goes on, an erasure and a receiver that were killed, and a run that a person stops twice."""
     row = make("experiments", experiment_id="exp-running", run_group="grp-1", state="running", n_examples=2)
     store.append("experiments", "exp-running", "start", [row])
-    with leased(store, "grp-1", "work", wait=False):
+    with hold_lease(store, "grp-1", "work", wait=False):
         reader("show", "exp-running")
     keep_plan(store, new_plan("example", "0", None, Subjects()))
     (spool / RECEIVED).mkdir(parents=True)
@@ -222,7 +222,7 @@ def of_what_others_do(reader: Reader, store: Store, spool: Path, make: Callable[
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "_signals_stop", lambda text: nullcontext(said.append(text)))
-        with running.prepared(False):
+        with running.prepare_runs(False):
             reader.follow(said[0])
 
 

@@ -48,7 +48,7 @@ def test_without_an_interrupt_nothing_is_raised_and_the_handler_is_as_before() -
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_records_signals_from_the_start(number: signal.Signals) -> None:
-    with pytest.raises(KeyboardInterrupt, match="nothing is left to resume"), running.prepared(False):
+    with pytest.raises(KeyboardInterrupt, match="nothing is left to resume"), running.prepare_runs(False):
         with suppress(KeyboardInterrupt):
             os.kill(os.getpid(), number)
             time.sleep(0.1)

@@ -24,8 +24,8 @@ SECOND = timedelta(seconds=1)
 HOLDS = """
 import sys, time
 from evalflows.store import Store
-from evalflows.store.leases import leased
-with leased(Store(sys.argv[1]), sys.argv[2], "work", wait=False):
+from evalflows.store.leases import hold_lease
+with hold_lease(Store(sys.argv[1]), sys.argv[2], "work", wait=False):
     print("held", flush=True)
     time.sleep(60)
 """

@@ -18,7 +18,7 @@ from rich import progress
 from evalflows.cli import output
 from evalflows.cli.late_commands import one_line_errors
 from evalflows.cli.main import cli
-from evalflows.cli.output import Console, Text, console, echo, echo_error, escaped_logs, table
+from evalflows.cli.output import Console, Text, console, echo, echo_error, escape_logs, table
 from evalflows.specs.errors import InputError
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
@@ -119,7 +119,7 @@ def test_logs_are_escaped() -> None:
     out = io.StringIO()
     logger, handler = logging.getLogger("test_terminal"), logging.StreamHandler(out)
     logger.addHandler(handler)
-    with escaped_logs():
+    with escape_logs():
         try:
             raise ValueError(BAD)
         except ValueError:

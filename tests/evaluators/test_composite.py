@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from user_places import without_places
 
 from evalflows.engine.spec_evaluators import composite_version
-from evalflows.evaluators.composite import Combined, Function, Part, combined
+from evalflows.evaluators.composite import Combined, Function, MetricPart, combined
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
@@ -21,19 +21,19 @@ from evalflows.specs.metrics import CompositeSpec, MetricSpec
 LOWER = {"higher_is_better": False}
 
 
-def scored(value: float | None) -> Part:
-    return Part(value=value, status="scored")
+def scored(value: float | None) -> MetricPart:
+    return MetricPart(value=value, status="scored")
 
 
-FAILED = Part(value=None, status="failed", error="HTTP 500")
-SKIPPED = Part(value=None, status="not_attempted")
-WITHOUT = Part(value=None, status="not_applicable")
-UNDRAWN = Part(value=None, status="sampled_out")
+FAILED = MetricPart(value=None, status="failed", error="HTTP 500")
+SKIPPED = MetricPart(value=None, status="not_attempted")
+WITHOUT = MetricPart(value=None, status="not_applicable")
+UNDRAWN = MetricPart(value=None, status="sampled_out")
 
 
 def weighted(
     weights: dict[str, float],
-    parts: dict[str, Part | float],
+    parts: dict[str, MetricPart | float],
     missing: Literal["fail", "leave_out", "worst"] = "fail",
     **declared: dict[str, Any],
 ) -> Combined:
@@ -41,11 +41,14 @@ def weighted(
 
 
 def composite_of(
-    fields: dict[str, Any], parts: dict[str, Part | float], function: Function | None = None, **declared: dict[str, Any]
+    fields: dict[str, Any],
+    parts: dict[str, MetricPart | float],
+    function: Function | None = None,
+    **declared: dict[str, Any],
 ) -> Combined:
     """Return the composite of a spec with the given fields."""
     composite = CompositeSpec.model_validate({"name": "quality"} | fields)
-    given_parts = {metric: part if isinstance(part, Part) else scored(part) for metric, part in parts.items()}
+    given_parts = {metric: part if isinstance(part, MetricPart) else scored(part) for metric, part in parts.items()}
     metrics = {metric: MetricSpec.model_validate(declared.get(metric, {})) for metric in composite.metrics}
     return combined(composite, given_parts, metrics, function)
 
@@ -57,14 +60,14 @@ def composite_of_one(value: float | None, metric: str = "a", **declared: Any) ->
 
 shares = st.floats(0, 1)
 weights = st.floats(1e-3, 1e3)
-PARTS: dict[str, Part | float] = {"a": 0.25, "b": 0.5}
+PARTS: dict[str, MetricPart | float] = {"a": 0.25, "b": 0.5}
 
 
 @given(weights, weights, shares, shares, st.floats(1e-3, 1e3))
 def test_the_order_and_the_sum_of_the_weights_do_not_matter(
     one_weight: float, other_weight: float, one_share: float, other_share: float, factor: float
 ) -> None:
-    parts: dict[str, Part | float] = {"a": one_share, "b": other_share}
+    parts: dict[str, MetricPart | float] = {"a": one_share, "b": other_share}
     result = weighted({"a": one_weight, "b": other_weight}, parts).value
     assert weighted({"b": other_weight, "a": one_weight}, parts).value == pytest.approx(result)
     assert weighted({"a": factor * one_weight, "b": factor * other_weight}, parts).value == pytest.approx(result)
@@ -133,8 +136,10 @@ def test_each_aggregation_equals_a_hand_computed_value_of_the_scaled_parts_that_
 
 
 @pytest.mark.parametrize(("part", "why"), GONE.items(), ids=GONE.values())
-def test_a_missing_part_fails_the_composite_is_left_out_or_counts_as_the_worst(part: Part | None, why: str) -> None:
-    beside: dict[str, Part | float] = {} if part is None else {"a": part}
+def test_a_missing_part_fails_the_composite_is_left_out_or_counts_as_the_worst(
+    part: MetricPart | None, why: str
+) -> None:
+    beside: dict[str, MetricPart | float] = {} if part is None else {"a": part}
     result = weighted({"a": 1, "b": 1}, {"b": 1.0} | beside)
     assert (result.status, result.value, result.error) == ("failed", None, f"a is missing: {why}")
     result = weighted({"a": 9, "b": 3, "c": 1}, {"b": 1.0, "c": 0.0} | beside, "leave_out")
@@ -146,7 +151,7 @@ def test_a_missing_part_fails_the_composite_is_left_out_or_counts_as_the_worst(p
 
 
 def test_the_composite_fails_if_all_parts_are_missing_unless_they_count_as_the_worst() -> None:
-    parts: dict[str, Part | float] = {"a": FAILED, "b": SKIPPED}
+    parts: dict[str, MetricPart | float] = {"a": FAILED, "b": SKIPPED}
     assert weighted({"a": 1, "b": 1, "c": 1}, parts, "fail").status == "failed"
     result = weighted({"a": 1, "b": 1, "c": 1}, parts, "leave_out")
     assert (result.status, result.value, result.error) == ("failed", None, "every part is missing")
@@ -171,7 +176,7 @@ def test_the_composite_is_sampled_out_if_a_part_or_a_requirement_is(missing: str
     said = {"weights": ["a", "b"], "requirements": {"c": 1}, "missing": missing}
     for undrawn in ("a", "c"):
         for beside in (1.0, FAILED, SKIPPED, WITHOUT, None, scored(None), 7.0):
-            parts: dict[str, Part | float] = {"a": 1.0, "c": 1.0} | ({} if beside is None else {"b": beside})
+            parts: dict[str, MetricPart | float] = {"a": 1.0, "c": 1.0} | ({} if beside is None else {"b": beside})
             assert composite_of(said, parts | {undrawn: UNDRAWN}) == Combined(status="sampled_out", parts={})
 
 
@@ -179,7 +184,7 @@ def test_the_composite_is_sampled_out_if_a_part_or_a_requirement_is(missing: str
 
 
 def required(
-    requirements: dict[str, float], parts: dict[str, Part | float], missing: str = "fail", **declared: Any
+    requirements: dict[str, float], parts: dict[str, MetricPart | float], missing: str = "fail", **declared: Any
 ) -> Combined:
     """Return a composite whose value is 0.75 if its requirements are met."""
     return composite_of(
@@ -218,7 +223,7 @@ def test_a_requirement_may_be_a_part_and_is_ignored_where_it_does_not_apply() ->
     assert (result.status, result.value) == ("not_applicable", None), "a met requirement makes no value"
     result = required({"b": 1}, {"b": FAILED}, "worst")
     assert (result.status, result.value, result.comment) == ("scored", 0.0, "requirement: b is missing")
-    parts: dict[str, Part | float] = {"a": FAILED, "b": 0.0}
+    parts: dict[str, MetricPart | float] = {"a": FAILED, "b": 0.0}
     assert required({"b": 1}, parts, "fail").status == "failed"
     assert required({"b": 1}, parts, "leave_out").value == 0.0
 
@@ -229,7 +234,7 @@ def test_a_requirement_that_cannot_be_checked_makes_the_composite_fail() -> None
     for part, said in ({one: f"requirement b is missing: {why}" for one, why in GONE.items()} | label).items():
         for missing in MISSING[:2]:
             for order in (("b", "c"), ("c", "b")):
-                parts: dict[str, Part | float] = {"c": 0.0} | ({} if part is None else {"b": part})
+                parts: dict[str, MetricPart | float] = {"c": 0.0} | ({} if part is None else {"b": part})
                 result = required(dict.fromkeys(order, 1.0), parts, missing)
                 assert (result.status, result.value, result.error) == ("failed", None, said)
     assert required({"b": 1}, {"b": scored(None)}, "worst").status == "failed"
@@ -238,7 +243,7 @@ def test_a_requirement_that_cannot_be_checked_makes_the_composite_fail() -> None
 # The user's own function, and versions
 
 
-def composite_by(function: Any, parts: dict[str, Part | float] | None = None) -> Combined:
+def composite_by(function: Any, parts: dict[str, MetricPart | float] | None = None) -> Combined:
     return composite_of({"weights": ["a", "b"], "function": "m:f"}, parts or PARTS, function)
 
 

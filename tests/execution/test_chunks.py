@@ -20,7 +20,7 @@ def test_every_run_is_in_just_one_chunk(n: int, repetitions: int, size: int) -> 
     chunks = list(chunks_of([experiment(n_examples=n, repetitions=repetitions, chunk_size=size)]))
     runs = [(chunk.repetition, i) for chunk in chunks for i in range(chunk.start, chunk.stop)]
     assert sorted(runs) == [(r, i) for r in range(repetitions) for i in range(n)]
-    assert len({chunk.part for chunk in chunks}) == len(chunks)
+    assert len({chunk.part_name for chunk in chunks}) == len(chunks)
 
 
 @given(n=st.integers(1, 10_000_000), repetitions=st.integers(1, 4))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflows.engine.budget_parts import Left, budget_of_part, dispatched, left_of
-from evalflows.engine.chunks import Chunk, Dispatch
+from evalflows.engine.budget_parts import Left, budget_of_part, left_of, with_dispatch
+from evalflows.engine.chunks import Dispatch, ExampleChunk
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import CallError
 from evalflows.store.queries.spending import Paid, spent_on_part, was_over_budget
@@ -16,7 +16,7 @@ from evalflows.store.records import now
 from evalflows.store.store import Store
 
 Make = Callable[..., Any]
-FIRST, SECOND = Chunk("e1", 0, 0, 30), Chunk("e1", 0, 30, 40)
+FIRST, SECOND = ExampleChunk("e1", 0, 0, 30), ExampleChunk("e1", 0, 30, 40)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=20), st.integers(0, 1000), st.floats(0, 1000))
@@ -24,7 +24,7 @@ def test_the_parts_add_up_to_the_whole(sizes: list[int], calls: int, usd: float)
     left, total, before = Left(usd=usd, calls=calls, counts_unknown=True), sum(sizes), 0
     parts = []
     for size in sizes:
-        parts.append(left.part(before, before + size, total))
+        parts.append(left.share(before, before + size, total))
         before += size
     assert sum(part.calls or 0 for part in parts) == calls
     assert sum(part.usd or 0.0 for part in parts) == pytest.approx(usd)
@@ -47,16 +47,16 @@ def test_a_limit_that_is_overspent_leaves_nothing_and_neither_do_calls_of_unknow
 
 def test_a_chunk_brings_along_its_part_and_what_it_has_spent(store: Store, make: Make) -> None:
     paid = [make("calls", call_id=f"c{n}", experiment_id="e1", cost_usd=0.5) for n in range(3)]
-    store.append("calls", "e1", SECOND.part, paid)
-    sent = dispatched(store, [FIRST, SECOND], now(), Left(usd=8.0, calls=8, counts_unknown=False), items=80)
+    store.append("calls", "e1", SECOND.part_name, paid)
+    sent = with_dispatch(store, [FIRST, SECOND], now(), Left(usd=8.0, calls=8, counts_unknown=False), items=80)
     assert [(one.dispatch.usd, one.dispatch.calls) for one in sent if one.dispatch] == [(3.0, 3), (1.0 + 1.5, 1 + 3)]
-    assert [one.part for one in sent] == [FIRST.part, SECOND.part]
+    assert [chunk.part_name for chunk in sent] == [FIRST.part_name, SECOND.part_name]
 
 
 def test_what_a_killed_process_has_spent_counts(store: Store, make: Make) -> None:
     """The process that takes up its chunk has only the rest."""
-    store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
-    chunk = Chunk("e1", 0, 0, 30, dispatch=Dispatch(attempt=now(), usd=1.0, calls=2))
+    store.append("calls", "e1", FIRST.part_name, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
+    chunk = ExampleChunk("e1", 0, 0, 30, dispatch=Dispatch(attempt=now(), usd=1.0, calls=2))
     budget = budget_of_part(store, chunk)
     budget.reserve_now(is_priced=True)
     with pytest.raises(CallError, match="2 of 2 calls"):
@@ -67,18 +67,18 @@ def test_of_a_part_each_call_and_each_answer_of_an_application_counts_until_it_i
     store: Store, make: Make
 ) -> None:
     for _ in range(2):  # stored twice, as after a recovery
-        store.append("calls", "e1", FIRST.part, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
-    assert spent_on_part(store, "e1", FIRST.part) == (1, 0.5, 0.0, 0)
+        store.append("calls", "e1", FIRST.part_name, [make("calls", call_id="c1", experiment_id="e1", cost_usd=0.5)])
+    assert spent_on_part(store, "e1", FIRST.part_name) == (1, 0.5, 0.0, 0)
     store.append("experiments", "e1", "start", [make("experiments", experiment_id="e1", target_kind="http")])
     answers = [
         make("outputs", run_id="r1", experiment_id="e1", status="ok", cost_usd=0.25),
         make("outputs", run_id="r2", experiment_id="e1", status="failed", error="down", cost_usd=None),
     ]
-    store.append("outputs", "e1", FIRST.part, answers)
-    assert spent_on_part(store, "e1", FIRST.part) == (2, 0.75, 0.0, 0)
+    store.append("outputs", "e1", FIRST.part_name, answers)
+    assert spent_on_part(store, "e1", FIRST.part_name) == (2, 0.75, 0.0, 0)
     store.seal("e1", ["calls", "outputs"])
     store.reopen("e1", ["calls", "outputs"])
-    assert spent_on_part(store, "e1", FIRST.part) == (0, 0.0, 0.0, 0)
+    assert spent_on_part(store, "e1", FIRST.part_name) == (0, 0.0, 0.0, 0)
     row = make("judgements", experiment_id="e1", status="not_attempted", error_kind="over_budget", error="spent")
-    store.append("judgements", "e1", SECOND.part, [row])
-    assert [was_over_budget(store, "e1", chunk.part) for chunk in (FIRST, SECOND)] == [False, True]
+    store.append("judgements", "e1", SECOND.part_name, [row])
+    assert [was_over_budget(store, "e1", chunk.part_name) for chunk in (FIRST, SECOND)] == [False, True]

@@ -123,7 +123,7 @@ def test_chunks_hold_every_bout_once(
     found = [trial for chunk in chunks for trial in trials_of(chunk, asked, examples(n))]
     keys = {(trial.left_run, trial.right_run, trial.shown_first) for trial in found}
     assert len(keys) == len(found) == n_trials(row) == n * repetitions * len(pairs_of(asked)) * orders(asked)
-    assert len({chunk.part for chunk in chunks}) == len(chunks), "no part is written by two chunks"
+    assert len({chunk.part_name for chunk in chunks}) == len(chunks), "no part is written by two chunks"
     assert {chunk.owner for chunk in chunks} == {"cmp-1"}
 
 

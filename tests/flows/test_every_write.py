@@ -51,7 +51,7 @@ class _Spool:
 
 @contextmanager
 def failing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    locked, durably = spool.create_locked, files.staged_durably
+    locked, durably = spool.create_locked, files.stage_durably
 
     def counted_durably(target: Any, write: Callable[[Any], Any], mode: int) -> Any:
         def counted(file: Any) -> Any:
@@ -62,7 +62,7 @@ def failing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(spool, "create_locked", lambda path: _Spool(locked(path), disk))
-        patch.setattr(files, "staged_durably", counted_durably)
+        patch.setattr(files, "stage_durably", counted_durably)
         yield
 
 

@@ -16,7 +16,7 @@ from evalflows.reports.decisions import decisions_named, decisions_of, decisions
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store.doctor import examine
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.queries.looks import look_id, look_of, unkept_looks
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -115,7 +115,7 @@ def test_of_several_at_once_only_one_gets_the_last_look_and_one_without_answers_
         return True
 
     def started(group: str) -> bool:
-        with leased(store, group, "test", wait=False):
+        with hold_lease(store, group, "test", wait=False):
             taken.append(take(group))
             all_tried.wait(30)
             return taken[-1]

@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL
 
 from evalflows import evaluate
 from evalflows.cli.main import cli
-from evalflows.server_watch import changed_settings
+from evalflows.server_watch import change_settings
 from evalflows.specs import IncompleteError, InputError
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -90,7 +90,7 @@ def test_a_row_has_the_users_place_and_their_frames_with_the_source_inside_a_flo
 
     @flow
     def users_own() -> str | None:
-        with changed_settings({PREFECT_API_URL: None}):  # as where Prefect has started a server for this flow
+        with change_settings({PREFECT_API_URL: None}):  # as where Prefect has started a server for this flow
             return evaluate(fine, ROWS[:1], evaluators).experiment_id
 
     identity = users_own()

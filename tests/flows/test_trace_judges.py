@@ -18,7 +18,7 @@ from evalflows.engine.run_context import RunContext
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store, connect
-from evalflows.tasks.budget_parts import sent, short_of_budget
+from evalflows.tasks.budget_parts import chunks_to_repeat, with_budget_parts
 from evalflows.tasks.evaluate_traces import next_chunks, start_batch
 from evalflows.tasks.judge import judge
 
@@ -63,7 +63,7 @@ def test_a_chunk_that_another_process_takes_up_judges_what_lacks_within_its_part
         given = spec(endpoint, task_runner={"kind": "dask", "processes": 2}, fetch_batch_size=2, max_calls=2)
         batch = start_batch.fn(given)
         run, chunks = batch.run, next_chunks(batch)
-        first, _ = sent(run, [batch.row], chunks)
+        first, _ = with_budget_parts(run, [batch.row], chunks)
         for costs in (1, 0):  # in another process, and once more in a third
             elsewhere = RunContext[Any](token=f"process {costs}")
             elsewhere.is_in_cluster = True
@@ -71,7 +71,7 @@ def test_a_chunk_that_another_process_takes_up_judges_what_lacks_within_its_part
             counts = done.counts
             assert (counts.fetched, counts.scores, counts.over_budget, counts.usage.calls) == (2, 1, 1, 1)
             assert (endpoint.calls, len(done.dispatch.costs)) == (1, costs)
-        assert short_of_budget(run, [batch.row], chunks) == [chunks[0]], "the other chunk's part is left"
+        assert chunks_to_repeat(run, [batch.row], chunks) == [chunks[0]], "the other chunk's part is left"
         counts = judge.fn(run, chunks[0]).counts
         assert (endpoint.calls, counts.scores, counts.over_budget, counts.usage.calls) == (2, 2, 0, 2)
     assert statuses() == [("scored", None, 2)]

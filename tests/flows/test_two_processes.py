@@ -19,7 +19,7 @@ from evalflows import run
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
 from evalflows.store import Store
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
@@ -139,7 +139,7 @@ def test_what_is_running_is_not_resumed_by_the_api() -> None:
         spec = ExperimentSpec.model_validate(spec_of(endpoint))
         run(spec)
         ((group,),) = asked("select run_group from experiments")
-        with leased(Store(), group, "work", wait=False):
+        with hold_lease(Store(), group, "work", wait=False):
             refused = pytest.raises(InputError, match=r"^experiment 'shared': in use by process \d+ on .*stop it, then")
             with refused:
                 run(spec, resume=group)

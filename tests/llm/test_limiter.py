@@ -206,7 +206,7 @@ async def test_only_so_many_places_as_were_lent_are_used() -> None:
     slots = await full(limiter)
     assert len(slots) == 8
     limiter.lend(-5)
-    giving = asyncio.create_task(limiter.drained())
+    giving = asyncio.create_task(limiter.drain())
     await asyncio.sleep(0)
     for slot in slots[:4]:
         assert not giving.done()

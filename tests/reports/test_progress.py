@@ -9,9 +9,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from rich.console import Console
 
-from evalflows.api.calling import called
+from evalflows.api.calling import call_flow
 from evalflows.engine.run_context import RunContext
-from evalflows.reports.progress import LINE_EVERY_S, Lines, Progress, shown_progress
+from evalflows.reports.progress import LINE_EVERY_S, Lines, Progress, show_progress
 from evalflows.tasks.progress import enter_stage
 
 
@@ -85,7 +85,7 @@ def test_a_stage_without_items_says_that_it_goes_on(clock: Clock, printed: Calla
 
 def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Callable[[], list[str]]) -> None:
     screen = io.StringIO()
-    with shown_progress(Console(file=screen, force_terminal=True, width=100)) as watch:
+    with show_progress(Console(file=screen, force_terminal=True, width=100)) as watch:
         watch(at_work(7))
     assert "answering and judging: 7/100 answers, 7/200 judgements" in screen.getvalue()
     assert printed() == []
@@ -94,11 +94,11 @@ def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Calla
 def test_a_notebook_shows_progress_without_being_asked(
     monkeypatch: pytest.MonkeyPatch, printed: Callable[[], list[str]]
 ) -> None:
-    with called(None):
+    with call_flow(None):
         enter_stage(RunContext(), "computing differences")
     assert printed() == []
     monkeypatch.setitem(sys.modules, "ipykernel", object())
-    with called(None):
+    with call_flow(None):
         enter_stage(RunContext(), "computing differences")
     assert printed() == ["computing differences"]
 
@@ -112,7 +112,7 @@ def test_the_bar_of_a_notebook_is_an_output_of_its_cell(
     cell.HTML, cell.display = str, lambda html, display_id: handle  # type: ignore[attr-defined]
     for name, module in (("ipykernel", object()), ("IPython", object()), ("IPython.display", cell)):
         monkeypatch.setitem(sys.modules, name, module)
-    with called(None):
+    with call_flow(None):
         enter_stage(RunContext(), "computing differences")
     assert shown == ['<progress max="100" value="100"></progress> computing differences', ""] and printed() == []
 

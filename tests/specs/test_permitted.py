@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflows.data_checks.suites import load_expectations
-from evalflows.evaluators.named import named
+from evalflows.evaluators.named import load_named
 from evalflows.specs import permitted
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
@@ -165,7 +165,7 @@ def test_a_wrong_pyproject_is_told_in_a_line(text: str, message: str, folder: Pa
 def test_every_kind_of_code_in_a_spec_is_checked(folder: Path, store: Store) -> None:
     permitted.restrict(folder)
     with pytest.raises(InputError, match="'subprocess:getoutput': the module"):
-        named(FallbackSpec(use="subprocess:getoutput").use)
+        load_named(FallbackSpec(use="subprocess:getoutput").use)
     with pytest.raises(InputError, match="'os:listdir': the module"):
         load_dataset(store, DatasetSpec(function="os:listdir"))
     with pytest.raises(InputError, match=r"outside\.jsonl: not below"):

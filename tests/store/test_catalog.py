@@ -14,7 +14,7 @@ import pytest
 from catalog_views import VIEWS
 from full_store import Make
 
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.sql import ask, ask_arrow, connect, select, select_from
 from evalflows.store.store import Store
@@ -132,12 +132,12 @@ def test_what_a_process_works_on_is_running_and_all_else_interrupted(begun: Stor
         return [[state for (state,) in rows] for rows in ask(begun, (EXPERIMENTS, []), (COMPARISONS, []))]
 
     assert states() == [["interrupted", "completed"], ["interrupted"]]
-    with leased(begun, "group-1", "the run", wait=False):
+    with hold_lease(begun, "group-1", "the run", wait=False):
         assert states() == [["running", "completed"], ["interrupted"]]
         assert select_from(begun, EXPERIMENTS).fetchall() == [("running",), ("completed",)]
         with connect(begun.layout.root) as catalog:
             assert catalog.execute(EXPERIMENTS).fetchall() == [("running",), ("completed",)]
-    with leased(begun, "cmp-1", "the comparison", wait=False):
+    with hold_lease(begun, "cmp-1", "the comparison", wait=False):
         assert states() == [["interrupted", "completed"], ["running"]]
     rows = begun.query("select state from source.experiments order by experiment_id")
     assert [state for (state,) in rows] == ["running", "completed"], "the row itself stays"

@@ -18,7 +18,7 @@ import pytest
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import leases
-from evalflows.store.leases import leased, refuse_if_in_use
+from evalflows.store.leases import hold_lease, refuse_if_in_use
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.records import now
 from evalflows.store.store import Store
@@ -26,9 +26,9 @@ from evalflows.store.store import Store
 NAME, WORK = "group-1", "experiment 'faq'"
 HOLDS = """
 import sys, time
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.store import Store
-with leased(Store(), "group-1", "work", wait=True):
+with hold_lease(Store(), "group-1", "work", wait=True):
     print("held", flush=True)
     if "fork" in sys.argv:
         import os
@@ -76,19 +76,19 @@ def token(store: Store) -> str:
 def test_a_held_lease_is_refused_in_one_line_and_free_afterwards(any_store: Store) -> None:
     for error in (None, KeyboardInterrupt, None):
         refuse_if_in_use(any_store, NAME, WORK)
-        with suppress(KeyboardInterrupt), leased(any_store, NAME, WORK, wait=False) as lease:
+        with suppress(KeyboardInterrupt), hold_lease(any_store, NAME, WORK, wait=False) as lease:
             lease.check()
             line = rf"experiment 'faq': in use by process {os.getpid()} on \S+, since 20.* UTC; wait until it has ended"
-            with pytest.raises(InputError, match=line), leased(any_store, NAME, WORK, wait=False):
+            with pytest.raises(InputError, match=line), hold_lease(any_store, NAME, WORK, wait=False):
                 pytest.fail("two had it")
             with pytest.raises(InputError, match=line):
                 refuse_if_in_use(any_store, NAME, WORK)
-            with leased(any_store, "group-2", WORK, wait=False):
+            with hold_lease(any_store, "group-2", WORK, wait=False):
                 pass
             if error:
                 raise error
     assert not list(Path(any_store.layout.root).glob("leases/*"))
-    with pytest.raises(InputError, match="wanted an id"), leased(any_store, "../x", WORK, wait=False):
+    with pytest.raises(InputError, match="wanted an id"), hold_lease(any_store, "../x", WORK, wait=False):
         pytest.fail("a name stays in its folder")
 
 
@@ -96,7 +96,7 @@ def test_of_many_threads_one_has_it_at_a_time(any_store: Store, capsys: pytest.C
     inside: list[int] = []
 
     def work(me: int) -> int:
-        with leased(any_store, NAME, WORK, wait=True):
+        with hold_lease(any_store, NAME, WORK, wait=True):
             inside.append(me)
             most = len(inside)
             time.sleep(0.15)
@@ -112,11 +112,11 @@ def test_of_many_threads_one_has_it_at_a_time(any_store: Store, capsys: pytest.C
 def test_another_process_is_named_and_killed_leaves_nothing(store: Store, holding: subprocess.Popen[bytes]) -> None:
     """Even if a process that it forked lives on."""
     line = rf"process {holding.pid} on .* wait until it has ended or stop it \(`kill {holding.pid}`\), then try again"
-    with pytest.raises(InputError, match=line), leased(store, NAME, WORK, wait=False):
+    with pytest.raises(InputError, match=line), hold_lease(store, NAME, WORK, wait=False):
         pytest.fail("two had it")
     holding.kill()
     holding.wait()
-    with leased(store, NAME, WORK, wait=False):
+    with hold_lease(store, NAME, WORK, wait=False):
         pass
 
 
@@ -148,7 +148,7 @@ def objects(memory_root: str) -> Store:
 def test_an_expired_lease_is_taken_over(objects: Store, changes: dict[str, Any]) -> None:
     left_behind(objects, **changes)
     refuse_if_in_use(objects, NAME, WORK)
-    with leased(objects, NAME, WORK, wait=False):
+    with hold_lease(objects, NAME, WORK, wait=False):
         assert token(objects) not in ("dead", "None")
     refuse_if_in_use(objects, NAME, WORK)
 
@@ -158,7 +158,7 @@ def test_the_lease_of_a_process_of_this_machine_that_has_ended_is_free(
 ) -> None:
     """At once, also as long as nobody has asked how it ended."""
     monkeypatch.setattr(leases, "EXPIRY_S", 60.0)
-    with leased(objects, NAME, WORK, wait=False):
+    with hold_lease(objects, NAME, WORK, wait=False):
         here = json.loads(objects.filesystem.cat_file(objects.layout.lease(NAME)))["machine"]
     process = subprocess.Popen(["sleep", "60"])
     running = {"pid": process.pid, "renewed_at": now().isoformat()}
@@ -173,7 +173,7 @@ def test_the_lease_of_a_process_of_this_machine_that_has_ended_is_free(
     for _ in range(2):
         left_behind(objects, **running, machine=here)
         refuse_if_in_use(objects, NAME, WORK)
-        with leased(objects, NAME, WORK, wait=False):
+        with hold_lease(objects, NAME, WORK, wait=False):
             pass
         process.wait()
 
@@ -190,7 +190,7 @@ def test_a_holder_whose_clock_is_behind_keeps_its_lease(objects: Store, monkeypa
     thread.start()
     try:
         with pytest.raises(InputError, match=r"process 7 on elsewhere.*`kill 7` on elsewhere"):
-            leased(objects, NAME, WORK, wait=False).__enter__()
+            hold_lease(objects, NAME, WORK, wait=False).__enter__()
     finally:
         stop.set()
         thread.join()
@@ -200,7 +200,7 @@ def test_who_loses_the_lease_stops(objects: Store) -> None:
     lost = threading.Event()
     with (
         pytest.raises(StorageError, match=r"leases/group-1.json: the lease was lost"),
-        leased(objects, NAME, WORK, wait=False, on_loss=lost.set) as lease,
+        hold_lease(objects, NAME, WORK, wait=False, on_loss=lost.set) as lease,
     ):
         left_behind(objects, renewed_at=now().isoformat())
         assert lost.wait(5)
@@ -220,7 +220,7 @@ def test_of_several_that_create_it_at_once_one_has_it(
     def take(_: int) -> bool:
         barrier.wait()
         try:
-            with leased(objects, NAME, WORK, wait=False):
+            with hold_lease(objects, NAME, WORK, wait=False):
                 time.sleep(0.3)
         except InputError:
             return False
@@ -231,7 +231,7 @@ def test_of_several_that_create_it_at_once_one_has_it(
 
 
 def test_a_lease_that_is_renewed_does_not_expire(objects: Store) -> None:
-    with leased(objects, NAME, WORK, wait=False):
+    with hold_lease(objects, NAME, WORK, wait=False):
         time.sleep(0.6)
-        with pytest.raises(InputError, match="in use"), leased(objects, NAME, WORK, wait=False):
+        with pytest.raises(InputError, match="in use"), hold_lease(objects, NAME, WORK, wait=False):
             pytest.fail("two had it")

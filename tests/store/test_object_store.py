@@ -15,7 +15,7 @@ from fake_s3 import FakeS3, fake_s3
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import doctor, file_systems, leases, object_store
 from evalflows.store.file_systems import readable
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.object_store import ObjectFiles
 from evalflows.store.queries.progress import answer_counts
 from evalflows.store.small_tables import small_tables
@@ -164,7 +164,7 @@ def test_mirrors_that_were_not_used_for_the_longest_time_make_room(
     names = ("old", "used", "third", "fourth")
     mirrors = {name: object_store.Mirror.of(f"s3://bucket/{name}", "") for name in names}
     for number, one in enumerate(mirrors.values()):
-        with one.locked():
+        with one.lock():
             one.follow({"a/b": version}, download)
         os.utime(one._lock_file, (number, number if one is not mirrors["old"] else 1000))
     there = [name for name, one in mirrors.items() if (one.folder / "a/b").exists()]
@@ -195,9 +195,9 @@ def test_a_plain_connection_elsewhere_is_refused_and_a_server_that_is_not_there_
 
 WRITES = """
 import sys
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.store import Store
-with leased(Store(), "group-2", "work", wait=False):
+with hold_lease(Store(), "group-2", "work", wait=False):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -223,9 +223,9 @@ def test_without_conditions_one_process_may_write(
     store.append("outputs", OWNER, "p", [output("a")])
     assert runs(store) == ["a"]
     assert capfd.readouterr().err == "", "reading and writing a part need no probe"
-    with leased(store, "group-1", "work", wait=False):
+    with hold_lease(store, "group-1", "work", wait=False):
         assert capfd.readouterr().err == f"evalflows: store s3://evals/x: {IGNORES}\n"
-        with leased(store, "group-3", "work", wait=False):
+        with hold_lease(store, "group-3", "work", wait=False):
             store.append("outputs", OWNER, "p", [output("b")])
         assert not [key for key in unconditional.objects if "probe" in key]
         second = subprocess.run([sys.executable, "-c", WRITES], capture_output=True, text=True, input="\n")

@@ -21,7 +21,7 @@ from s3_server import S3Server
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import doctor, file_systems, packing
-from evalflows.store.leases import leased, refuse_if_in_use
+from evalflows.store.leases import hold_lease, refuse_if_in_use
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 from evalflows.store.views import view_files
@@ -29,9 +29,9 @@ from evalflows.store.views import view_files
 Make = Callable[..., Any]
 HOLDS = """
 import sys
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.store import Store
-with leased(Store(), "group-1", "work", wait=True):
+with hold_lease(Store(), "group-1", "work", wait=True):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -101,7 +101,7 @@ def holding(s3_root: str) -> Iterator[subprocess.Popen[str]]:
 def test_of_two_processes_one_has_the_lease(holding: subprocess.Popen[str]) -> None:
     store = Store()
     line = rf"work: in use by process {holding.pid} on "
-    with pytest.raises(InputError, match=line), leased(store, "group-1", "work", wait=False):
+    with pytest.raises(InputError, match=line), hold_lease(store, "group-1", "work", wait=False):
         pytest.fail("two had it")
     second = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with pytest.raises(subprocess.TimeoutExpired):

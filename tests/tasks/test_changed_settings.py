@@ -13,7 +13,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from evalflows.server_watch import changed_settings
+from evalflows.server_watch import change_settings
 
 CHANGES: list[tuple[Mapping[Any, Any], Mapping[Any, Any]]] = [
     ({}, {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
@@ -28,7 +28,7 @@ def test_the_settings_are_those_of_prefects_own_function(
 ) -> None:
     with temporary_settings(around) as before:
         kept = before.model_dump()
-        with changed_settings(updates, set_defaults=set_defaults) as ours:
+        with change_settings(updates, set_defaults=set_defaults) as ours:
             assert get_current_settings() is ours
         assert (get_current_settings(), before.model_dump()) == (before, kept)
         with temporary_settings(updates, set_defaults=set_defaults) as theirs:

@@ -7,7 +7,7 @@ import cloudpickle
 import pytest
 from prefect.utilities.callables import get_call_parameters
 
-from evalflows.engine.chunks import Chunk, Rounds
+from evalflows.engine.chunks import ExampleChunk, Rounds
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.engines import chunk_task
 from evalflows.tasks.execute import execute_rounds
@@ -24,7 +24,7 @@ def test_a_task_is_sent_by_its_name() -> None:
     assert task.retry_delay_seconds == [spec("dask").chunk_retry_delay_s * times for times in (1, 2, 4, 8, 16)]
     sent = cloudpickle.loads(cloudpickle.dumps(task))
     assert (sent.name, sent.retries, sent.fn.function) == ("execute_rounds", 5, execute_rounds.fn)
-    rounds = Rounds((Chunk("e1", 0, 0, 10),))
+    rounds = Rounds((ExampleChunk("e1", 0, 0, 10),))
     assert get_call_parameters(sent.fn, (None, rounds), {}) == {"run": None, "rounds": rounds}
     assert len(cloudpickle.dumps(task)) < 10_000
 

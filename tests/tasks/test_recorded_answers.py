@@ -11,7 +11,7 @@ from rule_rows import comparable, run_without_flow, stored
 from evalflows.engine import quick_processes
 from evalflows.engine.answer import pending_runs
 from evalflows.engine.chunks import Rounds, rounds_of
-from evalflows.engine.experiments import Context, Run
+from evalflows.engine.experiments import Answered, Context
 from evalflows.engine.judge import Judging
 from evalflows.engine.look_up import look_up_rounds
 from evalflows.specs import ExperimentSpec
@@ -100,7 +100,7 @@ def test_no_more_answers_are_in_memory_than_a_block(tmp_path: Path, monkeypatch:
     """Also if only the answers are long, which are recorded elsewhere than the examples."""
     at_once: list[int] = []
 
-    async def judge(self: Judging, runs: list[Run]) -> None:
+    async def judge(self: Judging, runs: list[Answered]) -> None:
         at_once.append(len(runs))
 
     answers = tmp_path / "answers.json"

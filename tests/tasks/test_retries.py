@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evalflows.engine.chunks import Chunk
+from evalflows.engine.chunks import ExampleChunk
 from evalflows.engine.tally import Tally
 from evalflows.llm.breaker import Breaker
-from evalflows.tasks.retries import admitted
+from evalflows.tasks.retries import admit_trial
 
 
-def chunk(number: int) -> Chunk:
-    return Chunk(experiment_id="exp-retries", repetition=0, start=number, stop=number + 1)
+def chunk(number: int) -> ExampleChunk:
+    return ExampleChunk(experiment_id="exp-retries", repetition=0, start=number, stop=number + 1)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_the_others_wait_for_the_trial_and_go_on_after_it(breaker: Breaker) -> N
     came, went = list[int](), threading.Event()
 
     def work(number: int) -> None:
-        with admitted(Tally(), [chunk(number)], "answers", [breaker]):
+        with admit_trial(Tally(), [chunk(number)], "answers", [breaker]):
             is_trial = breaker.enter()
             came.append(number)
             if is_trial:
@@ -48,9 +48,9 @@ def test_the_others_wait_for_the_trial_and_go_on_after_it(breaker: Breaker) -> N
 
 def test_a_trial_that_does_not_take_place_is_left_to_the_next(breaker: Breaker) -> None:
     for number in range(2):
-        with admitted(Tally(), [chunk(number)], "answers", [breaker]):
+        with admit_trial(Tally(), [chunk(number)], "answers", [breaker]):
             pass
-    with pytest.raises(ZeroDivisionError), admitted(Tally(), [chunk(2)], "answers", [breaker]):
+    with pytest.raises(ZeroDivisionError), admit_trial(Tally(), [chunk(2)], "answers", [breaker]):
         raise ZeroDivisionError
-    with admitted(Tally(), [chunk(3)], "answers", [breaker]):
+    with admit_trial(Tally(), [chunk(3)], "answers", [breaker]):
         assert breaker.enter()

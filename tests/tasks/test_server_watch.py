@@ -12,7 +12,7 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 
 from evalflows import server_watch
 from evalflows import server_watch as prefect_services
-from evalflows.server_watch import ServerLostError, answers, end_services, reported_if_possible, server_watched
+from evalflows.server_watch import ServerLostError, answers, end_services, report_if_possible, server_watched
 from evalflows.specs.errors import IncompleteError, InputError
 
 
@@ -104,12 +104,12 @@ def test_any_answer_is_one_and_a_server_that_hangs_gives_none(port: int, monkeyp
 def test_a_report_that_fails_is_skipped_until_the_server_is_lost(url: str) -> None:
     with pytest.raises(IncompleteError), server_watched() as server:
         assert server is not None
-        with reported_if_possible(server):
+        with report_if_possible(server):
             assert get_current_settings().client.max_retries == 0
             raise httpx.ConnectError("refused")
         assert get_current_settings().client.max_retries > 0
         server.lost.set()
-        with pytest.raises(ServerLostError), reported_if_possible(server):
+        with pytest.raises(ServerLostError), report_if_possible(server):
             raise httpx.ConnectError("refused")
         server.raise_if_lost()
 

@@ -26,7 +26,7 @@ select string_agg(distinct l.metric, ', ' order by l.metric) from labels l where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class LabelledMetric:
     """One metric of an experiment or a comparison, with its human labels."""
 
     subject_id: str  # the id of the experiment or comparison
@@ -39,7 +39,7 @@ class Judged:
     labels: "pd.DataFrame"  # unit, value, label, labeller, is_fair, chance, source
 
 
-def judged_and_labelled(store: Store, reference: str, metric: str, people_metric: str) -> Judged:
+def judged_and_labelled(store: Store, reference: str, metric: str, people_metric: str) -> LabelledMetric:
     """Return a metric's judgements and labels. Raise InputError if either is missing.
 
     The reference of an experiment also means the comparison that ran as a step of it, if that has the metric.
@@ -47,7 +47,7 @@ def judged_and_labelled(store: Store, reference: str, metric: str, people_metric
     return judged_in(store, *_subject(store, reference, metric), metric, people_metric)
 
 
-def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_metric: str) -> Judged:
+def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_metric: str) -> LabelledMetric:
     """Return the same of an experiment, or of a comparison (`is_pairs`), by its id."""
     name, candidate, forward = _of_pairs(store, identity) if is_pairs else _of_runs(store, identity)
     queries = (_HUMAN_PAIRS, _HUMAN_PAIR_LABELS) if is_pairs else (_HUMAN_RUNS, _HUMAN_RUN_LABELS)
@@ -65,7 +65,7 @@ def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_m
     if not forward:
         for frame in (judgements, labels):
             frame["value"] = 1 - frame["value"]
-    return Judged(
+    return LabelledMetric(
         subject_id=identity,
         name=name,
         is_pairs=is_pairs,

@@ -19,7 +19,7 @@ class PastCalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CallsEach:
     """How often a model was called, including answers from the ledger."""
 
     times: int  # runs, or judgements
@@ -48,7 +48,7 @@ def calls_to_model(store: Store, base_url: str, model: str, *, by_target: bool) 
     return _past(store, condition, base_url, model)
 
 
-def asked_by_target(store: Store, version: str) -> Asked | None:
+def asked_by_target(store: Store, version: str) -> CallsEach | None:
     """Return how often a target of this version called a model per run, as far as recorded."""
     query = """select count(*), sum(calls + coalesce(calls_cached, 0)) from source.outputs
                where status in ('ok', 'failed') and reused_from is null and calls is not null
@@ -56,7 +56,7 @@ def asked_by_target(store: Store, version: str) -> Asked | None:
     return _asked(store, query, version)
 
 
-def asked_by_judge(store: Store, name: str, version: str) -> Asked | None:
+def asked_by_judge(store: Store, name: str, version: str) -> CallsEach | None:
     """Return how often an evaluator of this name and version called a model per judgement, as far as recorded."""
     query = """select count(*), sum(calls) from (
                    select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
@@ -67,7 +67,7 @@ def asked_by_judge(store: Store, name: str, version: str) -> Asked | None:
     return _asked(store, query, name, version)
 
 
-def asked_by_pairwise(store: Store, name: str, version: str) -> Asked | None:
+def asked_by_pairwise(store: Store, name: str, version: str) -> CallsEach | None:
     """Return how often a pairwise evaluator called a model per judgement, as far as recorded."""
     query = """select count(*), sum(calls) from (
                    select sum(calls + coalesce(calls_cached, 0)) as calls, bool_or(calls is null) as is_unknown
@@ -93,6 +93,6 @@ def _past(store: Store, condition: str, *values: str) -> PastCalls | None:
     return PastCalls(calls=calls, tokens_in=tokens_in, tokens_out=tokens_out, usd=usd) if calls else None
 
 
-def _asked(store: Store, query: str, *values: str) -> Asked | None:
+def _asked(store: Store, query: str, *values: str) -> CallsEach | None:
     times, calls = store.query(query, values)[0]
-    return Asked(times=times, calls_each=float(calls or 0) / times) if times else None
+    return CallsEach(times=times, calls_each=float(calls or 0) / times) if times else None

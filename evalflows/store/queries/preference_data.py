@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.progress import made
+from evalflows.store.queries.progress import work_done
 from evalflows.store.records import from_json, to_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -42,7 +42,7 @@ def preferences_of(store: Store, comparison_id: str, metric: str | None = None) 
     and identical answers are left out, and counted. Raise InputError for a comparison without judgements, for an
     unknown metric, if no metric is named and there are several, and if two evaluators gave the metric.
     """
-    if twice := made(store, comparison_id).given_twice:
+    if twice := work_done(store, comparison_id).given_twice:
         raise InputError(f"comparison {comparison_id!r}: {twice}")
     metrics, pairs = ask(store, (_PREFERENCE_METRICS, [comparison_id]), (_PREFERENCE_PAIRS, [comparison_id]))
     chosen = _one_of(comparison_id, [name for (name,) in metrics], metric)

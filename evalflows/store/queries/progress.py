@@ -95,7 +95,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedSubjects:
     """What one evaluator made of the subjects of an experiment or a comparison."""
 
     subjects: int  # with a judgement, also a failed one; a pair without an answer counts
@@ -106,14 +106,14 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class WorkDone:
     """What an experiment or a comparison has made so far."""
 
     answers: int
     answered: int
     attempted: int  # answers, also failed ones
     versions: Sequence[str]  # of the HTTP application that answered, in order of time
-    judged: Mapping[str, Judged]  # by evaluator
+    judged: Mapping[str, JudgedSubjects]  # by evaluator
     calls_cached: int  # answered from the ledger
     spent: Spent
 
@@ -131,7 +131,7 @@ class Made:
         return "; ".join(f"{what}, wanted different metric names" for what in twice) or None
 
 
-def made(store: Store, owner: str, passing: Collection[str] = (), *, is_application: bool = False) -> Made:
+def work_done(store: Store, owner: str, passing: Collection[str] = (), *, is_application: bool = False) -> WorkDone:
     """Return what an experiment or a comparison has made. `passing` are the kinds of errors that pass.
 
     What it paid is as recorded, and as an HTTP application reports if it was one. Answers reused from other experiments
@@ -140,12 +140,12 @@ def made(store: Store, owner: str, passing: Collection[str] = (), *, is_applicat
     answers = store.query(_ANSWERS, [owner, is_application])
     judgements = store.query(_JUDGEMENTS, [owner, sorted(passing)])
     calls = store.query(_CALLS, [owner])
-    return Made(
+    return WorkDone(
         answers=sum(row[1] for row in answers),
         answered=sum(row[2] for row in answers),
         attempted=sum(row[3] for row in answers),
         versions=[row[0] for row in answers if row[0] is not None],
-        judged={row[0]: Judged(**dict(zip(_JUDGED, row[1:6], strict=True))) for row in judgements},
+        judged={row[0]: JudgedSubjects(**dict(zip(_JUDGED, row[1:6], strict=True))) for row in judgements},
         calls_cached=sum(row[-8] for row in (*answers, *judgements)),
         spent=_spent([row[-7:] for row in (*answers, *judgements, *calls)]),
     )
@@ -195,7 +195,7 @@ def calls_of_group(store: Store, run_group: str) -> int | None:
     """Return the model calls of a run group so far; None if some may have been made that nobody recorded."""
     query = "select distinct experiment_id, target_kind = 'http' from source.experiments where run_group = ?"
     rows = store.query(query, [run_group])
-    calls = [made(store, identity, is_application=is_one).spent.calls for identity, is_one in rows]
+    calls = [work_done(store, identity, is_application=is_one).spent.calls for identity, is_one in rows]
     return None if None in calls else sum(number for number in calls if number is not None)
 
 
@@ -238,7 +238,7 @@ def may_be_complete(store: Store, owner: str, answers: int, judgements: int) -> 
 def whats_missing(
     store: Store,
     owner: str,
-    made: Made,
+    made: WorkDone,
     evaluators: Sequence[str],
     planned: int,
     *,
@@ -288,7 +288,7 @@ def _why_not_attempted(store: Store, owner: str) -> str:
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
-def nothing_made(store: Store, owner: str, made: Made, *, answers: int = 0) -> dict[str, str]:
+def nothing_made(store: Store, owner: str, made: WorkDone, *, answers: int = 0) -> dict[str, str]:
     """Return who made nothing at all, in words, each with its most frequent error: an experiment of `answers` in which
     none was made, or else evaluators whose judgements all failed with errors that pass."""
     if answers and not made.answered:

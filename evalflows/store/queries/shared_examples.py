@@ -59,7 +59,7 @@ select place, together, warm_up from by_example join places using (example_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class SharedExamples:
     """Examples that all experiments have with the same inputs, from the first snapshot, and counts of the others."""
 
     examples: Examples
@@ -71,20 +71,22 @@ class Shared:
         return self.absent + self.changed
 
 
-def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> Shared:
+def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> SharedExamples:
     """Return the examples with the same id and the same inputs in all experiments."""
     snapshots = [*{row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}.values()]
     first, *others = snapshots
     known = [frozenset(other.ids) for other in others]
     everywhere = [number for number, name in enumerate(first.ids) if all(name in ids for ids in known)]
     n_known = len(frozenset(first.ids).union(*known))
-    shared = Shared(examples=first.select(everywhere), absent=n_known - len(everywhere), changed=0)
+    shared = SharedExamples(examples=first.select(everywhere), absent=n_known - len(everywhere), changed=0)
     for other in others:
         shared = with_same(shared, other, _inputs)
     return shared
 
 
-def with_same(shared: Shared, other: Iterable[ExampleRow], text: Callable[[ExampleRow], str | None]) -> Shared:
+def with_same(
+    shared: SharedExamples, other: Iterable[ExampleRow], text: Callable[[ExampleRow], str | None]
+) -> SharedExamples:
     """Drop the shared examples that have another text in another snapshot."""
     texts = {example.example_id: _digest(text(example)) for example in other}
     same = [

@@ -7,7 +7,7 @@ import pytest
 from answered import answered
 
 from evalflows.reports.kept_comparisons import KeptComparison, KeptComparisons
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.records import BaselineRow, CheckRow, ExperimentRow, controls_batch, now
 from evalflows.store.store import Store
 
@@ -72,7 +72,7 @@ def test_nothing_is_kept_while_one_of_them_runs() -> None:
     (row,) = store.read("experiments", CANDIDATE)
     fields: dict[str, Any] = {name: getattr(row, name) for name in ExperimentRow.__slots__ if name != "recorded_at"}
     store.append("experiments", CANDIDATE, "again", [ExperimentRow(**fields | {"state": "running"})])
-    with leased(store, row.run_group, "run", wait=False):
+    with hold_lease(store, row.run_group, "run", wait=False):
         running = asked(kept)
         assert running.is_running and asked(kept) is not running
     ended = asked(kept)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from finished import Rows, finished_experiment
 
-from evalflows.data_checks.checks import check_results, finished
+from evalflows.data_checks.checks import check_results, row_of_finished
 from evalflows.store.records import CheckRow, to_json
 from evalflows.store.store import Store
 
@@ -51,7 +51,7 @@ def page_of(title: str, checks: Sequence[CheckRow]) -> str:
 
 
 def page_of_results(store: Store, title: str) -> str:
-    return page_of(title, check_results(store, [finished(store, "exp-1")])["exp-1"])
+    return page_of(title, check_results(store, [row_of_finished(store, "exp-1")])["exp-1"])
 
 
 def test_findings_stand_in_the_page(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_nothing_hostile_acts(store: Store) -> None:
 
 def test_names_of_metrics_and_evaluators_are_escaped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     finished_experiment(store)
-    row = finished(store, "exp-1")
+    row = row_of_finished(store, "exp-1")
     spec: dict[str, Any] = {
         "name": "support",
         "dataset": {"snapshot": row.snapshot_id},

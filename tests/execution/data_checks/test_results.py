@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from finished import START, Change, Rows, finished_experiment
 
-from evalflows.data_checks.checks import check_results, finished
+from evalflows.data_checks.checks import check_results, row_of_finished
 from evalflows.specs.errors import InputError
 from evalflows.store.records import CheckRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
@@ -17,7 +17,7 @@ from evalflows.store.store import Store
 
 def checks(store: Store, change: Change | None = None) -> list[CheckRow]:
     finished_experiment(store, change)
-    return check_results(store, [finished(store, "exp-1")])["exp-1"]
+    return check_results(store, [row_of_finished(store, "exp-1")])["exp-1"]
 
 
 def found(rows: list[CheckRow]) -> dict[str, tuple[str, int | None]]:
@@ -136,14 +136,14 @@ def test_a_lost_file_is_found(store: Store) -> None:
     finished_experiment(store)
     (path,) = [path for path in [store.sealed_file("outputs", "exp-1")] if path]
     store.filesystem.rm(path)
-    rows = check_results(store, [finished(store, "exp-1")])["exp-1"]
+    rows = check_results(store, [row_of_finished(store, "exp-1")])["exp-1"]
     assert found(rows)["runs.outputs"] == ("error", 6)
     assert found(rows)["scores.subject"] == ("error", 12)
 
 
 def test_results_are_checked_once_and_again_after_a_resumption(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     finished_experiment(store)
-    row = finished(store, "exp-1")
+    row = row_of_finished(store, "exp-1")
     first = check_results(store, [row])["exp-1"]
     with monkeypatch.context() as patch:
         patch.setattr("evalflows.data_checks.checks.count_unexpected", None)
@@ -152,7 +152,7 @@ def test_results_are_checked_once_and_again_after_a_resumption(store: Store, mon
     later = replace(row, ended_at=START + timedelta(hours=1), recorded_at=row.recorded_at + timedelta(hours=1))
     store.append("experiments", "exp-1", "end", [later])
     store.seal("exp-1", EXPERIMENT_TABLES)
-    again = check_results(store, [finished(store, "exp-1")])["exp-1"]
+    again = check_results(store, [row_of_finished(store, "exp-1")])["exp-1"]
     assert again[0].batch_id != first[0].batch_id
     assert store.query("select count(distinct batch_id) from source.checks") == [(2,)]
 
@@ -160,10 +160,10 @@ def test_results_are_checked_once_and_again_after_a_resumption(store: Store, mon
 def test_only_finished_experiments_are_checked(store: Store) -> None:
     finished_experiment(store, state="incomplete")
     with pytest.raises(InputError, match=r"got one that is not finished.*`evalflows resume exp-1` continues"):
-        finished(store, "exp-1")
+        row_of_finished(store, "exp-1")
 
 
 def test_a_snapshot_that_is_gone_is_an_error(store: Store) -> None:
     finished_experiment(store, snapshot_id="snap-gone")
     with pytest.raises(InputError, match="snapshot 'snap-gone': not in the store"):
-        check_results(store, [finished(store, "exp-1")])
+        check_results(store, [row_of_finished(store, "exp-1")])

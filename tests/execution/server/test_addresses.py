@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.prefect_server import dashboard_url, noted_dashboard, prefect_ui
+from evalflows.prefect_server import dashboard_url, note_dashboard, prefect_ui
 
 ROOT, URL = "/stores/one", "http://127.0.0.1:4280"
 NAMES = ("EVALFLOWS_DASHBOARD_URL", "PREFECT_UI_URL", "PREFECT_API_URL")
@@ -22,10 +22,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_dashboard_is_known_while_it_runs_and_for_its_store_only() -> None:
     assert dashboard_url(ROOT) is None
-    with noted_dashboard(ROOT, URL):
+    with note_dashboard(ROOT, URL):
         assert dashboard_url(ROOT) == URL
         assert dashboard_url("/stores/two") is None
-        with noted_dashboard(ROOT, "http://127.0.0.1:4281"):
+        with note_dashboard(ROOT, "http://127.0.0.1:4281"):
             assert dashboard_url(ROOT) == URL, "the first one's note"
     assert dashboard_url(ROOT) is None
 
@@ -33,20 +33,20 @@ def test_a_dashboard_is_known_while_it_runs_and_for_its_store_only() -> None:
 def test_the_note_of_a_killed_dashboard_counts_no_more(home: Path) -> None:
     program = f"""
 import os, signal
-from evalflows.prefect_server import noted_dashboard
-with noted_dashboard({ROOT!r}, {URL!r}):
+from evalflows.prefect_server import note_dashboard
+with note_dashboard({ROOT!r}, {URL!r}):
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", program]).returncode == -9
     assert [path.read_text() for path in (home / "dashboards").iterdir()] == [URL]
     assert dashboard_url(ROOT) is None
-    with noted_dashboard(ROOT, "http://localhost:1"):
+    with note_dashboard(ROOT, "http://localhost:1"):
         assert dashboard_url(ROOT) == "http://localhost:1"
 
 
 def test_without_a_home_a_dashboard_serves_all_the_same(home: Path) -> None:
     home.write_text("no folder")
-    with noted_dashboard(ROOT, URL):
+    with note_dashboard(ROOT, URL):
         assert dashboard_url(ROOT) is None
 
 
@@ -55,7 +55,7 @@ def test_the_named_dashboard_comes_first_and_what_is_no_address_is_said_and_give
 ) -> None:
     for given in ("https://evals.example.com/", "http://[::1]:4280"):
         monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", given)
-        with noted_dashboard(ROOT, URL):
+        with note_dashboard(ROOT, URL):
             assert dashboard_url(ROOT) == given.rstrip("/")
     for given in (
         *("javascript:alert(1)", "https://", "https://ada:secret@example.com", "http://x\n"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.evaluators.composite import Part, combined
+from evalflows.evaluators.composite import MetricPart, combined
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.stats.weights import RunParts, one_at_a_time, run_parts, share_of_weights
 
@@ -47,7 +47,9 @@ def test_scores_are_means_of_the_evaluators_composites(aggregation: Any) -> None
     of_run = []
     for row in table:
         parts = {
-            name: Part(value=None, status="failed") if np.isnan(value) else Part(value=value, status="scored")
+            name: MetricPart(value=None, status="failed")
+            if np.isnan(value)
+            else MetricPart(value=value, status="scored")
             for name, value in zip(weights, row, strict=True)
         }
         of_run.append(combined(spec, parts, dict.fromkeys(weights, MetricSpec())).value)

@@ -28,7 +28,7 @@ from evalflows.store import leases
 from evalflows.store.doctor import examine
 from evalflows.store.erasing import Selection, Subjects, keep_plan, new_plan, plans, refuse_erased
 from evalflows.store.ingest import load_dataset
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.packing import pack
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import to_json
@@ -238,7 +238,7 @@ def test_what_a_killed_process_left_in_the_spool_is_erased(unsealed: Store, root
 def test_what_is_running_is_refused_and_nothing_is_erased(sealed: Store, roots: tuple[Path, ...]) -> None:
     before = files_with(SECRET, *roots)
     for name in ("group-0", "cmp-1"):
-        with leased(sealed, name, "a run", wait=False), pytest.raises(InputError, match="in use by process"):
+        with hold_lease(sealed, name, "a run", wait=False), pytest.raises(InputError, match="in use by process"):
             erase(sealed, ERNA, None)
     assert files_with(SECRET, *roots) == before and plans(sealed) == []
 

@@ -14,7 +14,7 @@ import evalflows.store.records
 import evalflows.store.retention
 from evalflows.specs.retention import RetentionSpec
 from evalflows.store.doctor import examine
-from evalflows.store.leases import leased
+from evalflows.store.leases import hold_lease
 from evalflows.store.observations import write_observations
 from evalflows.store.packing import pack
 from evalflows.store.records import now
@@ -71,7 +71,7 @@ def test_texts_of_old_traces_are_erased_and_those_of_new_ones_and_figures_stay(
 def test_traces_that_are_being_judged_wait_for_the_next_time(
     production: Store, store_root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with leased(production, evaluation_id("watch"), "judging", wait=False):
+    with hold_lease(production, evaluation_id("watch"), "judging", wait=False):
         assert dict(retain(production, RetentionSpec(trace_texts_days=1), None)[0].rows) == {}
     assert "trace_texts_days: 1: waits for the next time" in capsys.readouterr().err
     assert retain(production, RetentionSpec(trace_texts_days=1), None)[0].rows["observations"] == 4
@@ -80,7 +80,7 @@ def test_traces_that_are_being_judged_wait_for_the_next_time(
 
 def test_messages_of_old_calls_are_erased_but_not_of_what_is_running(sealed: Store) -> None:
     spec = RetentionSpec(call_texts_days=1)
-    with leased(sealed, "group-0", "a run", wait=False):
+    with hold_lease(sealed, "group-0", "a run", wait=False):
         (done,) = retain(sealed, spec, None)
     assert dict(done.rows) == {"calls": 4 + 2}
     (done,) = retain(sealed, spec, None)
@@ -147,7 +147,7 @@ def test_what_runs_and_the_newest_of_each_name_stay(store: Store, add: Callable[
     for number in range(4):
         add(f"exp-{number}", days=number)
     spec = RetentionSpec(experiments_days=1, keep_last=2)
-    with leased(store, "group-exp-0", "a run", wait=False):
+    with hold_lease(store, "group-exp-0", "a run", wait=False):
         assert retain(store, spec, None)[0].experiments == ["exp-1"]
     assert retain(store, spec, None)[0].experiments == ["exp-0"]
     assert kept(store) == ["exp-2", "exp-3"]

@@ -7,7 +7,7 @@ from compared import Compared
 
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.complete_judgements import complete_judgements
-from evalflows.store.queries.progress import item_metrics, made, nothing_made, open_work, whats_missing
+from evalflows.store.queries.progress import item_metrics, nothing_made, open_work, whats_missing, work_done
 from evalflows.store.queries.spending import paid
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
@@ -67,14 +67,16 @@ def test_what_lacks_is_said_for_each_evaluator_with_the_reasons(store: Store) ->
     one.judge("q1", "left", "not_attempted", metric="judge", error="over budget", error_kind="over_budget")
     one.judge("q0", "failed", "left_out", metric="rule", error_kind="raised")
     one.write(sealed=False)
-    lacking = whats_missing(store, "cmp-1", made(store, "cmp-1"), ["judge", "rule", "new"], 6)
+    lacking = whats_missing(store, "cmp-1", work_done(store, "cmp-1"), ["judge", "rule", "new"], 6)
     assert lacking == "not done: 3 of 6 by judge, 4 of 6 by rule, 6 of 6 by new (over budget)"
     tried.judge("q0", "left")
     tried.judge("q1", "failed", error_kind="unreachable")
     tried.judge("q2", "not_attempted", error_kind="no_output")
     tried.write(sealed=False)
-    assert whats_missing(store, "cmp-2", made(store, "cmp-2"), ["preference"], 3) is None
-    assert whats_missing(store, "cmp-2", made(store, "cmp-2"), ["preference"], 4) == "not done: 1 of 4 by preference"
+    assert whats_missing(store, "cmp-2", work_done(store, "cmp-2"), ["preference"], 3) is None
+    assert (
+        whats_missing(store, "cmp-2", work_done(store, "cmp-2"), ["preference"], 4) == "not done: 1 of 4 by preference"
+    )
 
 
 def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(store: Store) -> None:
@@ -85,11 +87,13 @@ def test_an_evaluator_that_judged_nothing_is_told_with_its_most_frequent_error(s
         one.judge(example, "left" if example == "q0" else "failed", metric="partly", error_kind="unreachable")
     one.judge("q3", "left unasked", metric="down")
     one.write(sealed=False)
-    assert nothing_made(store, "cmp-1", made(store, "cmp-1", KINDS)) == {
+    assert nothing_made(store, "cmp-1", work_done(store, "cmp-1", KINDS)) == {
         "down judged none of 3 pairs": "HTTP 500: down"
     }
-    assert nothing_made(store, "cmp-1", made(store, "cmp-1", ("raised",))) == {"raises judged none of 3 pairs": "boom"}
-    assert nothing_made(store, "cmp-1", made(store, "cmp-1", ())) == {}
+    assert nothing_made(store, "cmp-1", work_done(store, "cmp-1", ("raised",))) == {
+        "raises judged none of 3 pairs": "boom"
+    }
+    assert nothing_made(store, "cmp-1", work_done(store, "cmp-1", ())) == {}
 
 
 def test_a_failure_becomes_one_row_for_each_metric_given_elsewhere_and_is_paid_once(store: Store) -> None:

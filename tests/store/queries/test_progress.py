@@ -12,11 +12,11 @@ from evalflows.store.queries.complete_judgements import complete_judgements
 from evalflows.store.queries.progress import (
     Spent,
     answer_counts,
-    made,
     nothing_made,
     open_work,
     owner_states,
     whats_missing,
+    work_done,
 )
 from evalflows.store.records import JudgementRow, derived_id
 from evalflows.store.store import Store
@@ -68,7 +68,7 @@ def run(store: Store, make: Make) -> Run:
 
 def missing(run: Run, *evaluators: str) -> str | None:
     """Of an experiment of two examples, each answered twice."""
-    return whats_missing(run.store, OWNER, made(run.store, OWNER), evaluators, 4, answers=4)
+    return whats_missing(run.store, OWNER, work_done(run.store, OWNER), evaluators, 4, answers=4)
 
 
 def test_an_experiment_lacks_everything_until_each_run_has_its_rows(run: Run) -> None:
@@ -122,9 +122,9 @@ def test_of_runs_that_all_failed_the_most_frequent_error_is_said(run: Run) -> No
     for i, error in enumerate(("once", "often", "often")):
         run.output(f"r{i}", status="failed", error=error)
     run.output("r3", status="ok", experiment_id=OTHER)
-    assert nothing_made(run.store, OWNER, made(run.store, OWNER), answers=3) == {"none of 3 answered": "often"}
+    assert nothing_made(run.store, OWNER, work_done(run.store, OWNER), answers=3) == {"none of 3 answered": "often"}
     run.output("r4", status="ok")
-    assert nothing_made(run.store, OWNER, made(run.store, OWNER), answers=3) == {}, "one answer is enough"
+    assert nothing_made(run.store, OWNER, work_done(run.store, OWNER), answers=3) == {}, "one answer is enough"
 
 
 # What it cost
@@ -132,18 +132,20 @@ def test_of_runs_that_all_failed_the_most_frequent_error_is_said(run: Run) -> No
 
 def test_costs_and_tokens_are_summed_each_call_once_and_cached_answers_counted(run: Run) -> None:
     run.call("c", experiment_id=OTHER, cost_usd=1.0, tokens_in=1, tokens_out=1)
-    assert made(run.store, OWNER).spent == Spent(calls=0, tokens_in=0, tokens_out=0, cost_usd=0.0)
+    assert work_done(run.store, OWNER).spent == Spent(calls=0, tokens_in=0, tokens_out=0, cost_usd=0.0)
     for _ in range(2):  # as after a recovery
         run.call("c1", cost_usd=0.25, tokens_in=10, tokens_out=1)
     run.call("c2", cost_usd=0.5, tokens_in=20, tokens_out=2)
-    assert made(run.store, OWNER).spent == Spent(calls=2, tokens_in=30, tokens_out=3, cost_usd=0.75)
+    assert work_done(run.store, OWNER).spent == Spent(calls=2, tokens_in=30, tokens_out=3, cost_usd=0.75)
     run.call("c3", status="failed", cost_usd=None)
-    assert made(run.store, OWNER).spent == Spent(calls=3, tokens_in=30, tokens_out=3, cost_usd=None), "one is unknown"
-    assert made(run.store, OWNER).calls_cached == 0
+    assert work_done(run.store, OWNER).spent == Spent(calls=3, tokens_in=30, tokens_out=3, cost_usd=None), (
+        "one is unknown"
+    )
+    assert work_done(run.store, OWNER).calls_cached == 0
     run.output("r0", calls_cached=2)
     run.score("r0", "exact", calls_cached=3)
     run.output("r9", experiment_id=OTHER, calls_cached=100)
-    assert made(run.store, OWNER).calls_cached == 5
+    assert work_done(run.store, OWNER).calls_cached == 5
 
 
 # A row for every metric

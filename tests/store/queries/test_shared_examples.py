@@ -7,7 +7,7 @@ from typing import Any
 from matched import experiment, rows_of
 
 from evalflows.engine.pairs import experiments_of
-from evalflows.store.queries.shared_examples import Shared, shared_examples, shared_rounds
+from evalflows.store.queries.shared_examples import SharedExamples, shared_examples, shared_rounds
 from evalflows.store.store import Store
 
 
@@ -15,12 +15,12 @@ def asked(place: int, *examples: str, rows: list[dict[str, Any]] | None = None) 
     return experiment(f"e{place}", dict.fromkeys(examples, "yes"), place=place, rows=rows or [])
 
 
-def shared(*experiments: str) -> Shared:
+def shared(*experiments: str) -> SharedExamples:
     store = Store()
     return shared_examples(store, experiments_of(store, experiments))
 
 
-def ids(found: Shared) -> list[str]:
+def ids(found: SharedExamples) -> list[str]:
     return [example.example_id for example in found.examples]
 
 

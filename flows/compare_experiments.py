@@ -1,9 +1,7 @@
 """Compare the answers of existing experiments in pairs, with judges whose biases are measured."""
 
-from itertools import chain
-from typing import Any
+from functools import partial
 
-from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.engine.chunks import CHUNKS_AT_ONCE
@@ -11,18 +9,15 @@ from evalflows.engine.order import waves_of
 from evalflows.engine.pair_trials import PairChunk, pair_chunks, planned_pairs
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.tasks.budget_parts import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.tasks.compare import publish_comparison, record_votes, resolve_comparison
 from evalflows.tasks.controls import run_controls
-from evalflows.tasks.engines import chunk_task, chunks_on
 from evalflows.tasks.estimate_win_rates import compute_win_rates, why_comparison_stops
 from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
 from evalflows.tasks.flow_runs import run_name
-from evalflows.tasks.judge import judge
 from evalflows.tasks.leases import lease_of
-from evalflows.tasks.progress import wait_with_progress
 from evalflows.tasks.start_comparison import start_comparison
-from evalflows.tasks.taken_up import restrict_deployed_run
+from evalflows.tasks.take_up import restrict_deployed_run
+from evalflows.tasks.work_through import judge_chunks, work_through
 
 RUNNER: ThreadPoolTaskRunner[PairChunk] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
@@ -44,24 +39,22 @@ def compare_experiments(spec: ComparisonSpec, resume: str | None = None) -> str:
         comparison = start_comparison(run, resume)
         if spec.votes is not None:
             record_votes(run, comparison)
-        judging = chunk_task(judge, spec)
-        waves, stopped = list(waves_of(list(pair_chunks(comparison)), spec.batch)), None
+        waves = waves_of(list(pair_chunks(comparison)), spec.batch)
+        why_stop = partial(why_comparison_stops, run, comparison) if spec.batch is not None and resume is None else None
         with calls_end_with_the_flow(run):
-            steps: list[PrefectFuture[Any]] = [run_controls.submit(run, [comparison])]
-            with chunks_on(spec.task_runner, after=steps):
-                for number, wave in enumerate(waves):
-                    for chunk in with_budget_parts(run, [comparison], wave, items_of(chain(*waves[number:]))):
-                        steps.append(judging.submit(run, chunk))
-                    wait_with_progress(run, steps, planned_pairs(comparison))
-                    for chunk in chunks_to_repeat(run, [comparison], wave):
-                        judging(run, chunk)  # type: ignore[unused-coroutine]  # it returns Any
-                    if spec.batch is not None and resume is None:
-                        stopped = why_comparison_stops(run, comparison)
-                    if stopped:
-                        break
+            controls = run_controls.submit(run, [comparison])
+            done = work_through(
+                run,
+                [comparison],
+                waves,
+                judge_chunks(run),
+                planned_pairs(comparison),
+                begun=[controls],
+                why_stop=why_stop,
+            )
         lease.check()
-        lacking = finish(run, [comparison], stopped)
+        lacking = finish(run, [comparison], done.stopped)
         compute_win_rates(run, comparison)
         publish_comparison(run, comparison)
-        raise_failures(steps, lacking, [comparison])
+        raise_failures(done.steps, lacking, [comparison])
         return comparison.comparison_id

@@ -8,8 +8,6 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from evalflows.engine.chunks import CHUNKS_AT_ONCE
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.tasks.budget_parts import chunks_to_repeat, with_budget_parts
-from evalflows.tasks.engines import chunk_task, chunks_on
 from evalflows.tasks.evaluate_traces import (
     Backfill,
     finish_batch,
@@ -20,11 +18,10 @@ from evalflows.tasks.evaluate_traces import (
 )
 from evalflows.tasks.finish import calls_end_with_the_flow
 from evalflows.tasks.flow_runs import run_name
-from evalflows.tasks.judge import judge
 from evalflows.tasks.leases import lease_of
-from evalflows.tasks.progress import wait_with_progress
-from evalflows.tasks.taken_up import restrict_deployed_run
+from evalflows.tasks.take_up import restrict_deployed_run
 from evalflows.tasks.watch import watch_windows
+from evalflows.tasks.work_through import judge_chunks, work_through
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=CHUNKS_AT_ONCE)
 
@@ -52,14 +49,11 @@ def evaluate_traces(
     backfill = Backfill(since=backfill_from, until=backfill_to, newest_first=newest_first, resume=resume)
     with lease_of(spec) as lease:
         batch = start_batch(spec, backfill if backfill != Backfill() else None)
-        run, judging = batch.run, chunk_task(judge, spec)
+        run, work = batch.run, judge_chunks(batch.run)
         with calls_end_with_the_flow(run):
             while chunks := next_chunks(batch):
-                with chunks_on(spec.task_runner):
-                    steps = [judging.submit(run, chunk) for chunk in with_budget_parts(run, [batch.row], chunks)]
-                    wait_with_progress(run, steps, batch.planned)
-                    again: list[Any] = [judging(run, chunk) for chunk in chunks_to_repeat(run, [batch.row], chunks)]
-                    note_progress(batch, steps, again)
+                done = work_through(run, [batch.row], [chunks], work, batch.planned)
+                note_progress(batch, done.steps, done.repeated)
         lease.check()
         problem = finish_batch(batch)
         watch_windows(run)

@@ -6,7 +6,7 @@ from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.flow_runs import completed, raise_if_failed, run_name
 from evalflows.tasks.snapshot import check_gates, recalibrations
-from evalflows.tasks.taken_up import restrict_deployed_run
+from evalflows.tasks.take_up import restrict_deployed_run
 from evalflows.tasks.test_and_decide import latest_decisions
 
 

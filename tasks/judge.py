@@ -12,7 +12,7 @@ from evalflows.engine.judge import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
 from evalflows.tasks.limits import within_provider_limits
 from evalflows.tasks.retries import admit_trial, breakers_to_wait_for, is_last_attempt, only_transient, retry_later
-from evalflows.tasks.taken_up import in_any_process
+from evalflows.tasks.take_up import in_any_process
 
 
 @task(

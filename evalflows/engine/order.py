@@ -1,6 +1,6 @@
 """The order in which examples and chunks run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -38,13 +38,12 @@ def cluster_boundary(clusters: Sequence[str | None], place: int) -> int:
     return place
 
 
-def waves_of(work: "Sequence[OfExamples]", batch: int | None) -> "Iterator[list[OfExamples]]":
-    """Yield the chunks in running order: all at once, or batch by batch if there are interim analyses.
+def waves_of(work: "Sequence[OfExamples]", batch: int | None) -> "list[list[OfExamples]]":
+    """Return the chunks in running order: all at once, or batch by batch if there are interim analyses.
 
     A batch holds the same examples of every experiment, or pair.
     """
     if batch is None or not work:
-        yield list(work)
-        return
-    for start in sorted({each.chunks[0].start for each in work}):
-        yield [each for each in work if each.chunks[0].start == start]
+        return [list(work)]
+    starts = sorted({each.chunks[0].start for each in work})
+    return [[each for each in work if each.chunks[0].start == start] for start in starts]

@@ -22,8 +22,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.store import Store
-from evalflows.tasks import taken_up
-from evalflows.tasks.taken_up import restrict_deployed_run
+from evalflows.tasks import take_up
+from evalflows.tasks.take_up import restrict_deployed_run
 
 SECRET = "sk-secret-of-the-worker"
 ROWS = {"rows": [{"inputs": {"question": "q"}}]}
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(permitted, "_limits", None)
     context = SimpleNamespace(flow_run=SimpleNamespace(deployment_id="some"))
-    monkeypatch.setattr(taken_up, "FlowRunContext", SimpleNamespace(get=lambda: context))
+    monkeypatch.setattr(take_up, "FlowRunContext", SimpleNamespace(get=lambda: context))
     return tmp_path
 
 
@@ -143,7 +143,7 @@ def test_variables_that_the_sdk_sends_reach_only_addresses_of_the_owner(
 def test_only_a_deployments_run_is_restricted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for deployment, may in ((None, True), ("some", False)):
         run_of = SimpleNamespace(flow_run=SimpleNamespace(deployment_id=deployment))
-        monkeypatch.setattr(taken_up, "FlowRunContext", SimpleNamespace(get=lambda run_of=run_of: run_of))
+        monkeypatch.setattr(take_up, "FlowRunContext", SimpleNamespace(get=lambda run_of=run_of: run_of))
         restrict_deployed_run(spec(CHAT))
         secret = permitted.variable("SECRET")
         assert permitted.may_receive("https://x.example.com", secret) is may

@@ -2,32 +2,16 @@
 answers.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from evalflows.specs.connections import Connections
 from evalflows.specs.evaluator import JudgeSpec
 from evalflows.specs.files import load_spec
-from evalflows.specs.running import (
-    Adjusted,
-    BreakerPause,
-    BreakerWindow,
-    BudgetCountsUnknown,
-    BudgetUsd,
-    ChunkRetries,
-    ChunkRetryDelay,
-    ChunkSize,
-    ConfidenceLevel,
-    MaxCalls,
-    Metadata,
-    RunKey,
-    UseCache,
-)
-from evalflows.specs.task_runner import TaskRunner, TaskRunnerSpec
+from evalflows.specs.lists import ONE_OR_MORE, check_unique
+from evalflows.specs.running import ComparedRunSettings, Metadata
 
 OrderStatus = Literal["known", "drawn", "unknown"]
 
@@ -91,16 +75,12 @@ class RatingsSpec(BaseModel):
 FailedOutput = Literal["loses", "left_out"]
 
 
-def _as_list(value: object) -> object:
-    return value if isinstance(value, list | tuple) else [value]
-
-
 class CompareSpec(BaseModel):
     """How answers are compared. As an experiment's `compare`, it compares the answers of its targets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    evaluators: Annotated[list[JudgeSpec], BeforeValidator(_as_list)] = Field(
+    evaluators: Annotated[list[JudgeSpec], ONE_OR_MORE] = Field(
         min_length=1, description="Evaluators that choose the better of two answers: pairwise_preference, or your own"
     )
     pairs: Literal["all", "baseline"] = Field(
@@ -149,9 +129,7 @@ class CompareSpec(BaseModel):
 
     @model_validator(mode="after")
     def _evaluators_differ(self) -> "CompareSpec":
-        duplicates = [name for name, count in Counter(spec.metric for spec in self.evaluators).items() if count > 1]
-        if duplicates:
-            raise ValueError(f"evaluators: two are called {duplicates[0]!r}, wanted unique names")
+        check_unique("evaluators", [spec.metric for spec in self.evaluators])
         return self
 
 
@@ -169,35 +147,21 @@ class _Compared(BaseModel):
     baseline: str | None = Field(
         None, description="The experiment that the others are compared with; default: the first"
     )
+    votes: VotesSpec | None = Field(
+        None, description="A file of votes on pairs of systems, instead of experiments and evaluators"
+    )
 
 
-class ComparisonSpec(CompareSpec, _Compared):
+class ComparisonSpec(ComparedRunSettings, CompareSpec, _Compared):
     """A comparison, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
     Either evaluators judge the answers of experiments, or the verdicts are recorded votes on named systems.
     """
 
-    evaluators: Annotated[list[JudgeSpec], BeforeValidator(_as_list)] = Field(
+    evaluators: Annotated[list[JudgeSpec], ONE_OR_MORE] = Field(
         default_factory=list,
         description="Evaluators that choose the better of two answers: pairwise_preference, or your own",
     )
-    votes: VotesSpec | None = Field(
-        None, description="A file of votes on pairs of systems, instead of experiments and evaluators"
-    )
-    confidence_level: ConfidenceLevel = 0.95
-    adjustment: Adjusted = "holm"
-    connections: Connections
-    chunk_size: ChunkSize = None
-    chunk_retries: ChunkRetries = 2
-    chunk_retry_delay_s: ChunkRetryDelay = 2.0
-    budget_usd: BudgetUsd = None
-    budget_counts_unknown: BudgetCountsUnknown = True
-    max_calls: MaxCalls = None
-    breaker_window: BreakerWindow = 20
-    breaker_pause_s: BreakerPause = 10.0
-    run_key: RunKey = None
-    use_cache: UseCache = True
-    task_runner: TaskRunner = TaskRunnerSpec()
 
     @model_validator(mode="after")
     def _has_verdicts(self) -> "ComparisonSpec":

@@ -1,53 +1,27 @@
 """Experiment specs: a dataset, the targets that answer it, and the evaluators that judge the answers."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from evalflows.specs.comparison import CompareSpec
-from evalflows.specs.connections import Connections
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.lists import ONE_OR_MORE, check_unique
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, kept_apart, metric_of
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
-from evalflows.specs.running import (
-    Adjusted,
-    BreakerPause,
-    BreakerWindow,
-    BudgetCountsUnknown,
-    BudgetUsd,
-    ChunkRetries,
-    ChunkRetryDelay,
-    ChunkSize,
-    ConfidenceLevel,
-    MaxCalls,
-    Metadata,
-    RunKey,
-    UseCache,
-)
+from evalflows.specs.running import ComparedRunSettings, Metadata
 from evalflows.specs.score_configs import ScoreConfigSpec
 from evalflows.specs.target import TargetSpec
-from evalflows.specs.task_runner import TaskRunner, TaskRunnerSpec
 from evalflows.specs.values import words
 
 
-def _as_list(value: object) -> object:
-    return value if isinstance(value, list | tuple) else [value]
-
-
-class ExperimentSpec(BaseModel):
-    """A run group, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
-
-    Each target becomes one experiment. The form has the fields in this order: what people change from run to run, how
-    answers are judged and decided on, and the rest.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Experiment(BaseModel):
+    """The fields of an experiment's own. A separate base class, so that forms show them first."""
 
     name: str = Field(description="The experiment's name", min_length=1)
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
@@ -57,10 +31,10 @@ class ExperimentSpec(BaseModel):
     )
     baseline: str | None = Field(None, description="The target that the others are compared with; default: the first")
     repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
-    evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_as_list)] = Field(
+    evaluators: Annotated[list[EvaluatorSpec], ONE_OR_MORE] = Field(
         default_factory=list, description="Evaluators of each run"
     )
-    summary_evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_as_list)] = Field(
+    summary_evaluators: Annotated[list[EvaluatorSpec], ONE_OR_MORE] = Field(
         default_factory=list, description="Evaluators of all runs of an experiment together"
     )
     composites: list[CompositeSpec] = Field(
@@ -74,18 +48,12 @@ class ExperimentSpec(BaseModel):
     )
     description: str = Field("", description="The purpose of the experiment")
     metadata: Metadata
-    connections: Connections
-    budget_usd: BudgetUsd = None
-    budget_counts_unknown: BudgetCountsUnknown = True
-    max_calls: MaxCalls = None
     metrics: dict[str, MetricSpec] = Field(
         default_factory=dict, description="Direction, range and margin of metrics, by name"
     )
     score_configs: dict[str, ScoreConfigSpec] = Field(
         default_factory=dict, description="Allowed values of scores that name one of these configs as their `config_id`"
     )
-    confidence_level: ConfidenceLevel = 0.95
-    adjustment: Adjusted = "holm"
     gate_fails_run: bool = Field(
         True, description="Whether a deployment's flow run fails if a gate says FAIL; elsewhere only `gate` does"
     )
@@ -99,27 +67,41 @@ class ExperimentSpec(BaseModel):
     max_concurrency: int | None = Field(
         None, ge=1, description="Maximum number of items running user code concurrently, per process"
     )
-    chunk_size: ChunkSize = None
-    chunk_retries: ChunkRetries = 2
-    chunk_retry_delay_s: ChunkRetryDelay = 2.0
-    breaker_window: BreakerWindow = 20
-    breaker_pause_s: BreakerPause = 10.0
-    run_key: RunKey = None
-    use_cache: UseCache = True
-    task_runner: TaskRunner = TaskRunnerSpec()
+
+
+class ExperimentSpec(ComparedRunSettings, _Experiment):
+    """A run group, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
+
+    Each target becomes one experiment. The form has the fields in this order: what people change from run to run, how
+    answers are judged and decided on, and the rest.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="after")
-    def _names_differ(self) -> "ExperimentSpec":
+    def _is_consistent(self) -> "ExperimentSpec":
+        self._check_names()
+        self._check_evaluators()
+        self._check_gates()
+        if self.compare is not None and len(self.targets) < 2:
+            raise ValueError("compare: got one target, wanted at least two")
+        if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
+            known = ", ".join(target.name for target in self.targets)
+            raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
+        return self
+
+    def _check_names(self) -> None:
         own = [*self.judges, *(composite.name for composite in self.composites)]
-        for what, names in (("targets", [target.name for target in self.targets]), ("evaluators", own)):
-            if duplicate := _duplicate(names):
-                raise ValueError(f"{what}: two are called {duplicate!r}, wanted unique names")
+        check_unique("targets", [target.name for target in self.targets])
+        check_unique("evaluators", own)
         for name in own:
             if name in MEASURES:
                 raise ValueError(
                     f"evaluators: {name!r} is a built-in measure of every run, wanted another name, such as "
                     f"{kept_apart(name)!r}"
                 )
+
+    def _check_evaluators(self) -> None:
         for metric, declared in self.metrics.items():
             if (most := max(declared.pass_k, default=0)) > self.repetitions:
                 raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")
@@ -130,18 +112,10 @@ class ExperimentSpec(BaseModel):
                 raise ValueError(
                     f"summary_evaluators: {evaluator.metric!r}: got {unsupported[0]}, wanted it only for evaluators"
                 )
-        self._check_gates()
-        if self.compare is not None and len(self.targets) < 2:
-            raise ValueError("compare: got one target, wanted at least two")
-        if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
-            known = ", ".join(target.name for target in self.targets)
-            raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
-        return self
 
     def _check_gates(self) -> None:
         names = [target.name for target in self.targets]
-        if duplicate := _duplicate([gate.name for gate in self.gates]):
-            raise ValueError(f"gates: two are called {duplicate!r}, wanted unique names")
+        check_unique("gates", [gate.name for gate in self.gates])
         if len({gate.batch for gate in self.gates}) > 1:
             raise ValueError(
                 "gates: batch: got several values, wanted the same for all gates, which analyse the same runs"
@@ -202,10 +176,6 @@ class ExperimentSpec(BaseModel):
     def experiment_name(self, target: str) -> str:
         """Return the name of a target's experiment."""
         return self.name if len(self.targets) == 1 else f"{self.name}-{target}"
-
-
-def _duplicate(names: Sequence[str]) -> str | None:
-    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def load_experiment(path: str | Path, changes: Sequence[str] = ()) -> ExperimentSpec:

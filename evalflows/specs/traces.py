@@ -4,25 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from evalflows.specs.connections import Connections
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import load_spec
+from evalflows.specs.lists import ONE_OR_MORE, check_unique
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
-from evalflows.specs.running import (
-    BreakerPause,
-    BreakerWindow,
-    BudgetCountsUnknown,
-    BudgetUsd,
-    ChunkRetries,
-    ChunkRetryDelay,
-    MaxCalls,
-    Metadata,
-    UseCache,
-)
+from evalflows.specs.running import Metadata, RunSettings
 from evalflows.specs.score_configs import ScoreConfigSpec
-from evalflows.specs.task_runner import TaskRunner, TaskRunnerSpec
 from evalflows.specs.watch import MEASURED, TRACES, WatchSpec
 
 TraceScope = Literal["traces", "observations", "sessions"]
@@ -31,17 +20,8 @@ MAPPED = ("input", "output", "expected_output", "metadata")
 """What a mapper gives to the evaluators."""
 
 
-def _as_list(value: object) -> object:
-    return value if isinstance(value, list | tuple) else [value]
-
-
-class TraceEvaluationSpec(BaseModel):
-    """A trace evaluation, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
-
-    Each start judges what is new since the last one of the same name.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _TraceEvaluation(BaseModel):
+    """The fields of a trace evaluation's own. A separate base class, so that forms show them first."""
 
     name: str = Field(description="The evaluation's name; its watermark says what is new", min_length=1)
     description: str = Field("", description="The purpose of the evaluation")
@@ -58,9 +38,7 @@ class TraceEvaluationSpec(BaseModel):
         "expected_output and metadata, such as {output: 'observations[type=retriever].output'}; default: its input, "
         "output and metadata",
     )
-    evaluators: Annotated[list[EvaluatorSpec], BeforeValidator(_as_list)] = Field(
-        min_length=1, description="Evaluators of each item"
-    )
+    evaluators: Annotated[list[EvaluatorSpec], ONE_OR_MORE] = Field(min_length=1, description="Evaluators of each item")
     composites: list[CompositeSpec] = Field(
         default_factory=list, description="Several metrics combined into one number per item"
     )
@@ -70,7 +48,7 @@ class TraceEvaluationSpec(BaseModel):
     score_configs: dict[str, ScoreConfigSpec] = Field(
         default_factory=dict, description="Allowed values of scores that name one of these configs as their `config_id`"
     )
-    watch: Annotated[list[WatchSpec], BeforeValidator(_as_list)] = Field(
+    watch: Annotated[list[WatchSpec], ONE_OR_MORE] = Field(
         default_factory=list,
         description="Rules that alarm when a metric gets worse; a metric alone stands for a `change` of it",
     )
@@ -89,30 +67,23 @@ class TraceEvaluationSpec(BaseModel):
     max_concurrency: int | None = Field(
         None, ge=1, description="Maximum number of items judged concurrently, per process"
     )
-    connections: Connections
-    chunk_retries: ChunkRetries = 2
-    chunk_retry_delay_s: ChunkRetryDelay = 2.0
-    budget_usd: BudgetUsd = None
-    budget_counts_unknown: BudgetCountsUnknown = True
-    max_calls: MaxCalls = None
-    breaker_window: BreakerWindow = 20
-    breaker_pause_s: BreakerPause = 10.0
-    use_cache: UseCache = True
-    task_runner: TaskRunner = TaskRunnerSpec()
+
+
+class TraceEvaluationSpec(RunSettings, _TraceEvaluation):
+    """A trace evaluation, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
+
+    Each start judges what is new since the last one of the same name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TraceEvaluationSpec":
-        names = [*(e.metric for e in self.evaluators), *(composite.name for composite in self.composites)]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"evaluators: two are called {name!r}, wanted unique names")
+        check_unique("evaluators", [*(e.metric for e in self.evaluators), *(part.name for part in self.composites)])
         for evaluator in self.evaluators:
             if evaluator.controls is not None:
                 raise ValueError(f"evaluators: {evaluator.metric!r}: got controls, wanted them only in experiments")
-        titles = [rule.title for rule in self.watch]
-        for title in titles:
-            if titles.count(title) > 1:
-                raise ValueError(f"watch: two rules are called {title!r}, wanted unique names")
+        check_unique("watch", [rule.title for rule in self.watch], "two rules")
         for rule in self.watch:
             if rule.metric in (TRACES, *MEASURED) and self.scope != "traces":
                 raise ValueError(f"watch: {rule.title!r}: got scope {self.scope!r}, wanted traces for {rule.metric!r}")

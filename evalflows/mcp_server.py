@@ -543,7 +543,7 @@ class ActingTools:
         return cost, count
 
     def _begun(self, experiment: str) -> tuple[float, int]:
-        """The same of what an experiment's run has paid so far."""
+        """Return what an experiment's run has paid so far."""
         query = f"""{_PAID} from calls where experiment_id in (select experiment_id from experiments where run_group in
                     (select run_group from experiments where is_one_of(experiment_id, $1)))"""
         (((cost, count),),) = ask(self._store, (query, [find_experiments(self._store, experiment)]))

@@ -300,7 +300,7 @@ def write_secret(path: Path, secret: str) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the exclusive lock on a file."""
+    """Return whether a process holds the exclusive lock on a file."""
     try:
         with path.open("rb") as file:
             return not try_lock(file, shared=True)
@@ -309,7 +309,7 @@ def is_locked(path: Path) -> bool:
 
 
 def is_used(path: Path) -> bool:
-    """Whether a process holds a lock of any kind on a file; nobody can find one whose folder is gone."""
+    """Return whether a process holds a lock of any kind on a file; nobody can find one whose folder is gone."""
     try:
         with path.open("ab") as file:
             return not try_lock(file)
@@ -545,7 +545,7 @@ def begin_early() -> None:
 
 
 def may_use_another() -> bool:
-    """Whether another API than that of the local server may be configured; only Prefect knows for certain."""
+    """Return whether another API than that of the local server may be configured; only Prefect knows for certain."""
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     files = [home / "profiles.toml", Path("prefect.toml"), Path("pyproject.toml"), Path(".env")]
     return bool(os.environ.get("PREFECT_API_URL")) or any(map(_mentions_prefect, files))
@@ -613,7 +613,7 @@ def _use(home: Home) -> None:
 
 
 def _has_ended(home: Home) -> bool:
-    """Whether no server lives or starts. Raise InputError if the one that this process started gave up."""
+    """Return whether no server lives or starts. Raise InputError if the one that this process started gave up."""
     if is_locked(home.lock) or _here.started is None:
         return not is_locked(home.lock)
     code = _here.started.poll()
@@ -626,7 +626,7 @@ def _has_ended(home: Home) -> bool:
 
 
 def is_serving(server: Server) -> bool:
-    """Whether the server is ready. Any configured proxy is bypassed."""
+    """Return whether the server is ready. Any configured proxy is bypassed."""
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{server.api}/health", timeout=5) as it:
             return bool(it.read(10) == b"true")

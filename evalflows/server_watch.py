@@ -186,7 +186,7 @@ def report_if_possible(server: Any) -> Iterator[None]:
 
 
 def answers(url: str) -> bool:
-    """Whether a server answers. How it answers does not matter, and a busy one has time."""
+    """Return whether a server answers. How it answers does not matter, and a busy one has time."""
     try:
         with urlopen(f"{url.rstrip('/')}/health", timeout=LOST_AFTER_S):
             return True

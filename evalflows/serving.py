@@ -300,7 +300,9 @@ def refusal(request: Request, *, any_host: bool, links: bool) -> str | None:
 
 
 def is_followed_link(request: Request) -> bool:
-    """Whether a browser opens a page in a tab of its own because of another site's page, such as by a link there."""
+    """Return whether a browser opens a page in a tab of its own because of another site's page, such as by a link
+    there.
+    """
     headers = request.headers
     return (
         request.method == "GET"
@@ -311,7 +313,7 @@ def is_followed_link(request: Request) -> bool:
 
 
 def is_local(host: str) -> bool:
-    """Whether a Host header names this machine."""
+    """Return whether a Host header names this machine."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -332,7 +334,7 @@ def usable_token(given: str | None) -> str | None:
 
 
 def is_same(given: str, wanted: str) -> bool:
-    """Whether two texts are the same, in a time that does not depend on where they differ."""
+    """Return whether two texts are the same, in a time that does not depend on where they differ."""
     return hmac.compare_digest(_bytes(given), _bytes(wanted))
 
 

@@ -120,12 +120,12 @@ def _is_ours(deployment: Mapping[str, Any]) -> bool:
 
 
 def api_url() -> str | None:
-    """The configured Prefect API: PREFECT_API_URL, or that of the Prefect profile; None if there is none."""
+    """Return the configured Prefect API: PREFECT_API_URL, or that of the Prefect profile; None if there is none."""
     return get_current_settings().api.url or None
 
 
 def ui_url() -> str:
-    """The URL of Prefect's UI."""
+    """Return the URL of Prefect's UI."""
     return get_current_settings().ui_url or ""
 
 
@@ -150,7 +150,7 @@ def client_of(url: str) -> Iterator[SyncPrefectClient]:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a command that uses the same API as the block of `client_of` around this call."""
+    """Return the environment of a command that uses the same API as the block of `client_of` around this call."""
     api = get_current_settings().api
     access = {"PREFECT_API_AUTH_STRING": api.auth_string.get_secret_value()} if api.auth_string else {}
     return {**os.environ, "PREFECT_API_URL": api.url or "", **access}
@@ -210,7 +210,7 @@ def _deploy(client: SyncPrefectClient, file: PrefectFile) -> list[DeploymentResp
 
 
 def _in_words(client: SyncPrefectClient, deployment: DeploymentResponse) -> str:
-    """A deployment's name and its schedules."""
+    """Return a deployment's name and its schedules."""
     name = f"{client.read_flow(deployment.flow_id).name}/{deployment.name}"
     times = [f"{_rule(entry.schedule)}{'' if entry.active else ', paused'}" for entry in deployment.schedules]
     return f"{name} ({'; '.join(times)})" if times else name
@@ -223,7 +223,7 @@ def _rule(schedule: SCHEDULE_TYPES) -> str:
 
 
 def _cause(text: str, limit: int = 400) -> str:
-    """Why a command failed: our own error, else the first exception in its output, else the last line."""
+    """Return why a command failed: our own error, else the first exception in its output, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b: ", line)]
     own = [line.partition(": ")[2] for line in errors if line.startswith(f"{InputError.__module__}.")]

@@ -136,7 +136,10 @@ def _is_elsewhere(step: PrefectFuture[Any]) -> bool:
 
 
 def _has_ended(step: PrefectFuture[Any]) -> bool:
-    """Whether a step has ended. Prefect's own `wait` would add callbacks to the futures of a cluster at each call."""
+    """Return whether a step has ended.
+
+    Prefect's own `wait` would add callbacks to the futures of a cluster at each call.
+    """
     if getattr(step, "_final_state", None) is not None:
         return True
     is_done = getattr(getattr(step, "wrapped_future", None), "done", None)

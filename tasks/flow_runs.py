@@ -71,7 +71,7 @@ def _animals() -> set[str]:
 
 
 def is_of_deployment() -> bool:
-    """Whether the current flow run is one of a deployment, and not called by another flow."""
+    """Return whether the current flow run is one of a deployment, and not called by another flow."""
     context = FlowRunContext.get()
     return bool(context and context.flow_run and context.flow_run.deployment_id)
 
@@ -87,7 +87,9 @@ def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None
 
 
 def fails_with_gate(spec: ExperimentSpec) -> bool:
-    """Whether this flow run fails if a gate decided FAIL: a run of a deployment does unless the spec says otherwise."""
+    """Return whether this flow run fails if a gate decided FAIL: a run of a deployment does unless the spec says
+    otherwise.
+    """
     return is_of_deployment() and spec.gate_fails_run
 
 

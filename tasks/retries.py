@@ -36,13 +36,13 @@ def retries_of(spec: AnySpec) -> dict[str, Any]:
 
 
 def is_last_attempt() -> bool:
-    """Whether Prefect will not retry this task, so that failures must be stored as they are."""
+    """Return whether Prefect will not retry this task, so that failures must be stored as they are."""
     context = TaskRunContext.get()
     return context is None or context.task_run.run_count > context.task.retries
 
 
 def is_retry() -> bool:
-    """Whether this task was tried before."""
+    """Return whether this task was tried before."""
     context = TaskRunContext.get()
     return context is not None and context.task_run.run_count > 1
 

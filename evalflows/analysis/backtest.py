@@ -267,7 +267,7 @@ class RepetitionHalves(ExperimentPair):
 
 
 def _of_repetitions(metric: RepetitionValues, chosen: Repetitions) -> MetricValues:
-    """A metric over the chosen repetitions of each example, shape (examples, repetitions)."""
+    """Return a metric over the chosen repetitions of each example, shape (examples, repetitions)."""
     values, missing = (np.take_along_axis(array, chosen, axis=1) for array in (metric.values, metric.missing))
     counts = (~np.isnan(values)).sum(axis=1)
     means = np.where(counts > 0, np.nansum(values, axis=1) / np.maximum(counts, 1), np.nan)
@@ -330,7 +330,7 @@ class PastExperiments:
                 yield PastPair(candidate=row, baseline=other, relation="earlier")
 
     def _baseline_then(self, row: ExperimentRow) -> ExperimentRow | None:
-        """The baseline at the time of the candidate: a target of the same run group, or the approved experiment."""
+        """Return the candidate's baseline at its time: a target of the same run group, or the approved experiment."""
         spec = experiment_spec(row)
         target = spec.baseline_target(self.gate)
         others = [other for other in self.experiments if other is not row]
@@ -395,7 +395,7 @@ class Replicates:
     seed: int
 
     def decisions(self, planted: Mapping[str, float] | None = None) -> ReplicateDecisions:
-        """The decisions; `planted` has the regression planted in the candidate, by metric."""
+        """Return the decisions; `planted` has the regression planted in the candidate, by metric."""
         regressions = planted or {}
         by_rule = [(rule, outcomes) for rule, outcomes in self.outcomes(regressions) if rule.kind in COMPARED]
         of_regressed = [outcomes == "broken" for rule, outcomes in by_rule if rule.metric in regressions]
@@ -406,7 +406,7 @@ class Replicates:
         )
 
     def outcomes(self, planted: Mapping[str, float]) -> list[tuple[Rule, Outcomes]]:
-        """The outcomes, shape (replicates,), of each rule that has an estimate, except plain thresholds."""
+        """Return the outcomes, shape (replicates,), of each rule that has an estimate, except plain thresholds."""
         testable = [
             self._compared(rule, planted.get(rule.metric))
             if rule.kind in COMPARED
@@ -421,7 +421,7 @@ class Replicates:
         return [(tested.rule, of_rule) for tested, of_rule in zip(testable, found, strict=True)]
 
     def feasible_regression(self, metric: str, regression: float) -> float:
-        """The largest regression up to `regression` that can be planted: values have a worst possible one."""
+        """Return the largest regression up to `regression` that can be planted: values have a worst possible one."""
         return min(regression, _distance_to_worst(self.evaluation.compared[metric]))
 
     def _compared(self, rule: Rule, regression: float | None) -> ReplicatedRule:
@@ -491,13 +491,13 @@ def with_regression(paired: PairedMetric, rows: PairedRows, regression: float, s
 
 
 def _worst(paired: PairedMetric) -> float:
-    """The worst possible value; infinite if unbounded."""
+    """Return the worst possible value; infinite if unbounded."""
     low, high = paired.yes_no_ends or paired.scale.support
     return low if paired.scale.higher_is_better else high
 
 
 def _distance_to_worst(paired: PairedMetric) -> float:
-    """The distance of the mean of both sides from the worst possible value."""
+    """Return the distance of the mean of both sides from the worst possible value."""
     values = np.concatenate([paired.candidate.values, paired.baseline.values])
     known = values[~np.isnan(values)]
     return abs(float(known.mean()) - _worst(paired)) if known.size else 0.0
@@ -541,7 +541,7 @@ def backtest(
 
 
 def _repeated(past: PastExperiments, limit: int) -> list[ExperimentRow]:
-    """The newest experiments with repetitions, which can be split in halves."""
+    """Return the newest experiments with repetitions, which can be split in halves."""
     return [row for row in past.experiments if past.gate.compares and row.repetitions > 1][:limit]
 
 
@@ -623,13 +623,13 @@ def _counted(decisions: Sequence[PastDecision]) -> Counted:
 
 
 def _members(decision: PastDecision) -> tuple[str, str]:
-    """The two experiments of a pair; the second half of the same experiment counts as another one."""
+    """Return the two experiments of a pair; the second half of the same experiment counts as another one."""
     suffix = " again" if decision.relation == "halves" else ""
     return decision.candidate_experiment_id, f"{decision.baseline_experiment_id}{suffix}"
 
 
 def _has_identical_values(evaluation: GateEvaluation) -> bool:
-    """Whether both sides have identical values, without any random variation."""
+    """Return whether both sides have identical values, without any random variation."""
     pairs = [(paired.candidate.values, paired.baseline.values) for paired in evaluation.compared.values()]
     return bool(pairs) and all(np.array_equal(ours, theirs, equal_nan=True) for ours, theirs in pairs)
 
@@ -669,7 +669,10 @@ def _planted_regression(drawn: Sequence[Replicates], metric: str, margin: float,
 
 
 def _share(arrays: Iterable[npt.NDArray[np.bool_]]) -> Share:
-    """The share of true values over all replicates. Its interval covers the simulation, but not the choice of pairs."""
+    """Return the share of true values over all replicates.
+
+    Its interval covers the simulation, but not the choice of pairs.
+    """
     yes = np.concatenate(list(arrays)).astype(float)
     estimate = share_estimate(yes)
     return _share_of(estimate, int(yes.sum()), estimate.n)

@@ -21,16 +21,17 @@ from evalflows.store.store import Store
 
 
 def baseline_name(spec: ExperimentSpec, gate: GateSpec) -> str:
-    """The name under which a gate's baseline is approved, for a baseline that is not a target of the spec."""
+    """Return the name under which a gate's baseline is approved, for a baseline that is not a target of the spec."""
     return gate.baseline or spec.name
 
 
 def baseline_row(store: Store, spec: ExperimentSpec, gate: GateSpec, rows: list[ExperimentRow]) -> ExperimentRow | None:
-    """The experiment that a gate compares with: one of this run group, or the approved one; None if none is approved.
+    """Return the experiment that a gate compares with: one of this run group, or the approved one; None if none is
+    approved.
 
     A window of production is none either.
 
-    Raises InputError if the approved experiment is not in the store.
+    Raise InputError if the approved experiment is not in the store.
     """
     target = spec.baseline_target(gate)
     if target is not None:
@@ -72,7 +73,7 @@ def approval_problem(store: Store, gate: GateSpec, name: str, experiment_id: str
 
 
 def no_baseline(spec: ExperimentSpec, gate: GateSpec, newest: str | None) -> str:
-    """The message for a baseline that is not approved yet; `newest` is the experiment that could be."""
+    """Return the message for a baseline that is not approved yet; `newest` is the experiment that could be."""
     name = baseline_name(spec, gate)
     if FINAL in (spec.dataset.splits or ()):
         return (
@@ -99,7 +100,7 @@ def approve_baseline(
 ) -> BaselineRow:
     """Approve an experiment as the baseline of that name, by default its spec's name, and sign that with an SSH key.
 
-    Raises InputError for a key that cannot sign, for a trial, for an incomplete experiment, whose missing values would
+    Raise InputError for a key that cannot sign, for a trial, for an incomplete experiment, whose missing values would
     count against every candidate, and without a reason for one that a gate's newest decision failed.
     """
     if row.state != "completed":

@@ -84,7 +84,7 @@ def differences(
     spec: ExperimentSpec,
     judges: tuple[JudgeModels, JudgeModels],
 ) -> list[Difference]:
-    """All unintended differences; `judges` are the candidate's and the baseline's judge models."""
+    """Return all unintended differences; `judges` are the candidate's and the baseline's judge models."""
     return [
         *_of_examples(candidate, baseline, matched),
         *_of_runs(candidate, baseline),
@@ -94,12 +94,12 @@ def differences(
 
 
 def evaluators_of(row: ExperimentRow) -> dict[str, dict[str, Any]]:
-    """The description of each evaluator of an experiment, by name."""
+    """Return the description of each evaluator of an experiment, by name."""
     return {evaluator["name"]: evaluator for evaluator in json.loads(row.evaluators)}
 
 
 def version_differences(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
-    """The metrics scored by different versions of an evaluator, and the composites that depend on them."""
+    """Return the metrics scored by different versions of an evaluator, and the composites that depend on them."""
     shared = candidate.keys() & baseline.keys()
     changed = {name for name in shared if candidate[name]["version"] != baseline[name]["version"]}
     differences = [
@@ -114,7 +114,7 @@ def version_differences(candidate: Described, baseline: Described, spec: Experim
 
 
 def incomparable_metrics(differences: Sequence[Difference]) -> dict[str, Reason]:
-    """The incomparable metrics, and why."""
+    """Return the incomparable metrics, and why."""
     return {
         difference.metric: Reason("not_comparable", difference.text)
         for difference in reversed(differences)
@@ -156,7 +156,7 @@ def _of_runs(candidate: ExperimentRow, baseline: ExperimentRow) -> list[Differen
 
 
 def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
-    """What is known of a change of the target. None if the change is plain, as between two targets of a spec."""
+    """Return what is known of a change of the target. None if the change is plain, as between two targets of a spec."""
     parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
     if parts:
         if candidate.run_group == baseline.run_group:
@@ -172,13 +172,13 @@ def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None
 
 
 def is_plain_change(candidate: ExperimentRow, baseline: ExperimentRow) -> bool:
-    """Whether the targets' difference says nothing of commits: two targets of different code, or the same one."""
+    """Return whether commits say nothing of the targets' difference: two targets of different code, or the same one."""
     parts = changed_parts(parts_in(candidate.target_code), parts_in(baseline.target_code))
     return not parts and is_same_target(candidate, baseline) is not None
 
 
 def commit_change(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None:
-    """The commits at which both ran, if these are known and differ: `1a2b3c4d then, 5e6f7a8b now`."""
+    """Return the commits at which both ran, if these are known and differ: `1a2b3c4d then, 5e6f7a8b now`."""
     then, now = (
         f"{row.git_commit[:SHORT]}{' with uncommitted changes' if row.git_dirty else ''}" if row.git_commit else None
         for row in (baseline, candidate)
@@ -219,6 +219,6 @@ def _of_judges(candidate: JudgeModels, baseline: JudgeModels) -> list[Difference
 
 
 def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:
-    """The models that judged an experiment."""
+    """Return the models that judged an experiment."""
     (rows,) = ask(store, (_JUDGES, [row.experiment_id]))
     return {(metric, decided_by): models for metric, decided_by, models in rows}

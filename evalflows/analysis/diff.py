@@ -110,7 +110,7 @@ def _check(pair: ExperimentPair) -> None:
 
 
 def _example_ids(pair: ExperimentPair) -> Sequence[str]:
-    """The shared examples that count."""
+    """Return the shared examples that count."""
     assert pair.matched is not None
     return (
         [pair.matched.example_ids[place] for place in pair.shared_places("")]
@@ -124,7 +124,7 @@ def _adjustment(pairs: Sequence[ExperimentPair]) -> Adjustment:
 
 
 def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> ChosenExamples:
-    """The examples of each experiment for which the condition holds, and the means on these."""
+    """Return the examples of each experiment for which the condition holds, and the means on these."""
     examples = {}
     for row in rows:
         ids = reader.matched(row, row).example_ids

@@ -59,7 +59,7 @@ BRIEF_S = 0.001
 
 
 def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric) -> dict[str, Any]:
-    """The columns of a verdict's row with the minimum detectable effect and its power.
+    """Return the columns of a verdict's row with the minimum detectable effect and its power.
 
     It is that of a plan with as many pairs, if these are the past ones.
     """
@@ -86,7 +86,7 @@ def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric
 
 
 def standard_error_of(difference: PairedDifference) -> float | None:
-    """The test's standard error, else the one implied by the interval; None without either, or if it is 0."""
+    """Return the test's standard error, else the one implied by the interval; None without either, or if it is 0."""
     if difference.standard_error is not None:
         return difference.standard_error or None
     if difference.low is None or difference.high is None or difference.low == difference.high:
@@ -136,7 +136,7 @@ class MetricReader:
         self._read: dict[tuple[str, ...], Any] = {}
 
     def spec(self, row: ExperimentRow) -> ExperimentSpec:
-        """The spec that an experiment was run by."""
+        """Return the spec that an experiment was run by."""
         return self._once(("spec", row.experiment_id), lambda: experiment_spec(row))
 
     def values(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, MetricValues]:
@@ -144,7 +144,7 @@ class MetricReader:
         return drop_ambiguous(list(self.all_values(row, spec)))
 
     def all_values(self, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[MetricValues]:
-        """The metrics of an experiment, and the pass@k metrics that the spec declares of them."""
+        """Yield the metrics of an experiment, and the pass@k metrics that the spec declares of them."""
         read = metric_values(self.store, row)
         values = self._once(("values", row.experiment_id), lambda: [*read]) if self._keeps_values else read
         for metric in values:
@@ -152,16 +152,17 @@ class MetricReader:
             yield from self._trial_values(row, metric, spec)
 
     def clusters(self, row: ExperimentRow) -> Clusters:
-        """The cluster of each example, in the snapshot's order; None if no example has one."""
+        """Return the cluster of each example, in the snapshot's order; None if no example has one."""
         return self._once(("clusters", row.snapshot_id), lambda: clusters_of(self.store, row.snapshot_id))
 
     def slice_values(self, snapshot_id: str, path: str) -> list[str | None]:
-        """Each example's value at a path, in the snapshot's order; None if it has none."""
+        """Return each example's value at a path, in the snapshot's order; None if it has none."""
         return self._once(("slice", snapshot_id, path), lambda: slice_values(self.store, snapshot_id, path))
 
     def places_where(self, snapshot_id: str, condition: str) -> Places:
-        """The positions of the examples for which a SQL condition holds, or in a slice by its name in rules and output,
-        `metadata.topic=billing`. Raise InputError if it is neither."""
+        """Return the positions of the examples for which a SQL condition holds, or in a slice by its name in rules and
+        output, `metadata.topic=billing`. Raise InputError if it is neither.
+        """
 
         def read() -> Places:
             sliced = slice_named(condition)
@@ -180,7 +181,7 @@ class MetricReader:
         return self._once(key, lambda: shared_rounds(self.store, candidate, baseline))
 
     def exclusions(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, Exclusion]:
-        """The metrics of an experiment that decide nothing because of their judge."""
+        """Return the metrics of an experiment that decide nothing because of their judge."""
 
         def read() -> dict[str, Exclusion]:
             judged = [
@@ -211,7 +212,7 @@ class MetricReader:
 
 
 def timed_metrics(spec: ExperimentSpec) -> dict[str, Reason]:
-    """The metrics that can be compared only side by side, latency and composites of it, with the reason if not."""
+    """Return the metrics that are compared only side by side, latency and composites of it, with the reason if not."""
     return with_dependent_composites({LATENCY: NOT_SIDE_BY_SIDE}, spec)
 
 
@@ -262,7 +263,7 @@ class ExperimentPair:
         return self.reader.clusters(self.candidate)
 
     def sample(self, name: str) -> MetricSample | None:
-        """A metric of the candidate, or a slice of it; None if the candidate does not have it."""
+        """Return a metric of the candidate, or a slice of it; None if the candidate does not have it."""
         values = self.values.get(metric_of(name))
         if values is None:
             return None
@@ -270,7 +271,7 @@ class ExperimentPair:
         return sample_at(sample, self.sample_places(name)) if self._is_part(name) else sample
 
     def sample_places(self, name: str) -> Places:
-        """The positions of a metric's examples in the candidate's snapshot: all, or those of its slice."""
+        """Return the positions of a metric's examples in the candidate's snapshot: all, or those of its slice."""
         sliced, snapshot_id = sliced_metric(name), self.candidate.snapshot_id
         places = np.arange(self.candidate.n_examples, dtype=np.intp)
         if self.where is not None:
@@ -280,11 +281,11 @@ class ExperimentPair:
         return places
 
     def _is_part(self, name: str) -> bool:
-        """Whether a metric's examples are only some of the snapshot's."""
+        """Return whether a metric's examples are only some of the snapshot's."""
         return self.where is not None or sliced_metric(name).path is not None
 
     def paired(self, name: str) -> PairedMetric | None:
-        """A metric, or a slice of it, on the shared examples; None if either experiment does not have it."""
+        """Return a metric, or a slice of it, on the shared examples; None if either experiment does not have it."""
         metric, matched = metric_of(name), self.matched_in(name)
         ours, theirs = self.values.get(metric), self.baseline_values.get(metric)
         if ours is None or theirs is None or matched is None:
@@ -298,24 +299,27 @@ class ExperimentPair:
         return paired.side_by_side(rounds.at(self.shared_places(name)))
 
     def matched_in(self, name: str) -> MatchedExamples | None:
-        """The shared examples of a metric: all, or those of its slice; None without a baseline."""
+        """Return the shared examples of a metric: all, or those of its slice; None without a baseline."""
         if self.matched is None or not self._is_part(name):
             return self.matched
         return self.matched.at(self.shared_places(name))
 
     def shared_places(self, name: str) -> Places:
-        """The positions of a metric's examples among the shared ones. The slice is by the candidate's examples."""
+        """Return the positions of a metric's examples among the shared ones.
+
+        The slice is by the candidate's examples.
+        """
         shared = np.array([] if self.matched is None else self.matched.candidate, dtype=np.intp)
         return np.flatnonzero(np.isin(shared, self.sample_places(name))).astype(np.intp)
 
     def why_excluded(self, name: str, *, compared: bool = True) -> Reason | None:
-        """Why a metric decides nothing because of a judge: the candidate's, or if it is `compared` also the
+        """Return why a metric decides nothing because of a judge: the candidate's, or if it is `compared` also the
         baseline's; None if it may decide."""
         metric, sides = metric_of(name), self._excluded if compared else self._excluded[:1]
         return next((side[metric] for side in sides if metric in side), None)
 
     def why_refused(self, name: str) -> Reason | None:
-        """Why a metric is not comparable; metrics derived from refused ones (pass@k) are refused with them."""
+        """Return why a metric is not comparable; metrics derived from refused ones (pass@k) are refused with them."""
         metric = metric_of(name)
         values = self.values.get(metric)
         return self._refused.get(metric) or (self._refused.get(values.evaluator) if values else None)
@@ -458,7 +462,7 @@ def estimate_rows(
 
 
 def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
-    """The metrics or judges in `exclusion` and the composites that depend on them, each with the reason."""
+    """Return the metrics or judges in `exclusion` and the composites that depend on them, each with the reason."""
     composites = {
         composite.name: Reason(why.code, f"it depends on {metric}: {why}")
         for composite in spec.composites

@@ -117,7 +117,7 @@ class GateEvaluation:
         return interim_analyses_of(self.pair.reader.store, running)
 
     def decision(self, flow_run_id: str | None = None) -> DecisionRow:
-        """The row to store; `flow_run_id` is the flow run that decides, if any."""
+        """Return the row to store; `flow_run_id` is the flow run that decides, if any."""
         code, pair = revision(), self.pair
         results = [result.as_dict() for result in self.rule_results]
         return DecisionRow(
@@ -142,7 +142,7 @@ class GateEvaluation:
         )
 
     def verdicts(self, decision_id: str) -> Iterator[VerdictRow]:
-        """The verdicts on the metrics of the gate's rules."""
+        """Return the verdicts on the metrics of the gate's rules."""
         tested = [
             TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(name, paired))
             for name in self.gate.metrics
@@ -151,8 +151,9 @@ class GateEvaluation:
         return verdicts(tested, self.pair.spec.adjustment, decision_id)
 
     def slices(self, decision_id: str) -> Iterator[CheckRow]:
-        """The search of slices against an experiment: in the metrics of broken rules, else in those compared, since a
-        mean can hide one that got worse."""
+        """Yield the search of slices against an experiment: in the metrics of broken rules, else in those compared,
+        since a mean can hide one that got worse.
+        """
         pair = self.pair
         broken = [one.metric for one in self.rule_results if one.outcome == "broken"]
         searched = dict.fromkeys(map(metric_of, broken or self.gate.compared))
@@ -221,7 +222,7 @@ class GateEvaluation:
         return self.pair.difference_test(paired, self.gate.non_inferiority.get(name))
 
     def _recalibrated(self, name: str, paired: PairedMetric) -> Recalibrated | None:
-        """The metric with the newer judge's scores of the baseline; None if it did not score the baseline."""
+        """Return the metric with the newer judge's scores of the baseline; None if it did not score the baseline."""
         why = self.pair.why_refused(paired.candidate.metric)
         if why is None or why.code != "not_comparable":
             return None
@@ -255,7 +256,7 @@ class GateEvaluation:
         return approval_problem(pair.reader.store, self.gate, name, pair.baseline.experiment_id)
 
     def _run_level(self, rule: Rule) -> BoundedEstimate | Reason:
-        """The estimate of a metric that one evaluator computes from all answers of the candidate."""
+        """Return the estimate of a metric that one evaluator computes from all answers of the candidate."""
         if not self.pair.has_run_level_metrics:
             return Reason("no_such_metric", "no evaluator gives it, or several do")
         return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)

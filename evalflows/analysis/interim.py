@@ -45,7 +45,7 @@ class InterimAnalyses:
 
 
 def interim_analyses_of(store: Store, rows: Sequence[ExperimentRow]) -> InterimAnalyses | None:
-    """The interim analyses of experiments that run together; None before the first batch has finished."""
+    """Return the interim analyses of experiments that run together; None before the first batch has finished."""
     row = rows[0]
     examples = load_snapshot(store, row.snapshot_id)
     running = in_running_order(row, examples)
@@ -61,7 +61,7 @@ def interim_analyses_of(store: Store, rows: Sequence[ExperimentRow]) -> InterimA
 
 
 def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:
-    """How many examples, counted from the start of the running order, have finished all repetitions."""
+    """Return how many examples, counted from the start of the running order, have finished all repetitions."""
     query = """select example_id from source.outputs where experiment_id = ? and status <> 'not_attempted'
                group by 1 having count(distinct repetition) = ?"""
     ran = {example for (example,) in store.query(query, [row.experiment_id, row.repetitions])}
@@ -71,7 +71,7 @@ def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:
 def interim_difference(
     paired: PairedMetric, interim_analyses: InterimAnalyses, places: Places
 ) -> BoundedEstimate | Reason:
-    """How much better the candidate is so far, or why that cannot be estimated in batches.
+    """Return how much better the candidate is so far, or why that cannot be estimated in batches.
 
     `places` are the snapshot positions of the paired examples.
     """
@@ -100,7 +100,7 @@ def interim_difference(
 
 
 def interim_mean(sample: MetricSample, interim_analyses: InterimAnalyses, places: Places) -> BoundedEstimate | Reason:
-    """The candidate's own mean so far, or why it cannot be estimated in batches.
+    """Return the candidate's own mean so far, or why it cannot be estimated in batches.
 
     `places` are the snapshot positions of the sample's examples.
     """
@@ -191,7 +191,7 @@ class _RunningValues:
         return replace(sequence, low=_shifted(sequence.low, shift), high=_shifted(sequence.high, shift))
 
     def _shift(self) -> float:
-        """What to subtract from values so that the bounds of a cluster sum include 0, whatever its size."""
+        """Return what to subtract from values so that the bounds of a cluster sum include 0, whatever its size."""
         return self.bounds[0] if self.bounds is not None and not self.bounds[0] <= 0 <= self.bounds[1] else 0.0
 
     def _means(self) -> Interval | None:
@@ -208,7 +208,7 @@ def _shifted(ends: Sequence[float | None], by: float) -> tuple[float | None, ...
 
 
 def _running_clusters(clusters: Clusters, seen: Places, counted: Mask) -> _RunningClusters | None:
-    """An example without a cluster is a cluster of its own."""
+    """Return the clusters; an example without one is a cluster of its own."""
     if clusters is None:
         return None
     names = [name if name is not None else f"alone {place}" for place, name in enumerate(clusters)]
@@ -231,15 +231,15 @@ def _why_not_in_batches(counted: Mask, weights: Numbers, clusters: Clusters) -> 
 
 
 def _counted(metric: MetricValues) -> Mask:
-    """The examples that are scored or missing, rather than left out on purpose."""
+    """Return the examples that are scored or missing, rather than left out on purpose."""
     return ~np.isnan(metric.values) | metric.missing
 
 
 def _filled(metric: MetricValues, missing: float, scale: Scale) -> Numbers:
-    """The values within bounds, with missing ones replaced."""
+    """Return the values within bounds, with missing ones replaced."""
     return np.where(metric.missing, missing, metric.values.clip(*scale.bounds))
 
 
 def _ends(interim_analyses: InterimAnalyses, ranks: Places) -> list[int]:
-    """How many of the examples of these ranks had run at each analysis."""
+    """Return how many of the examples of these ranks had run at each analysis."""
     return sorted({int(np.searchsorted(ranks, after)) for after in interim_analyses.after} - {0})

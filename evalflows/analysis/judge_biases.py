@@ -66,7 +66,7 @@ class JudgeBias:
 
 
 def biases_of(preferences: Preferences, confidence_level: float) -> list[JudgeBias]:
-    """The biases of the verdicts of one metric."""
+    """Return the biases of the verdicts of one metric."""
     return [
         _position(preferences, confidence_level),
         _order_inconsistency(preferences, confidence_level),
@@ -76,7 +76,7 @@ def biases_of(preferences: Preferences, confidence_level: float) -> list[JudgeBi
 
 
 def exclusion(biases: Sequence[JudgeBias]) -> Reason | None:
-    """Why a judge's verdicts are excluded; None if they are not."""
+    """Return why a judge's verdicts are excluded; None if they are not."""
     by_name = {bias.name: bias for bias in biases}
     if by_name[POSITION].reason_code == ALWAYS_FIRST.code:
         return ALWAYS_FIRST
@@ -90,7 +90,7 @@ def exclusion(biases: Sequence[JudgeBias]) -> Reason | None:
 
 
 def shown_in_one_order(preferences: Preferences, candidate: str, baseline: str) -> Reason | None:
-    """Why verdicts between two experiments are excluded: one was always shown first. None if they are not."""
+    """Return why verdicts between two experiments are excluded: one was always shown first. None if they are not."""
     pair = (min(candidate, baseline), max(candidate, baseline))
     return ALWAYS_FIRST if pair in preferences.pairs_in_one_order else None
 
@@ -147,7 +147,7 @@ def _position(preferences: Preferences, confidence_level: float) -> JudgeBias:
 
 
 def _first_chosen(decided: pd.DataFrame, confidence_level: float, is_plain: bool) -> ShareEstimate:
-    """The share of verdicts for the answer shown first, with equal weight on both orders unless `is_plain`.
+    """Return the share of verdicts for the answer shown first, with equal weight on both orders unless `is_plain`.
 
     If the order was drawn at random, the better side may have come first more often by chance. Votes are spread over
     too many pairs of systems for that to matter, and for an interval of each.
@@ -166,7 +166,7 @@ def _first_chosen(decided: pd.DataFrame, confidence_level: float, is_plain: bool
 def _preferred_position_share(
     estimate: ShareEstimate, is_first: bool
 ) -> tuple[float | None, float | None, float | None]:
-    """The share of the preferred position, with its interval."""
+    """Return the share of the preferred position, with its interval."""
     if is_first or estimate.share is None:
         return estimate.share, estimate.low, estimate.high
     ends = (estimate.high, estimate.low)

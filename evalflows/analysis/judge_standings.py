@@ -44,7 +44,7 @@ def judge_standings(store: Store, evaluator: str | None = None) -> list[RankedJu
 
 
 def _standing(judge: JudgeOfLabels, joined: Sequence[JudgeAndLabels]) -> RankedJudge:
-    """The figures over all items of experiments in which the judge gave the same kind of values."""
+    """Return the figures over all items of experiments in which the judge gave the same kind of values."""
     kind = "numbers" if any(one.kind == "numbers" for one in joined) else joined[0].kind
     people = pd.concat([one.people for one in joined])
     counted = pd.concat([one.labels for one in joined])
@@ -65,7 +65,7 @@ def _standing(judge: JudgeOfLabels, joined: Sequence[JudgeAndLabels]) -> RankedJ
 
 
 def _place(one: RankedJudge) -> tuple[object, ...]:
-    """The best of each labelled metric first."""
+    """Return the best of each labelled metric first."""
     by_rank = one.correlation if one.kappa is None else one.kappa
     ranks = [(value is None, -(value or 0.0)) for value in (by_rank, one.agreement)]
     return one.people_metric, *ranks, one.evaluator, one.evaluator_version

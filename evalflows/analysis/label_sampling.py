@@ -44,7 +44,7 @@ FAIR_SHARES: dict[Order, float] = {"mixed": 0.5, "random": 1.0, "informative": 0
 
 
 def next_to_label(experiment: str, metric: str, people_metric: str, n: int, order: Order = "mixed") -> LabellingForm:
-    """The next `n` runs to label: a random sample first, then those of which the judge is least certain.
+    """Return the next `n` runs to label: a random sample first, then those of which the judge is least certain.
 
     The judge's scores are not among the columns, so that they do not influence the labeller.
     """
@@ -82,7 +82,8 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int, orde
 
 
 def judge_errors(values: FloatArray, spreads: FloatArray, others: FloatArray) -> FloatArray:
-    """The expected error of each judgement, shape (n,); all the same if the judge gives labels, or one value only.
+    """Return the expected error of each judgement, shape (n,); all the same if the judge gives labels, or one value
+    only.
 
     `values` are the judge's, `spreads` their standard deviations over repeats, `others` those of another version of
     the judge; each has shape (n,), and nan for what is not known.

@@ -52,7 +52,7 @@ class JudgeAndLabels:
 def join_labels(judgements: pd.DataFrame, labels: pd.DataFrame, *, is_pairs: bool) -> JudgeAndLabels:
     """Join one judge's verdicts with human labels: those of the random sample if there is one, else all labels.
 
-    Raises InputError if one side has numbers and the other labels.
+    Raise InputError if one side has numbers and the other labels.
     """
     judged = judgements[judgements.status == "scored"].set_index("unit")
     counted = labels[labels.is_fair] if labels.is_fair.any() else labels
@@ -86,8 +86,9 @@ def _kind(judged: pd.DataFrame, labels: pd.DataFrame, *, is_pairs: bool) -> Kind
 
 
 def _combined_labels(labels: pd.DataFrame, kind: Kind) -> pd.DataFrame:
-    """The labels of each unit combined: the majority label (None for a tie), its value or else the mean value, and the
-    mean chance."""
+    """Return the labels of each unit combined: the majority label (None for a tie), its value or else the mean value,
+    and the mean chance.
+    """
     labels_to_count = labels.assign(label=labels.value if kind == "yes_no" else labels.label)
     by_unit = labels_to_count.groupby("unit", sort=True)
     majority = {unit: _majority(list(given)) for unit, given in by_unit.label}
@@ -99,14 +100,14 @@ def _combined_labels(labels: pd.DataFrame, kind: Kind) -> pd.DataFrame:
 
 
 def _majority(given: Sequence[Any]) -> Any:
-    """The most frequent label; None for a tie or without labels."""
+    """Return the most frequent label; None for a tie or without labels."""
     most = Counter(label for label in given if not pd.isna(label)).most_common(2)
     is_tie = len(most) == 2 and most[0][1] == most[1][1]
     return most[0][0] if most and not is_tie else None
 
 
 def agreement_figures(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any]:
-    """The agreement of a judge with human labels, its error, and the means, ready for JSON."""
+    """Return the agreement of a judge with human labels, its error, and the means, ready for JSON."""
     figures = {
         "kind": joined.kind,
         "confidence_level": confidence_level,
@@ -148,7 +149,7 @@ def _label_agreement(joined: JudgeAndLabels, confidence_level: float) -> dict[st
 
 
 def both_labels(people: pd.DataFrame, kind: Kind) -> tuple[list[Any], list[Any]]:
-    """The judge's label and people's label of each unit."""
+    """Return the judge's label and people's label of each unit."""
     return list(people.value_judge if kind == "yes_no" else people.label_judge), list(people.label)
 
 
@@ -184,7 +185,7 @@ def _error(joined: JudgeAndLabels, confidence_level: float) -> Any:
 
 
 def _means(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any]:
-    """The judge's mean, the mean of the human labels, and the prediction-powered mean of both."""
+    """Return the judge's mean, the mean of the human labels, and the prediction-powered mean of both."""
     unlabelled = joined.judged[~joined.judged.index.isin([*joined.people.index, *joined.split])]
     is_binary = joined.kind == "yes_no"
     by_judge, cluster_ids = joined.judged.value, list(joined.judged.together)
@@ -231,7 +232,7 @@ def _why_no_powered_mean(joined: JudgeAndLabels) -> str | None:
 
 
 def people_batch(subject_id: str, metric: str, people_metric: str) -> str:
-    """The batch id of the checks of one metric's judges against human labels."""
+    """Return the batch id of the checks of one metric's judges against human labels."""
     return PEOPLE_PREFIX + derived_id("people", subject_id, metric, people_metric)
 
 

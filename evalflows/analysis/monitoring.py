@@ -351,7 +351,9 @@ class Stream:
         self._evidence = None
 
     def is_good(self, row: WatchedWindowRow, incident: Incident) -> bool:
-        """Whether a window counts toward recovery: on the right side of the bound, or nearer to before than after."""
+        """Return whether a window counts toward recovery: on the right side of the bound, or nearer to before than
+        after.
+        """
         if row.value is None or incident.reference is None or incident.value is None:
             return False
         if self.rule.kind == "failure_share":
@@ -361,7 +363,7 @@ class Stream:
         return self.sign * row.value >= self.sign * (incident.reference + incident.value) / 2
 
     def has_recovered(self) -> bool:
-        """Whether the last windows since the alarm, as many as it takes, were all good."""
+        """Return whether the last windows since the alarm, as many as it takes, were all good."""
         incident = self.incident
         if incident is None:
             return False
@@ -905,7 +907,7 @@ class Watching:
 
 
 def is_watched(rule: WatchSpec, window: Window) -> bool:
-    """Whether a rule looks at a window: at its values, or at what failed in it."""
+    """Return whether a rule looks at a window: at its values, or at what failed in it."""
     sums = "failure" if rule.kind == "failure_share" else "value"
     return window.of == sums and window.metric == rule.metric and rule.watches(window.slice)
 

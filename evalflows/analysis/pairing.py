@@ -60,7 +60,8 @@ class Scale:
         return self.support[1] - self.support[0]
 
     def yes_no_ends(self, *sides: Values) -> tuple[float, float] | None:
-        """The numbers that stand for no and yes, if the values are only these two and, as far as known, its extremes.
+        """Return the numbers that stand for no and yes, if the values are only these two and, as far as known, its
+        extremes.
 
         They are the ends of the range. Without a range they are 0 and 1, or any other two numbers of which there are
         at least MIN_TWO_VALUED, and both on one side: few values, or a constant on each side, could also be the only
@@ -82,7 +83,7 @@ class Scale:
 
 
 def scale_of(values: MetricValues, spec: ExperimentSpec, other: MetricValues | None = None) -> Scale:
-    """The scale of a metric, from its spec and the kind of its values, and of those of the `other` side.
+    """Return the scale of a metric, from its spec and the kind of its values, and of those of the `other` side.
 
     Numbers that are 0 or 1 in all runs are tested as no and yes, so their range is that of yes/no values.
     """
@@ -116,11 +117,11 @@ class MetricSample:
     scale: Scale
 
     def mean(self, confidence_level: float, *, exact: bool = False) -> MeanEstimate:
-        """The mean over the scored examples; `exact` as in `mean_estimate`."""
+        """Return the mean over the scored examples; `exact` as in `mean_estimate`."""
         return self._estimate(self.values.values, ~np.isnan(self.values.values), confidence_level, exact=exact)
 
     def worst_case_mean(self, value: float, confidence_level: float, *, exact: bool = False) -> MeanEstimate:
-        """The mean with all missing values replaced by `value`."""
+        """Return the mean with all missing values replaced by `value`."""
         filled = np.where(self.values.missing, value, self.values.values)
         return self._estimate(filled, ~np.isnan(filled), confidence_level, exact=exact)
 
@@ -217,7 +218,7 @@ class PairedMetric:
         return int((self.candidate.missing | self.baseline.missing).sum())
 
     def difference(self, confidence_level: float) -> PairedDifference:
-        """The difference over the examples scored on both sides."""
+        """Return the difference over the examples scored on both sides."""
         difference = self._at(self.differences_of(self.rows), confidence_level)
         said = [difference.warning] if difference.warning else []
         if self.n_missing and self.scale.is_observed:
@@ -232,7 +233,7 @@ class PairedMetric:
         return replace(difference, warning="; ".join(said) or None)
 
     def side_by_side(self, rounds: SharedRounds) -> "PairedMetric":
-        """The pairs that were made in the same rounds, without the first one, which pays for cold caches."""
+        """Return the pairs that were made in the same rounds, without the first one, which pays for cold caches."""
         both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
         left_out = ~rounds.together | rounds.warm_up
         return replace(
@@ -243,8 +244,9 @@ class PairedMetric:
         )
 
     def worst_case_difference(self, extreme: Extreme, confidence_level: float) -> PairedDifference | None:
-        """The difference with missing values making it the "smallest" or "largest" possible; None for an unbounded
-        metric, or without examples."""
+        """Return the difference with missing values making it the "smallest" or "largest" possible; None for an
+        unbounded metric, or without examples.
+        """
         worst = self.worst_cases_of(self.rows, extreme)
         return None if worst is None else self._at(worst, confidence_level)
 
@@ -255,12 +257,12 @@ class PairedMetric:
         return PairedRows(ours.values[None], theirs.values[None], ours.missing[None], theirs.missing[None])
 
     def differences_of(self, rows: PairedRows) -> PairedDifferences:
-        """The differences of replicates of the pairs, over the examples scored on both sides."""
+        """Return the differences of replicates of the pairs, over the examples scored on both sides."""
         both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
         return self._differences(rows.candidate, rows.baseline, both)
 
     def worst_cases_of(self, rows: PairedRows, extreme: Extreme) -> PairedDifferences | None:
-        """The same with missing values at an extreme, as in `worst_case_difference`."""
+        """Return the pairs with missing values at an extreme, as in `worst_case_difference`."""
         counted = ~(np.isnan(self.candidate.values) & ~self.candidate.missing)
         counted &= ~(np.isnan(self.baseline.values) & ~self.baseline.missing)
         if not self.scale.is_bounded or not counted.any():
@@ -338,7 +340,7 @@ def _with_missing_at(values: MetricValues, where: Mask) -> MetricValues:
 
 
 def difference_columns(test: DifferenceTest) -> dict[str, Any]:
-    """The columns of a verdict's row that hold figures."""
+    """Return the columns of a verdict's row that hold figures."""
     estimate, lowest, highest = test.estimate, test.lowest, test.highest
     return {
         "candidate_mean": estimate.candidate_mean,
@@ -363,7 +365,7 @@ def difference_columns(test: DifferenceTest) -> dict[str, Any]:
 
 
 def counts_of(candidate: MetricValues, baseline: MetricValues) -> dict[str, Any]:
-    """The columns of a verdict's row with the numbers of scored and missing runs on each side."""
+    """Return the columns of a verdict's row with the numbers of scored and missing runs on each side."""
     return {
         "candidate_scored": candidate.scored,
         "candidate_missing": candidate.n_missing,
@@ -373,18 +375,18 @@ def counts_of(candidate: MetricValues, baseline: MetricValues) -> dict[str, Any]
 
 
 def drop_ambiguous(values: Sequence[MetricValues]) -> Mapping[str, MetricValues]:
-    """The values by metric, without metrics that several evaluators give."""
+    """Return the values by metric, without metrics that several evaluators give."""
     names = [metric.metric for metric in values]
     return {metric.metric: metric for metric in values if names.count(metric.metric) == 1}
 
 
 def _is_weighted(weights: Values, chosen: Mask) -> bool:
-    """Whether the examples were drawn with different probabilities."""
+    """Return whether the examples were drawn with different probabilities."""
     return bool(chosen.any() and np.ptp(weights[chosen]))
 
 
 def too_few_drawn(weights: Values, chosen: Mask) -> str | None:
-    """Why an unevenly drawn sample is too small for an interval; None if it is large enough."""
+    """Return why an unevenly drawn sample is too small for an interval; None if it is large enough."""
     if not _is_weighted(weights, chosen):
         return None
     kinds, counts = np.unique(weights[chosen], return_counts=True)
@@ -469,7 +471,7 @@ def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> 
 
 
 def at_places(metric: MetricValues, places: Places) -> MetricValues:
-    """A metric on some of the examples; `scored` and `n_missing` then count examples."""
+    """Return a metric on some of the examples; `scored` and `n_missing` then count examples."""
     values, missing = metric.values[places], metric.missing[places]
     return replace(
         metric,
@@ -482,7 +484,7 @@ def at_places(metric: MetricValues, places: Places) -> MetricValues:
 
 
 def sample_at(sample: MetricSample, places: Places) -> MetricSample:
-    """A metric with its clusters on some of the examples."""
+    """Return a metric with its clusters on some of the examples."""
     clusters = None if sample.clusters is None else [sample.clusters[place] for place in places]
     return replace(sample, values=at_places(sample.values, places), clusters=clusters)
 

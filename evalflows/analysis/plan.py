@@ -141,7 +141,7 @@ class HistoryQuery:
     sliced: SlicedMetric | None = None  # a slice, of whose examples the variance is wanted
 
     def places(self, row: ExperimentRow) -> Places:
-        """The positions of the examples of an experiment that count."""
+        """Return the positions of the examples of an experiment that count."""
         if self.sliced is None or self.sliced.path is None:
             return np.arange(row.n_examples, dtype=np.intp)
         return places_of(slice_values(self.store, row.snapshot_id, self.sliced.path), self.sliced)
@@ -151,7 +151,7 @@ class HistoryQuery:
         return "examples" if self.sliced is None or self.sliced.path is None else "examples of the slice"
 
     def version(self, name: str) -> str | None:
-        """The version of an evaluator or a composite; None if unknown."""
+        """Return the version of an evaluator or a composite; None if unknown."""
         described = self.prepared.by_name.get(name)
         return None if described is None else described["version"]
 
@@ -167,7 +167,7 @@ class MetricProperties:
 
 
 def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> VarianceEstimate | str:
-    """The variance estimate of a metric from past experiments, or why there is none.
+    """Return the variance estimate of a metric from past experiments, or why there is none.
 
     Experiments on the same dataset are preferred, then those with the same evaluator version, then the newest. Those
     that a gate rejected do not count if there are others: they differ from the baseline more than the next one will.
@@ -189,7 +189,7 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
 
 
 def _best(estimates: Iterable[VarianceEstimate]) -> VarianceEstimate | None:
-    """The first estimate above 0 from enough pairs, else the one from the most pairs."""
+    """Return the first estimate above 0 from enough pairs, else the one from the most pairs."""
     seen: list[VarianceEstimate] = []
     for estimate in islice(estimates, MAX_RUN_GROUPS):
         if estimate.variance > 0 and (estimate.n_pairs or 0) >= MIN_PAIRS:
@@ -230,7 +230,7 @@ def _snapshot_and_version(experiment: MeasuredBefore) -> tuple[str, str]:
 def _from_pair(
     history: HistoryQuery, metric: str, candidate: MeasuredBefore, baseline: MeasuredBefore
 ) -> VarianceEstimate | None:
-    """The variance estimate of a pair; None if it shares fewer than two examples or clusters."""
+    """Return the variance estimate of a pair; None if it shares fewer than two examples or clusters."""
     candidate_row, baseline_row = (_experiment_row(history.store, side) for side in (candidate, baseline))
     reader = MetricReader(history.store)
     matched = reader.matched(candidate_row, baseline_row)
@@ -253,7 +253,8 @@ def _other_dataset_note(history: HistoryQuery, experiment: MeasuredBefore) -> st
 
 
 def _paired_variance(ours: RunValues, theirs: RunValues, clusters: Clusters) -> VarianceEstimate | None:
-    """The variance of the paired differences per example, or cluster: that of their mean times the number of these.
+    """Return the variance of the paired differences per example, or cluster: that of their mean times the number of
+    these.
 
     Noise between repetitions is independent of clusters, so the design effect applies to the rest only.
     """
@@ -292,7 +293,7 @@ def _scored_on_both_sides(
 
 
 def _from_one_experiment(history: HistoryQuery, metric: str, experiment: MeasuredBefore) -> VarianceEstimate | None:
-    """The variance from one target's answers, if those of another vary as much and independently of these."""
+    """Return the variance from one target's answers, if those of another vary as much and independently of these."""
     row = _experiment_row(history.store, experiment)
     runs = _run_values(history, metric, row, experiment)[history.places(row)]
     values = runs[~np.isnan(runs).all(axis=1)]
@@ -314,7 +315,7 @@ def _from_one_experiment(history: HistoryQuery, metric: str, experiment: Measure
 
 
 def _cautious_guess(metric: MetricProperties, seen: VarianceEstimate | None) -> VarianceEstimate | str:
-    """The largest variance of independent answers, for a bounded metric; else why the variance is unknown."""
+    """Return the largest variance of independent answers, for a bounded metric; else why the variance is unknown."""
     if seen is not None and seen.is_yes_no and seen.n_pairs:
         but = f"but {MOST_UNSEEN} in {seen.n_pairs} may differ"
         basis = f"a cautious guess: all differences were the same in {seen.basis}, {but}"
@@ -342,7 +343,7 @@ def _experiment_row(store: Store, measured: MeasuredBefore) -> ExperimentRow:
 
 
 def _run_values(history: HistoryQuery, metric: str, row: ExperimentRow, measured: MeasuredBefore) -> RunValues:
-    """One row per example and one column per repetition; a single column for a pass@k metric."""
+    """Return one row per example and one column per repetition; a single column for a pass@k metric."""
     if not is_pass_k(metric):
         return run_values(history.store, row, metric, measured.evaluator_version)
     versions = (v for v in MetricReader(history.store).all_values(row, history.prepared.spec) if v.metric == metric)
@@ -404,7 +405,7 @@ class CurrentDesign:
         return self.n_examples / self.n_clusters if self.n_clusters else 1.0
 
     def units(self, estimate: VarianceEstimate) -> float:
-        """The number of judged examples, or of clusters, as the estimate counts them."""
+        """Return the number of judged examples, or of clusters, as the estimate counts them."""
         n_all = self.n_clusters if estimate.unit == "cluster" and self.n_clusters else self.n_examples
         return n_all * (self.judged_share if n_all == self.n_examples else 1.0)
 
@@ -412,7 +413,7 @@ class CurrentDesign:
 def sample_sizes_of(
     estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, lines: Sequence[PlannedCalls]
 ) -> SampleSizes:
-    """The designs that detect an effect; the cheapest one is marked."""
+    """Return the designs that detect an effect; the cheapest one is marked."""
     repetitions = sorted({*REPETITIONS, current.repetitions}) if estimate.is_split else [current.repetitions]
     try:
         planned = plan_sizes(
@@ -458,7 +459,7 @@ def _cost(design: Design) -> tuple[float, float, int]:
 def _by_deciding_interval(
     estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int
 ) -> int | None:
-    """The number of yes/no pairs with which an equally good candidate passes a margin; None for other metrics.
+    """Return the number of yes/no pairs with which an equally good candidate passes a margin; None for other metrics.
 
     If no pair has differed so far, none is expected to.
     """
@@ -469,7 +470,7 @@ def _by_deciding_interval(
 
 
 def _min_units(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int) -> int:
-    """The least number of examples for a yes/no metric with one answer per example; 0 for other metrics.
+    """Return the least number of examples for a yes/no metric with one answer per example; 0 for other metrics.
 
     A difference d means that at least a share d of pairs differ, so the variance is at least d - d^2. For a guessed
     variance, the bound holds with repetitions too.
@@ -485,7 +486,7 @@ def _has_lower_bound(estimate: VarianceEstimate, repetitions: int) -> bool:
 
 
 def minimum_detectable(estimate: VarianceEstimate, current: CurrentDesign) -> float | None:
-    """The smallest true difference that the current design detects at its power; None with fewer than 2 units."""
+    """Return the smallest true difference that the current design detects at its power; None below 2 units."""
     units = current.units(estimate)
     if units < 2:
         return None
@@ -513,9 +514,9 @@ class MetricPlan:
 
 
 def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list[str]:
-    """The metrics of evaluators, composites and gate comparisons, or only the wanted ones, if any.
+    """Return the metrics of evaluators, composites and gate comparisons, or only the wanted ones, if any.
 
-    Raises InputError for a metric that no evaluator gives.
+    Raise InputError for a metric that no evaluator gives.
     """
     spec = prepared.spec
     own = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
@@ -582,7 +583,7 @@ def _possible(size: float | None, metric: MetricProperties) -> float | None:
 
 
 def _n_clusters(examples: Sequence[ExampleRow]) -> int:
-    """The number of clusters; an example without one is a cluster of its own."""
+    """Return the number of clusters; an example without one is a cluster of its own."""
     return len({example.cluster or ("alone", example.example_id) for example in examples})
 
 
@@ -621,7 +622,7 @@ def _evaluator(prepared: PreparedExperiment, metric: str) -> Evaluator | None:
 
 
 def _is_yes_no(function: Any) -> bool:
-    """Whether a function is annotated to return a bool."""
+    """Return whether a function is annotated to return a bool."""
     try:
         returned = signature(function).return_annotation
     except (TypeError, ValueError):
@@ -630,7 +631,7 @@ def _is_yes_no(function: Any) -> bool:
 
 
 def _judged_share(evaluator: Evaluator | None, examples: Sequence[ExampleRow]) -> float:
-    """The share of examples that the evaluator scores."""
+    """Return the share of examples that the evaluator scores."""
     sample = None if evaluator is None else draw(evaluator.spec, examples)
     return 1.0 if sample is None else len(sample.drawn) / len(examples)
 
@@ -648,7 +649,7 @@ class Plan:
 
 
 def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequence[str], power: float) -> Plan:
-    """Plan a spec from the history in the store; no key is needed. Raises InputError for an invalid request."""
+    """Plan a spec from the history in the store; no key is needed. Raise InputError for an invalid request."""
     store = Store()
     _check_request(spec, effect, power)
     prepared, loaded = _prepared(spec, store)
@@ -700,7 +701,7 @@ def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, L
 
 
 def _keyless(connection: ConnectionSpec) -> ConnectionSpec:
-    """The connection without its key: a plan makes no calls."""
+    """Return the connection without its key: a plan makes no calls."""
     if not isinstance(connection, EndpointConnection):
         return connection
     return connection.model_copy(update={"api_key_env": None, "api_key_block": None})
@@ -848,7 +849,7 @@ def _caveats(plan: Plan) -> Iterator[str]:
 
 
 def about(number: int) -> str:
-    """A number rounded up to a few significant digits."""
+    """Return a number rounded up to a few significant digits."""
     step = 10 ** max(len(str(number)) - SIGNIFICANT_DIGITS, 0)
     return count(math.ceil(number / step) * step)
 

@@ -113,12 +113,12 @@ class RequestRecorder(Caller):
 
 
 def identity(connection: ConnectionSpec) -> str:
-    """The identity of a connection in ledger keys: its URL, or the identity of the local model."""
+    """Return the identity of a connection in ledger keys: its URL, or the identity of the local model."""
     return identity_of(connection) if isinstance(connection, LocalConnection) else address(connection).rstrip("/")
 
 
 def model_of(connection: ConnectionSpec, named: str | None, *, embeds: bool = False) -> str:
-    """The model that a target or evaluator uses: the one it names, else the connection's default."""
+    """Return the model that a target or evaluator uses: the one it names, else the connection's default."""
     if embeds:
         return named or connection.embedding_model or ""
     return named or connection.model or (LOCAL_MODEL if isinstance(connection, LocalConnection) else "")
@@ -127,7 +127,7 @@ def model_of(connection: ConnectionSpec, named: str | None, *, embeds: bool = Fa
 def chat_requests(
     spec: ChatTarget, connection: ConnectionSpec, examples: Sequence[ExampleRow], repetitions: int
 ) -> list[RecordedRequest]:
-    """The requests of a chat target, one per example and repetition."""
+    """Return the requests of a chat target, one per example and repetition."""
     recorder = RequestRecorder(spec.connection, connection)
     target = chat(spec, Completer(recorder, model_of(connection, None)))
 
@@ -145,7 +145,7 @@ def chat_requests(
 def judge_requests(
     bound: Bound, name: str, connection: ConnectionSpec, model: str | None, examples: Sequence[ExampleRow]
 ) -> list[list[RecordedRequest] | None]:
-    """The requests of a built-in judge on each example, with the reference as the answer.
+    """Return the requests of a built-in judge on each example, with the reference as the answer.
 
     None for an example on which the judge raised before any request.
     """
@@ -172,7 +172,7 @@ def _arguments(bound: Bound, example: ExampleRow) -> dict[str, Any]:
 
 
 async def _dry_run(call: Callable[[Mapping[str, Any]], Any], available: Mapping[str, Any]) -> bool:
-    """Whether the call made a model request or returned; False if it raised before either."""
+    """Return whether the call made a model request or returned; False if it raised before either."""
     try:
         returned = call(available)
         if isawaitable(returned):
@@ -291,12 +291,12 @@ def total_of(lines: Sequence[PlannedCalls]) -> Total:
 
 
 def calls_at(lines: Iterable[PlannedCalls], examples: int, repetitions: int) -> int:
-    """The known calls for another number of examples and repetitions, with an empty ledger."""
+    """Return the known calls for another number of examples and repetitions, with an empty ledger."""
     return sum(line.calls_at(examples, repetitions) or 0 for line in lines)
 
 
 def usd_at(lines: Iterable[PlannedCalls], examples: int, repetitions: int) -> float | None:
-    """The cost of these calls; None if the cost of any is unknown."""
+    """Return the cost of these calls; None if the cost of any is unknown."""
     costs = [line.usd_at(examples, repetitions) for line in lines]
     return None if None in costs else sum((cost for cost in costs if cost is not None), 0.0)
 
@@ -332,7 +332,7 @@ def _of_chat(inputs: PlanInputs, target: ChatTarget, seen_keys: set[str]) -> Pla
 
 
 def _n_in_ledger(inputs: PlanInputs, requests: Sequence[RecordedRequest], seen_keys: set[str]) -> int:
-    """How many calls need no payment: the ledger has them, or an earlier request of the same run is equal."""
+    """Return how many calls need no payment: the ledger has them, or an earlier request of the same run is equal."""
     keys = {request.key for request in requests}
     if not inputs.spec.use_cache:
         return len(requests) - len(keys)
@@ -371,8 +371,9 @@ def size_of(
     *,
     by: Literal["target", "judge"],
 ) -> CallSize:
-    """The size of a call, from earlier calls of the same version, else from earlier calls to the same model, else from
-    the recorded requests."""
+    """Return the size of a call, from earlier calls of the same version, else from earlier calls to the same model,
+    else from the recorded requests.
+    """
     if past is not None:
         return _size_as_before(past, _usd(connection, model, past.tokens_in, past.tokens_out), f"of this {by}")
     past_of_model = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
@@ -400,7 +401,7 @@ def _size_as_before(past: PastCalls, usd: float | None, whose: str) -> CallSize:
 
 
 def _usd(connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: float) -> float | None:
-    """The cost of a call, with tokens rounded up."""
+    """Return the cost of a call, with tokens rounded up."""
     price = price_of(connection, model)
     return price.cost(Tokens(ceil(tokens_in), None, ceil(tokens_out))) if price else None
 
@@ -475,7 +476,10 @@ def _of_pairwise(
 
 
 def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow], cascade: Evaluator) -> _Judge | None:
-    """The judge, or None if it calls no model. `cascade` contains it as a tier; for other judges, it is the judge."""
+    """Return the judge, or None if it calls no model.
+
+    `cascade` contains it as a tier; for other judges, it is the judge.
+    """
     spec, name, is_tier = evaluator.spec, evaluator.connection, cascade is not evaluator
     version = evaluator_version(cascade, inputs.spec.connections)
     history, past = None, None  # those of a cascade say nothing about one tier
@@ -502,7 +506,7 @@ def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow
 
 
 def _with_own_client(name: str, history: CallsEach | None, past: PastCalls | None) -> _Judge | None:
-    """A judge that calls a model with its own client; None if the store has no calls of it."""
+    """Return a judge that calls a model with its own client; None if the store has no calls of it."""
     if history is None or not history.calls_each or past is None:
         return None
     return _Judge(
@@ -518,7 +522,9 @@ def _with_own_client(name: str, history: CallsEach | None, past: PastCalls | Non
 def _judges_dry_run(
     inputs: PlanInputs, evaluator: Evaluator, name: str, judged: Sequence[ExampleRow]
 ) -> tuple[float | None, list[RecordedRequest]]:
-    """The calls per judgement of a built-in judge, and its requests; None if they cannot be known before the run."""
+    """Return the calls per judgement of a built-in judge, and its requests; None if they cannot be known before the
+    run.
+    """
     spec, bound = evaluator.spec, evaluator.bound
     if not is_ours(spec) or not bound.is_async or not judged:
         return None, []

@@ -63,7 +63,7 @@ class Preferences:
         return replace(self, outcomes=outcomes, judgements=judgements)
 
     def between(self, candidate: str, baseline: str) -> pd.DataFrame:
-        """The outcomes between two systems, with the candidate's `points`, `discrete`, `longer` and `shown`."""
+        """Return the outcomes between two systems, with the candidate's `points`, `discrete`, `longer` and `shown`."""
         swapped = candidate > baseline  # the candidate is on the right
         rows = self._by_pair.get((baseline, candidate) if swapped else (candidate, baseline))
         if rows is None:
@@ -90,7 +90,7 @@ class Preferences:
 
 
 def preferences_in(store: Store, row: ComparisonSetRow, examples: Sequence[ExampleRow]) -> list[Preferences]:
-    """The metrics of a comparison, without those that several evaluator versions give.
+    """Return the metrics of a comparison, without those that several evaluator versions give.
 
     Planned pairs without a row, as in an interrupted comparison, count as missing.
     """
@@ -204,7 +204,8 @@ order by c.metric, c.example_id, c.repetition, c.left_run_id, c.right_run_id, c.
 def rates_at_equal_length(
     preferences: Preferences, matchups: Sequence[Matchup], confidence_level: float
 ) -> Mapping[Matchup, LengthControlled]:
-    """Each candidate's win rate at equal length, from one regression of all pairs that have a verdict and lengths.
+    """Return each candidate's win rate at equal length, from one regression of all pairs that have a verdict and
+    lengths.
 
     Empty for votes, which have no lengths.
     """
@@ -280,7 +281,7 @@ class Units:
         return cls(points, discrete, weights, list(rows.cluster_id))
 
     def difference(self, points: FloatArray, confidence_level: float) -> PairedDifference:
-        """The candidate's points minus the baseline's, over the units where they are known."""
+        """Return the candidate's points minus the baseline's, over the units where they are known."""
         known = ~np.isnan(points)
         numbers, weights = points[known], self.weights[known]
         is_weighted = bool(numbers.size and np.ptp(weights))
@@ -323,7 +324,7 @@ def counts_of(outcomes: pd.DataFrame) -> dict[str, Any]:
 
 
 def discrete_rate(difference: PairedDifference) -> dict[str, Any]:
-    """The win rate that counts graded verdicts as wins, losses and ties, as rates from 0 to 1."""
+    """Return the win rate that counts graded verdicts as wins, losses and ties, as rates from 0 to 1."""
     ends = {"low": difference.low, "high": difference.high}
     rates = {name: None if end is None else (1 + min(max(end, -1.0), 1.0)) / 2 for name, end in ends.items()}
     error = difference.standard_error

@@ -148,7 +148,7 @@ class ProductionComparison:
         return estimate
 
     def _other_judge(self, metric: str, found: ProductionScores) -> Reason | None:
-        """Why two sides that one evaluator scored are not comparable: its connection named another model."""
+        """Return why two sides that one evaluator scored are not comparable: its connection named another model."""
         for decider, models in found.judge_models.items():
             ours = self.judge_models.get((metric, decider))
             if ours is not None and ours != models:
@@ -206,7 +206,9 @@ class _Unpaired:
         return oriented(ends[0].low, ends[1].high, higher_is_better=self.candidate.scale.higher_is_better)
 
     def _extremes(self, confidence_level: float) -> tuple[UnpairedDifference, UnpairedDifference] | None:
-        """The smallest and the largest difference over all possible missing values; None for an unbounded metric."""
+        """Return the smallest and the largest difference over all possible missing values; None for an unbounded
+        metric.
+        """
         if not (self.candidate.values.missing.any() or self.production.values.missing.any()):
             return (both := self.at(confidence_level)), both
         if not self.candidate.scale.is_bounded:

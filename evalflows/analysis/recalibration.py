@@ -49,7 +49,7 @@ def recalibrations_of(store: Store, prepared: PreparedExperiment) -> list[Experi
 def metrics_to_recalibrate(
     prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow
 ) -> Mapping[str, Reason]:
-    """The metrics that a gate compares across two versions of an evaluator, each with the reason."""
+    """Return the metrics that a gate compares across two versions of an evaluator, each with the reason."""
     changed = incomparable_metrics(version_differences(prepared.by_name, evaluators_of(baseline), prepared.spec))
     compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
     return {metric: why for metric, why in changed.items() if metric in compared}
@@ -61,7 +61,9 @@ def recalibration_spec(
     recalibrate: RecalibrationSpec,
     baseline: ExperimentRow,
 ) -> ExperimentSpec:
-    """The spec that replays the baseline's answers to a sample of its examples, for the newer evaluators to score."""
+    """Return the spec that replays the baseline's answers to a sample of its examples, for the newer evaluators to
+    score.
+    """
     versions = sorted(evaluator["version"] for evaluator in evaluators.values())
     key = derived_id(RECALIBRATION, baseline.experiment_id, recalibrate.sample, recalibrate.seed, *versions)
     return spec.model_copy(
@@ -87,8 +89,8 @@ def recalibration_spec(
 def recalibration_row(
     store: Store, spec: ExperimentSpec, gate: GateSpec, candidate: ExperimentRow, baseline: ExperimentRow
 ) -> ExperimentRow | None:
-    """The experiment in which a baseline's answers were scored again, by the candidate's evaluators; None if there is
-    none.
+    """Return the experiment in which a baseline's answers were scored again, by the candidate's evaluators; None if
+    there is none.
     """
     if gate.recalibrate is None:
         return None
@@ -106,7 +108,7 @@ class Recalibrated:
     sampled: Mask
 
     def estimate(self) -> BoundedEstimate:
-        """How much better the candidate is according to the newer judge."""
+        """Return how much better the candidate is according to the newer judge."""
         level, higher = self.paired.confidence_level, self.paired.scale.higher_is_better
         estimate, is_clustered = self._estimate(level, None), self.paired.clusters is not None
         return BoundedEstimate(
@@ -122,7 +124,7 @@ class Recalibrated:
         )
 
     def difference(self) -> PairedDifference:
-        """The same for a verdict; the method gives an interval but no p-value."""
+        """Return the difference for a verdict; the method gives an interval but no p-value."""
         estimate = self._estimate(self.paired.confidence_level, None)
         return PairedDifference(
             candidate_mean=None,
@@ -160,7 +162,9 @@ class Recalibrated:
         return int((self.paired.candidate.missing | (self.sampled & np.isnan(self.rejudged))).sum())
 
     def _estimate(self, confidence_level: float, extreme: str | None) -> PredictionPowered:
-        """The mean difference, without missing values, or with them making it the "smallest" or "largest" possible."""
+        """Return the mean difference, without missing values, or with them making it the "smallest" or "largest"
+        possible.
+        """
         low, high = self.paired.scale.bounds
         candidate, rejudged = self.paired.candidate.values, self.rejudged
         if extreme is not None:

@@ -69,7 +69,7 @@ class Criteria:
 
 
 def composite_runs(store: Store, rows: Sequence[ExperimentRow], composite: CompositeSpec) -> CompositeRuns:
-    """The scaled parts of each run, over the examples whose composite every system has.
+    """Return the scaled parts of each run, over the examples whose composite every system has.
 
     They come from the composites' score rows: missing parts that count as the worst are 0, omitted parts are NaN, and
     all parts are 0 if a requirement is not met, whatever the weights.
@@ -94,10 +94,10 @@ def composite_runs(store: Store, rows: Sequence[ExperimentRow], composite: Compo
 
 
 def criteria(store: Store, rows: Sequence[ExperimentRow], spec: ExperimentSpec, names: Sequence[str]) -> Criteria:
-    """The means of metrics over the examples that all systems have.
+    """Return the means of metrics over the examples that all systems have.
 
     `names` are the metrics; if empty, those of composites and those declared under `metrics`. Metrics without a common
-    example are left out. Raises InputError for a name that is not a metric of these experiments.
+    example are left out. Raise InputError for a name that is not a metric of these experiments.
     """
     of_system = [{values.metric: values for values in metric_values(store, row)} for row in rows]
     wanted = list(names) or [*dict.fromkeys([*(m for c in spec.composites for m in c.weights), *spec.metrics])]
@@ -154,7 +154,7 @@ def _has_unmet_requirement(score: JudgementRow) -> bool:
 
 
 def _is_common(of_systems: Sequence[MetricValues | None]) -> bool:
-    """Whether all systems have the metric on some common example."""
+    """Return whether all systems have the metric on some common example."""
     is_missing = [np.isnan(metric.values) for metric in of_systems if metric is not None]
     return len(is_missing) == len(of_systems) and not np.logical_or.reduce(is_missing).all()
 
@@ -299,7 +299,7 @@ def _sentences(runs: CompositeRuns, analysis: WeightAnalysis | None) -> list[str
 
 
 def _observed(runs: CompositeRuns, analysis: WeightAnalysis | None) -> dict[str, Any]:
-    """All figures, by name; None without a weight analysis."""
+    """Return all figures, by name; None without a weight analysis."""
     empty = dict.fromkeys(("weights", "scores", "shares", "standard_errors"))
     kept = {"n_examples": runs.n_examples, "n_left_out": runs.n_left_out, "reason": runs.reason}
     if analysis is None:

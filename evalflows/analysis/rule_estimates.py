@@ -49,11 +49,11 @@ class ReplicatedDifferences:
     higher_is_better: bool
 
     def interval_at(self, confidence_level: float) -> Ends:
-        """The intervals without missing values; infinite where there is none."""
+        """Return the intervals without missing values; infinite where there is none."""
         return self._oriented(*self.known.interval_at(confidence_level))
 
     def worst_case_interval_at(self, confidence_level: float) -> Ends:
-        """The same with missing values at either extreme."""
+        """Return the ends of each interval with missing values at either extreme."""
         lowest, highest = self.worst_cases or (self.known, self.known)
         if self.worst_cases is None:
             return np.full(len(self.known.error), -np.inf), np.full(len(self.known.error), np.inf)
@@ -62,7 +62,7 @@ class ReplicatedDifferences:
         return self._oriented(np.where(known, low, -np.inf), np.where(known, high, np.inf))
 
     def of_size(self, n: int) -> "ReplicatedDifferences":
-        """What n pairs or clusters would give, without missing values; see `PairedDifferences.of_size`."""
+        """Return what n pairs or clusters would give, without missing values; see `PairedDifferences.of_size`."""
         return replace(self, known=self.known.of_size(n), worst_cases=None)
 
     def _oriented(self, low: Values, high: Values) -> Ends:
@@ -74,7 +74,7 @@ def _widened(method: str) -> str:
 
 
 def replicated_differences(paired: PairedMetric, rows: PairedRows) -> ReplicatedDifferences:
-    """The differences that are tested in replicates of a pair; the pair itself is one."""
+    """Return the differences that are tested in replicates of a pair; the pair itself is one."""
     known = paired.differences_of(rows)
     smallest, largest = (paired.worst_cases_of(rows, one) if paired.n_missing else known for one in EXTREMES)
     worst_cases = None if smallest is None or largest is None else (smallest, largest)
@@ -82,7 +82,7 @@ def replicated_differences(paired: PairedMetric, rows: PairedRows) -> Replicated
 
 
 def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
-    """How much better the candidate is than the baseline."""
+    """Return how much better the candidate is than the baseline."""
     estimate, tested = paired.difference(paired.confidence_level), replicated_differences(paired, paired.rows)
     higher = tested.higher_is_better
     worst = [paired.worst_case_difference(extreme, paired.confidence_level) for extreme in EXTREMES]
@@ -111,13 +111,15 @@ def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
 
 
 def _single(ends: Ends) -> Interval | None:
-    """The interval of a single replicate, if it has one."""
+    """Return the interval of a single replicate, if it has one."""
     (low,), (high,) = (end.tolist() for end in ends)
     return None if math.isinf(low) and math.isinf(high) else (low, high)
 
 
 def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstimate:
-    """The candidate's own mean; yes/no metrics get an exact interval, since a threshold decides on one side only."""
+    """Return the candidate's own mean; yes/no metrics get an exact interval, since a threshold decides on one side
+    only.
+    """
     higher, n_missing = sample.scale.higher_is_better, int(sample.values.missing.sum())
 
     def interval_at(level: float) -> Interval | None:
@@ -125,7 +127,7 @@ def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstima
         return oriented(mean.low, mean.high, higher_is_better=higher)
 
     def worst_cases(level: float) -> tuple[MeanEstimate, MeanEstimate] | None:
-        """The means with all missing values at the lower and at the upper bound; None for an unbounded metric."""
+        """Return the means with all missing values at the lower and the upper bound; None for an unbounded metric."""
         if not n_missing:
             return (mean := sample.mean(level, exact=True)), mean
         if not sample.scale.is_bounded:
@@ -178,7 +180,7 @@ def _sign(value: float | None, higher_is_better: bool) -> float | None:
 
 
 def run_level_estimate(store: Store, spec: ExperimentSpec, row: ExperimentRow, rule: Rule) -> BoundedEstimate | Reason:
-    """The estimate of a run-level metric, or why the rule cannot be evaluated."""
+    """Return the estimate of a run-level metric, or why the rule cannot be evaluated."""
     sliced = sliced_metric(rule.metric)
     scores = store.query(_RUN_LEVEL, [row.experiment_id, sliced.metric])
     if scores and sliced.path is not None:

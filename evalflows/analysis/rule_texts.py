@@ -58,7 +58,7 @@ def _why_missing_matters(estimate: BoundedEstimate, *, could_flip: bool) -> Reas
 
 
 def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: float) -> int | None:
-    """The n at which the interval excludes the threshold if the value stays the same, rounded up to two digits.
+    """Return the n at which the interval excludes the threshold if the value stays the same, rounded up to two digits.
 
     From 100 on it is rounded; without `interval_of_size`, the interval is narrowed by the root of n.
     """
@@ -84,7 +84,10 @@ def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: flo
 
 
 def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float) -> str:
-    """The value, its interval and n, in the metric's own direction. Rounding moves no end onto zero or the bound."""
+    """Return the value, its interval and n, in the metric's own direction.
+
+    Rounding moves no end onto zero or the bound.
+    """
     interval, sign = estimate.interval_at(confidence_level), 1 if estimate.higher_is_better else -1
     if estimate.value is None:
         return ""
@@ -100,7 +103,7 @@ def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float)
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:
-    """What the metric does: "is not worse by more than 0.05", "reaches 0.8", "may exceed 2"."""
+    """Return what the metric does: "is not worse by more than 0.05", "reaches 0.8", "may exceed 2"."""
     bound = f"{rule.bound:g}"
     if rule.is_difference:
         by = "" if rule.kind == "superiority" and not rule.bound else f" by more than {bound}"

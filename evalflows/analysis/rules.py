@@ -78,7 +78,7 @@ class Rule:
         return self.kind in ("non_inferiority", "superiority")
 
     def threshold(self, *, higher_is_better: bool) -> float:
-        """The value that the estimate must exceed."""
+        """Return the value that the estimate must exceed."""
         if self.is_difference:
             return -self.bound if self.kind == "non_inferiority" else self.bound
         return self.bound if higher_is_better else -self.bound
@@ -169,7 +169,7 @@ class ReplicatedRule:
 
 
 def replicated_rule(rule: Rule, estimate: BoundedEstimate, count: int = 1) -> ReplicatedRule:
-    """A rule on the same estimate in all of `count` replicates."""
+    """Return a rule on the same estimate in all of `count` replicates."""
 
     def worst_case_interval_at(confidence_level: float) -> Ends:
         low, high = estimate.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
@@ -187,7 +187,7 @@ def replicated_rule(rule: Rule, estimate: BoundedEstimate, count: int = 1) -> Re
 def outcomes(
     tested: Sequence[ReplicatedRule], *, confidence_level: float, min_examples: int, adjustment: Adjustment
 ) -> list[Outcomes]:
-    """The outcome of each rule in each replicate, in samples of fixed size.
+    """Return the outcome of each rule in each replicate, in samples of fixed size.
 
     To pass, every rule must hold at the confidence level: no adjustment is needed (Berger 1982, intersection-union).
     To fail, one broken rule is enough, so the one-sided tests of the rules that could fail are adjusted: an adjusted p

@@ -25,7 +25,7 @@ class Terms:
         counts, n, rest = Counter(term for terms in of_group for term in terms), len(of_group), len(self._of)
 
         def weight(term: str) -> float:
-            """The term's share within the group times the logarithm of its ratio to the share outside."""
+            """Return the term's share within the group times the logarithm of its ratio to the share outside."""
             within, outside = counts[term] / n, (self._counts[term] - counts[term] + 1) / (rest - n + 2)
             return float(within * np.log(within / outside))
 

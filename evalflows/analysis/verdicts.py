@@ -35,11 +35,11 @@ class DifferenceTest:
         return not self.n_missing or self.lowest is not None
 
     def gain(self) -> tuple[float, float] | None:
-        """The interval of the candidate's gain, in the metric's unit; None if there is no interval."""
+        """Return the interval of the candidate's gain, in the metric's unit; None if there is no interval."""
         return self._oriented(self.estimate, self.estimate)
 
     def worst_case_gain(self) -> tuple[float, float] | None:
-        """The interval of the gain over all possible missing values."""
+        """Return the interval of the gain over all possible missing values."""
         if not self.n_missing:
             return self.gain()
         return self._oriented(self.lowest, self.highest) if self.lowest and self.highest else None
@@ -62,7 +62,7 @@ class Verdict:
 
     @classmethod
     def undecided(cls, why: Reason) -> "Verdict":
-        """The verdict without a conclusion, for this reason."""
+        """Return the verdict without a conclusion, for this reason."""
         return cls(conclusion="not_enough_evidence", reason=why.text, reason_code=why.code)
 
 

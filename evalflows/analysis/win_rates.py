@@ -43,7 +43,7 @@ _INTERVALS = ("ci_low", "ci_high", "rank_low", "rank_high", "win_rate_low", "win
 def ratings_of(
     comparison_id: str, preferences: Preferences, spec: ComparisonSpec, name: str | None = None
 ) -> list[RatingRow]:
-    """The rating of each experiment by one metric; `name` is the slice's name, None for all examples."""
+    """Return the rating of each experiment by one metric; `name` is the slice's name, None for all examples."""
     fit = _fit(preferences, spec)
     ranks, ranges = _ranks(fit), _rank_ranges(fit, spec.adjustment)
     return [
@@ -119,7 +119,7 @@ def _reason_code(fit: Ratings) -> ReasonCode | None:
 
 
 def _ranks(fit: Ratings) -> list[int] | None:
-    """The rank of each entry, 1 for the highest rating; equal ratings share a rank."""
+    """Return the rank of each entry, 1 for the highest rating; equal ratings share a rank."""
     if fit.ratings is None:
         return None
     rounded = [round(rating, 9) for rating in fit.ratings]
@@ -281,7 +281,7 @@ def _tests(pending: Sequence["_Pending"], *, is_of_slice: bool) -> list[Differen
 
 
 def _test_columns(test: DifferenceTest, outcomes: pd.DataFrame) -> dict[str, Any]:
-    """The columns of a verdict that come from its test alone."""
+    """Return the columns of a verdict that come from its test alone."""
     names = ("p_value", "worst_case_low", "worst_case_high", "worst_case_ci_low", "worst_case_ci_high")
     columns = difference_columns(test)
     warnings = [columns["warning"], ORDER_UNKNOWN.text if (outcomes.order_status == "unknown").any() else None]
@@ -289,7 +289,7 @@ def _test_columns(test: DifferenceTest, outcomes: pd.DataFrame) -> dict[str, Any
 
 
 def _matchups(spec: ComparisonSpec, preferences: Preferences) -> list[tuple[str, str]]:
-    """The candidate and baseline of each pair; the second is the candidate if neither is the spec's baseline.
+    """Return the candidate and baseline of each pair; the second is the candidate if neither is the spec's baseline.
 
     Systems that no vote compares are left out: nothing was planned for them.
     """
@@ -421,7 +421,7 @@ def _estimate_columns(difference: PairedDifference) -> dict[str, Any]:
 
 
 def _count_columns(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of pairs of runs: a pair counts as scored, or as missing, for both of its sides."""
+    """Return the numbers of pairs of runs: a pair counts as scored, or as missing, for both of its sides."""
     scored = counts["wins"] + counts["ties"] + counts["losses"]
     return {
         "candidate_scored": scored,

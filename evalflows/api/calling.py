@@ -118,12 +118,12 @@ def _linked(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _wants_log() -> bool:
-    """Whether the console is to show Prefect's log, as with `--verbose`."""
+    """Return whether the console is to show Prefect's log, as with `--verbose`."""
     level = os.environ.get("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING").upper()
     return logging.getLevelNamesMapping().get(level, logging.WARNING) < logging.WARNING
 
 
 def _is_no_failure_of_a_run(record: logging.LogRecord) -> bool:
-    """Whether a record is not Prefect's report of the exception that the caller gets anyway."""
+    """Return whether a record is not Prefect's report of the exception that the caller gets anyway."""
     is_failure = record.levelno >= logging.ERROR and record.module in _ENGINES
     return not (is_failure and record.name in _LOGGERS)

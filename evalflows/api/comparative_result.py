@@ -30,7 +30,7 @@ class ComparativeResult:
         return f"ComparativeResult({self.name!r}, {self.comparison_id}, {len(self)} pairs: {metrics})"
 
     def __str__(self) -> str:
-        """The comparison's name and its summary, one sentence per line."""
+        """Return the comparison's name and its summary, one sentence per line."""
         return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences])
 
     def _repr_html_(self) -> str:
@@ -59,7 +59,7 @@ class ComparativeResult:
         return iter(self._pairs)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row per pair and metric.
+        """Return one row per pair and metric.
 
         Columns: example_id, repetition, metric, left, right (experiments; with the end of the id if the two have one
         name), winner (an experiment, `tie`, or None if
@@ -72,11 +72,11 @@ class ComparativeResult:
         return pd.DataFrame([_flat(pair) for pair in self._pairs])
 
     def win_rates(self) -> "pd.DataFrame":
-        """One row per candidate, baseline, metric and slice."""
+        """Return one row per candidate, baseline, metric and slice."""
         return self._query("select * from win_rates where comparison_id = ?")
 
     def leaderboard(self) -> "pd.DataFrame":
-        """One row per experiment, metric and slice, best first."""
+        """Return one row per experiment, metric and slice, best first."""
         return self._query(
             "select * from leaderboard where comparison_id = ? order by metric, slice <> 'all', slice, rank"
         )

@@ -171,7 +171,7 @@ def _target(target: Target) -> dict[str, Any]:
 
 
 def evaluator_fields(evaluator: Evaluator) -> object:
-    """The spec of an evaluator, which may be an object of another project that cannot be called."""
+    """Return the spec of an evaluator, which may be an object of another project that cannot be called."""
     if isinstance(evaluator, Mapping):
         return _named(evaluator)
     if isinstance(evaluator, str | EvaluatorSpec):

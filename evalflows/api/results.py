@@ -252,7 +252,7 @@ class ExperimentResult:
         return diff(baseline, self, where=where)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row per run, by repetition, in the dataset's order; a missing value is NaN or None.
+        """Return one row per run, by repetition, in the dataset's order; a missing value is NaN or None.
 
         Columns: example_id, repetition, inputs.*, outputs.*, reference.*; for each metric score.*, and comment.* and
         score_error.* if any run has them; status, error, latency_s and cost_usd of the answer.
@@ -324,7 +324,7 @@ class DiffResult:
         return f"DiffResult({names} against {self.report.baseline.name!r}: {verdicts or 'no shared metric'})"
 
     def __str__(self) -> str:
-        """What the verdicts are, and what else differs, one sentence per line."""
+        """Return what the verdicts are, and what else differs, one sentence per line."""
         return "\n".join([*self.report.sentences, *notes_of(self.report)])
 
     def _repr_html_(self) -> str:
@@ -344,7 +344,9 @@ class DiffResult:
         return f"{', '.join(one.name for one in self.report.candidates)} against {self.report.baseline.name}"
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row per metric and candidate: the means of both sides, the difference, p-values, verdict and counts."""
+        """Return one row per metric and candidate: the means of both sides, the difference, p-values, verdict and
+        counts.
+        """
         import pandas as pd
 
         return pd.DataFrame(
@@ -358,7 +360,7 @@ class DiffResult:
     def examples(
         self, metrics: Sequence[str] = (), changes: Sequence[Change] = ("regressed", "improved", "flipped", "changed")
     ) -> "pd.DataFrame":
-        """One row per changed example, metric and candidate, those that got worst first.
+        """Return one row per changed example, metric and candidate, those that got worst first.
 
         Args:
             metrics: Only these. Default: all metrics of evaluators.
@@ -372,8 +374,8 @@ class DiffResult:
         return pd.DataFrame([asdict(one) for one in found], columns=list(ExampleChange.__slots__))
 
     def slices(self, metrics: Sequence[str] = ()) -> "pd.DataFrame":
-        """One row per slice of the examples in which a candidate departs from its overall difference, worse ones first;
-        p-values and intervals are adjusted for all slices and metrics that were searched.
+        """Return one row per slice of the examples in which a candidate departs from its overall difference, worse ones
+        first; p-values and intervals are adjusted for all slices and metrics that were searched.
 
         Args:
             metrics: Only these. Default: all metrics of evaluators.

@@ -75,7 +75,7 @@ def show_alert(incident: str, form: str, verbose: bool) -> None:
 
 
 def _changes(changed: Sequence[Changed], metric: str) -> Table:
-    """What changed with an incident, against the week before it."""
+    """Return what changed with an incident, against the week before it."""
     shown = table("slice", "share", f"{metric}", "of the change")
     for one in changed:
         shown.add_row(

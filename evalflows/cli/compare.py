@@ -157,8 +157,9 @@ def show_comparison(comparison_id: str, most: int, *, detail: Detail = None, for
 
 
 def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> list[Section]:
-    """The verdicts, the ranking, the win rates over all examples and those of slices that differ, then what is known of
-    the judges. Below other results, only the verdicts stay however many lines there are."""
+    """Return the verdicts, the ranking, the win rates over all examples and those of slices that differ, then what is
+    known of the judges. Below other results, only the verdicts stay however many lines there are.
+    """
     verdicts, others = report.verdicts, report.remarks
     overall = [] if report.has_many_pairs else report.overall
     slices = [rate for rate in report.win_rates if not rate.is_overall]
@@ -218,7 +219,7 @@ def print_comparison(report: ComparisonReport, *, wide: bool = False) -> None:
 
 
 def _rates(rates: Sequence[WinRate]) -> Table:
-    """One row per pair of experiments, and per slice; the number of missing pairs only if there are any."""
+    """Return one row per pair of experiments, and per slice; the number of missing pairs only if there are any."""
     has_slices, has_missing = any(map(_slice, rates)), any(rate.missing for rate in rates)
     columns = ("metric", "candidate", "baseline", *(("on",) if has_slices else ()), "win rate", "wins/ties/losses")
     out = table(*columns, *(("missing",) if has_missing else ()), "verdict", headings=3, wrapped=("verdict",))

@@ -121,5 +121,5 @@ def _test(connections: Mapping[str, ConnectionSpec], form: str, is_chosen: bool)
 
 
 def _only_if_named(name: str, connection: ConnectionSpec) -> bool:
-    """Whether a test could download the local model, or would test the same connection under a second name."""
+    """Return whether a test could download the local model, or would test the same connection under a second name."""
     return name == "auto" or (isinstance(connection, LocalConnection) and connection.gguf is None)

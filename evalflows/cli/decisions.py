@@ -15,7 +15,10 @@ OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 
 
 def decisions_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
-    """Each decision: the conclusion, then its rules, those that are met last. Several candidates stand in a table."""
+    """Return each decision: the conclusion, then its rules, those that are met last.
+
+    Several candidates stand in a table.
+    """
     return Section(items=[*decisions], draw=_decisions_in_brief, what="decision")
 
 
@@ -41,7 +44,7 @@ def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> Ren
 
 
 def limits_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
-    """What limits the decisions, each once; never cut."""
+    """Return what limits the decisions, each once; never cut."""
     limits = [
         limit for one in decisions for limit in (one.limits if isinstance(one, CandidatesOfGate) else one.what_limits)
     ]
@@ -106,7 +109,7 @@ def print_decision(out: Console, decision: Decision) -> None:
 
 
 def _rules(decision: Decision) -> RenderableType:
-    """The outcome, kind and text of each rule; long texts are wrapped in their column."""
+    """Return the outcome, kind and text of each rule; long texts are wrapped in their column."""
     out = indented_lines(7, 20)
     for rule in decision.rules:
         mark = Text(rule["outcome"], style=OUTCOMES[rule["outcome"]])

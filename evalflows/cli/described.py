@@ -101,7 +101,7 @@ def built_in() -> Iterator[Described]:
 
 
 def _scope(parameters: Sequence[inspect.Parameter]) -> Scope:
-    """The scope "experiment" if it requests all runs or annotates `outputs` as a list, else "run"."""
+    """Return the scope "experiment" if it requests all runs or annotates `outputs` as a list, else "run"."""
     names = {parameter.name for parameter in parameters}
     takes_list = any(parameter.name == "outputs" and _is_list(parameter.annotation) for parameter in parameters)
     return "experiment" if names & {*_ALL_RUNS} or takes_list else "run"
@@ -120,7 +120,7 @@ def _judged_by(requested: Sequence[str]) -> str:
 
 
 def _metrics(evaluator: Any, name: str, settings: Mapping[str, Any]) -> dict[str, MetricSpec]:
-    """The declared metrics; by default one metric, higher is better, with range 0 to 1 if it returns a bool."""
+    """Return the declared metrics; by default one metric, higher is better, with range 0 to 1 if it returns a bool."""
     metrics = declared_by(evaluator, name, settings)
     return metrics or {name: MetricSpec(range=(0.0, 1.0) if _returns_bool(evaluator) else None)}
 
@@ -137,7 +137,7 @@ def _metric_text(name: str, metric: MetricSpec, with_name: bool) -> str:
 
 
 def _default(value: Any) -> str:
-    """A default as YAML; a shipped prompt is shown by its file name."""
+    """Return a default as YAML; a shipped prompt is shown by its file name."""
     if value is inspect.Parameter.empty:
         return "needed"
     if isinstance(value, str) and value in _prompts():

@@ -194,7 +194,7 @@ def _worst(diff: ExperimentsDiff, changes: ChangeList, width: int) -> Section:
 
 
 def _counted(diff: ExperimentsDiff) -> list[Text]:
-    """How many examples changed otherwise than for the worse, which are listed."""
+    """Return how many examples changed otherwise than for the worse, which are listed."""
     others = [heading(diff, replace(one, examples=[])) for one in diff.lists if one.change != "regressed"]
     return [Text(one) for one in (others if diff.lists else [no_examples(diff)])]
 
@@ -245,7 +245,10 @@ def _print_lists(out: Console, diff: ExperimentsDiff) -> None:
 
 
 def _metrics(results: Sequence[Result], width: int) -> Table:
-    """One row per metric and system. Missing values have a column if there are any, p-values if there is room."""
+    """Return one row per metric and system.
+
+    Missing values have a column if there are any, p-values if there is room.
+    """
     shown = [result for result in results if result.is_worth_showing]
     has_missing = any(result.missing for result in shown)
     p_values = ["p adj."] if width >= SIDE_BY_SIDE or not has_missing else []
@@ -283,7 +286,7 @@ def _print_list(out: Console, diff: ExperimentsDiff, changes: ChangeList) -> Non
 
 
 def _answers(change: ExampleChange, width: int, *, is_coloured: bool) -> RenderableType:
-    """Both answers with the words that differ: side by side in a wide terminal, else one below the other."""
+    """Return both answers with the words that differ: side by side in a wide terminal, else one below the other."""
     answers = answers_apart(change)
     baseline, candidate = (_marked(side, is_coloured) for side in (answers.baseline, answers.candidate))
     grid = rich.table.Table.grid(padding=(0, 2, 0, 0))
@@ -301,7 +304,7 @@ def _answers(change: ExampleChange, width: int, *, is_coloured: bool) -> Rendera
 
 
 def _marked(parts: WordDiff, is_coloured: bool) -> Text:
-    """An answer with the words that differ in colour; without colours in [-old-] and {+new+}."""
+    """Return an answer with the words that differ in colour; without colours in [-old-] and {+new+}."""
     out = Text()
     for kind, text in parts:
         begin, end = ("", "") if is_coloured else _BRACKETS.get(kind, ("", ""))

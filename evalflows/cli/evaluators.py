@@ -171,7 +171,7 @@ def _facts(evaluator: "Described") -> dict[str, Any]:
 
 
 def _spec(name: str, settings: Mapping[str, Any], connection: str | None, model: str | None) -> ExperimentSpec:
-    """An experiment with only this evaluator, checked as in a run. Its dataset and target are not used."""
+    """Return an experiment with only this evaluator, checked as in a run. Its dataset and target are not used."""
     from evalflows.cli.described import described
 
     scope = described(name, settings).scope
@@ -219,7 +219,7 @@ def _print_scores(results: "Sequence[EvaluationResult | JudgementRow]", form: st
 
 
 def _row(text: str) -> tuple[dict[str, Any], str, int]:
-    """The row, where it comes from, and its number there."""
+    """Return the row, where it comes from, and its number there."""
     if place := re.fullmatch(r"(?!\s*[{\[])(.+):(\d+)", text):
         path, number = place[1], int(place[2])
         for position, row in read_rows(path):
@@ -233,7 +233,7 @@ def _row(text: str) -> tuple[dict[str, Any], str, int]:
 
 
 def _usage(result: "EvaluationResult | JudgementRow") -> "Usage | JudgementRow":
-    """What the score cost: a stored score says it itself."""
+    """Return what the score cost: a stored score says it itself."""
     return result if isinstance(result, JudgementRow) else result.usage
 
 

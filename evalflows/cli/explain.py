@@ -85,7 +85,7 @@ def explain(
 
 
 def _explain_in_brief(out: Console, store: Store, stored: Decision, worst: Worst | None) -> None:
-    """The decision, its limits, what was compared, and how to reproduce it."""
+    """Print the decision, its limits, what was compared, and how to reproduce it."""
     examples = [f"         examples of the first: {stored.where_command}"] if stored.where_command else []
     looks = f"analyses   {stored.interim_analyses} interim; {stored.calls_saved} model calls saved"
     lines = [
@@ -105,7 +105,7 @@ def _explain_in_brief(out: Console, store: Store, stored: Decision, worst: Worst
 
 
 def _unwrapped(line: str) -> Text:
-    """A line with a command to copy, or an id."""
+    """Return a line with a command to copy, or an id."""
     text = Text(line)
     text.no_wrap, text.overflow = True, "ignore"
     return text
@@ -158,8 +158,10 @@ def _exit_if_another(result: Again | None) -> None:
 
 
 def _are_same(stored: DecisionRow, again: DecisionRow) -> bool:
-    """Whether a decision is as its evidence gives it: its figures by the id, and what else it says of them. Texts of
-    another version may be worded otherwise."""
+    """Return whether a decision is as its evidence gives it: its figures by the id, and what else it says of them.
+
+    Texts of another version may be worded otherwise.
+    """
 
     def said(row: DecisionRow) -> list[object]:
         return [row.conclusion, row.n_shared, [{**rule, "text": None} for rule in from_json(row.reasons)]]

@@ -163,7 +163,7 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
 
 
 def is_interrupted_query(error: BaseException) -> bool:
-    """Whether DuckDB raised an error since Ctrl-C was pressed while it worked: it says so in no other way."""
+    """Return whether DuckDB raised an error since Ctrl-C was pressed while it worked: it says so in no other way."""
     return type(error) is RuntimeError and error.args == ("Query interrupted",)
 
 

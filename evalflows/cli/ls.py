@@ -151,7 +151,7 @@ def _row_of_pairs(one: Overview) -> Row:
 
 
 def _gates_in_brief(conclusions: Mapping[str, str]) -> Text:
-    """Each conclusion with its gates, that of a FAIL first."""
+    """Return each conclusion with its gates, that of a FAIL first."""
     out = Text()
     for conclusion, style in sorted(DECISION_STYLES.items(), key=lambda item: item[0] == "PASS"):
         if gates := [gate for gate, found in conclusions.items() if found == conclusion]:

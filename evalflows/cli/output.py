@@ -198,7 +198,7 @@ class Table(rich.table.Table):
             self.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
 
     def fits(self, width: int) -> bool:
-        """Whether it has one line per row in so many columns, or more where sentences are wrapped."""
+        """Return whether it has one line per row in so many columns, or more where sentences are wrapped."""
         return self._widths(self._cells(), 0, width) is not None
 
     def _cells(self) -> list[list[Text]]:

@@ -146,7 +146,7 @@ def _some(number: int | None) -> str:
 
 
 def _document(plan: "Plan") -> dict[str, Any]:
-    """All figures as values of JSON; of the spec only its name."""
+    """Return all figures as values of JSON; of the spec only its name."""
     from evalflows.analysis.plan import Detail, sentences_of
 
     sentences = sentences_of(plan)

@@ -148,7 +148,7 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def _leading_children(parent: int) -> set[int]:
-    """The live child processes that lead a process group."""
+    """Return the live child processes that lead a process group."""
     return {child for child in _children(parent) if _leads(child)}
 
 

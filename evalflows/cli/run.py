@@ -269,7 +269,7 @@ def _print_worst(
 
 
 def _previous(store: Store, experiments: Sequence[str]) -> "list[PreviousRun]":
-    """How experiments did against the runs before them. The analysis is loaded only if there are any."""
+    """Return how experiments did against the runs before them. The analysis is loaded only if there are any."""
     earlier = earlier_runs(store, experiments)
     if not earlier:
         return []
@@ -337,7 +337,9 @@ def _print_results(
 
 
 def _since(previous: "PreviousRun") -> RenderableType:
-    """How an experiment did against the run before, and the command that shows all of it, unwrapped to be copied."""
+    """Return how an experiment did against the run before, and the command that shows all of it, unwrapped to be
+    copied.
+    """
     command = Text(f"all of it: {previous.command}")
     command.no_wrap, command.overflow = True, "ignore"
     return Group(Text(previous.sentence), command)
@@ -346,7 +348,7 @@ def _since(previous: "PreviousRun") -> RenderableType:
 def _verdicts(
     report: ExperimentsReport, candidates: "Sequence[Decision | CandidatesOfGate]"
 ) -> "tuple[Section, Section | None]":
-    """The decisions and their limits; without any, the verdicts."""
+    """Return the decisions and their limits; without any, the verdicts."""
     if not candidates:
         return verdicts_section(report.results), None
     from evalflows.cli.decisions import decisions_section, limits_section  # late: only these need it

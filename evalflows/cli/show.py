@@ -84,7 +84,7 @@ def _calls_notes(report: ExperimentsReport) -> Iterator[Text]:
 
 
 def verdicts_section(results: Sequence[Result]) -> Section:
-    """The verdict on each candidate in a sentence."""
+    """Return the verdict on each candidate in a sentence."""
     return lines_section([Text(one, "bold") for one in verdict_sentences(results)], "verdict", least=MOST_VERDICTS)
 
 
@@ -122,7 +122,8 @@ def _bad_first(report: ExperimentsReport) -> list[ExperimentOverview]:
 
 
 def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] | None = None) -> Section:
-    """One line per metric and candidate: both means, the difference and the verdict; means alone without a baseline.
+    """Return one line per metric and candidate: both means, the difference and the verdict; means alone without a
+    baseline.
 
     Built-in measures that do not differ stand last. `counts` gives the text of a last column, of what got worse and
     better.
@@ -187,7 +188,7 @@ def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:
 def worst_section(
     *, heading: Callable[[int], str], lines: Sequence[Sequence[str]], count: int | None = None
 ) -> Section:
-    """The first of some examples in a few lines each, below a heading for as many as are shown.
+    """Return the first of some examples in a few lines each, below a heading for as many as are shown.
 
     `count` is the number of all; None if it says nothing.
     """
@@ -260,7 +261,7 @@ def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) 
 
 
 def _metrics(results: Sequence[Result]) -> Table:
-    """One row per metric and system; columns of differences only if there is a baseline."""
+    """Return one row per metric and system; columns of differences only if there is a baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", *(("difference", "verdict") if compared else ()))
     out = table(*columns, headings=2, wrapped=("mean", "verdict"))
@@ -277,7 +278,9 @@ def _metrics(results: Sequence[Result]) -> Table:
 
 
 def all_columns(results: Sequence[Result]) -> Table:
-    """One row per metric and system with counts and p-values; columns of differences only if there is a baseline."""
+    """Return one row per metric and system with counts and p-values; columns of differences only if there is a
+    baseline.
+    """
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
     against = ("difference", "pairs", *P_VERDICT) if compared else ()
@@ -295,12 +298,12 @@ def all_columns(results: Sequence[Result]) -> Table:
 
 
 def styled(verdict: str, result: Result) -> Text:
-    """A verdict in the colour of its conclusion."""
+    """Return a verdict in the colour of its conclusion."""
     return Text(verdict, style=STYLES.get(result.conclusion or "", ""))
 
 
 def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text:
-    """An experiment's progress, latency and cost."""
+    """Return an experiment's progress, latency and cost."""
     one = overview
     known = [one.experiment_id] if with_id else []
     known += [f"version {one.application_version}"] if one.application_version else []
@@ -330,5 +333,5 @@ def states_in_brief(experiments: Sequence[ExperimentOverview]) -> list[Text]:
 
 
 def loud(count: int) -> Text:
-    """A number of missing values, red unless it is 0."""
+    """Return a number of missing values, red unless it is 0."""
     return Text(str(count), style="bold red" if count else "")

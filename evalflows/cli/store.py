@@ -305,7 +305,7 @@ def _about(text: str) -> str:
 
 
 def _plain(value: Any, is_json: bool) -> Any:
-    """A value for JSON: JSON text is parsed, decimals become floats, NaN becomes null."""
+    """Return a value for JSON: JSON text is parsed, decimals become floats, NaN becomes null."""
     if is_json and value is not None:
         return json.loads(value)
     if isinstance(value, Decimal):
@@ -333,7 +333,7 @@ def _print_rows(
 
 
 def _shown(value: Any) -> str:
-    """A value for reading: null is empty, and a float has six significant digits, or its whole part."""
+    """Return a value for reading: null is empty, and a float has six significant digits, or its whole part."""
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
     return "" if value is None else str(value)

@@ -169,7 +169,7 @@ class ByComplete:
     takes_schema = True
 
     def ask(self, request: Request, schema: Schema | None) -> Answer:
-        """Ask the model. Raises InputError on the event loop of the model calls, which cannot wait for itself."""
+        """Ask the model. Raise InputError on the event loop of the model calls, which cannot wait for itself."""
         if threading.current_thread().name == "evalflows-calls":
             raise InputError("evaluate_string_pairs: got a call from an async function, wanted aevaluate_string_pairs")
         answer = self._call(request, schema)
@@ -210,7 +210,7 @@ class ByInvoke:
 def model_of(llm: object, parameters: Mapping[str, Any] | None) -> ByComplete | ByInvoke:
     """Return the model with its parameters; a parameter that is None is left to the model.
 
-    Raises InputError for an unusable model, an unknown connection, and one without a key or a model.
+    Raise InputError for an unusable model, an unknown connection, and one without a key or a model.
     """
     own = dict(parameters or {})
     if callable(getattr(llm, "invoke", None)):
@@ -226,7 +226,7 @@ def model_of(llm: object, parameters: Mapping[str, Any] | None) -> ByComplete | 
 def openai_embedding(texts: Sequence[str]) -> list[list[float]]:
     """Return the vectors of texts by the connection `openai`, within the budget of the current run, if any.
 
-    Raises InputError if the connection cannot be used, and CallError for an unanswered call.
+    Raise InputError if the connection cannot be used, and CallError for an unanswered call.
     """
     connection, recorder = resolve("openai", {}), current()
     budget = recorder.budget if recorder else None
@@ -287,7 +287,7 @@ def _of_message(answer: Any) -> Answer:
 
 
 def _checked(text: object, is_truncated: bool) -> str:
-    """Return the text. Raises ValueError if it is not text or was truncated: tags in it may be quotations."""
+    """Return the text. Raise ValueError if it is not text or was truncated: tags in it may be quotations."""
     if not isinstance(text, str):
         raise ValueError(f"llm: got {short(text)}, wanted a text, or a message with content")
     if is_truncated:
@@ -296,7 +296,7 @@ def _checked(text: object, is_truncated: bool) -> str:
 
 
 def edit_distance(first: str, second: str, metric: str = "damerau_levenshtein", *, normalised: bool = True) -> float:
-    """Return the distance of two texts, by default as a share from 0 (equal) to 1. Raises InputError."""
+    """Return the distance of two texts, by default as a share from 0 (equal) to 1. Raise InputError."""
     if metric not in EDIT_METRICS:
         raise InputError(f"edit distance: metric: got {short(metric)}, wanted one of {', '.join(EDIT_METRICS)}")
     module: Any = EDIT_METRICS[metric]
@@ -306,7 +306,7 @@ def edit_distance(first: str, second: str, metric: str = "damerau_levenshtein", 
 def embedding_distance(first: str, second: str, metric: str = "cosine", encoder: Encoder | None = None) -> float:
     """Return the distance of two texts' vectors, which `encoder` or the connection `openai` makes.
 
-    Raises InputError for an unknown metric, ValueError for vectors without a distance, and CallError for an unanswered
+    Raise InputError for an unknown metric, ValueError for vectors without a distance, and CallError for an unanswered
     call.
     """
     if metric not in VECTOR_METRICS:
@@ -324,7 +324,7 @@ def embedding_distance(first: str, second: str, metric: str = "cosine", encoder:
 def with_principles(criteria: Any) -> Any:
     """Return criteria in which the name of one of LangChain's principles is that principle.
 
-    Its text is the installed package's. Raises InputError without one: the name alone says nothing.
+    Its text is the installed package's. Raise InputError without one: the name alone says nothing.
     """
     if isinstance(criteria, list | tuple):
         return [with_principles(criterion) for criterion in criteria]
@@ -337,7 +337,7 @@ def with_principles(criteria: Any) -> Any:
 
 
 def principle(name: str) -> Any:
-    """Return LangChain's principle of this name. Raises InputError if its package is not installed, or has none."""
+    """Return LangChain's principle of this name. Raise InputError if its package is not installed, or has none."""
     for package in _PRINCIPLES_IN:
         try:
             principles = import_module(f"{package}.chains.constitutional_ai.principles").PRINCIPLES
@@ -382,7 +382,7 @@ class ConstitutionalPrinciple:
 def resolve_pairwise_criteria(criteria: Any = None) -> dict[str, str]:
     """Return {name: description} for a member of Criteria, a name, a mapping, a principle, or a list of these.
 
-    An unknown name has an empty description. Raises ValueError for anything else, and for empty criteria; InputError
+    An unknown name has an empty description. Raise ValueError for anything else, and for empty criteria; InputError
     for a principle of LangChain's by its name, if LangChain's package is not installed.
     """
     criteria = with_principles(criteria)
@@ -427,16 +427,16 @@ class PromptTemplate:
         return PromptTemplate(template=self.template, partial_variables={**self.partial_variables, **values})
 
     def format(self, **values: object) -> str:
-        """Return the filled text. Raises KeyError for a variable without a value."""
+        """Return the filled text. Raise KeyError for a variable without a value."""
         return fill(self.template, {**self.partial_variables, **values})
 
     def __str__(self) -> str:
-        """The text with the variables filled so far."""
+        """Return the text with the variables filled so far."""
         return self.format(**{name: f"{{{name}}}" for name in self.input_variables})
 
 
 def as_prompt(prompt: object) -> Any:
-    """Return a prompt with `format` and `input_variables`. Raises InputError if the argument cannot be made one."""
+    """Return a prompt with `format` and `input_variables`. Raise InputError if the argument cannot be made one."""
     if isinstance(prompt, str):
         return PromptTemplate.from_template(prompt)
     if hasattr(prompt, "format") and hasattr(prompt, "input_variables"):
@@ -495,7 +495,7 @@ class PairwiseStringEvaluator(ABC):
     ) -> dict[str, Any]:
         """Compare `prediction`, which is A, with `prediction_b`, which is B.
 
-        Raises ValueError if the input or the reference is required but missing; warns if it is given but not used.
+        Raise ValueError if the input or the reference is required but missing; warns if it is given but not used.
         """
         self._check(input, reference)
         return self._evaluate_string_pairs(
@@ -562,9 +562,9 @@ class StringEvaluator:
         input: Any = None,  # noqa: A002
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Judge a text. Raises ValueError if the input or reference is required but missing.
+        """Judge a text. Raise ValueError if the input or reference is required but missing.
 
-        Raises InputError on the event loop of the model calls, which cannot wait for itself, and for other arguments.
+        Raise InputError on the event loop of the model calls, which cannot wait for itself, and for other arguments.
         """
         if threading.current_thread().name == "evalflows-calls":
             raise InputError("evaluate_strings: got a call from an async function, wanted aevaluate_strings")
@@ -770,7 +770,7 @@ class PairwiseStringResultOutputParser:
     def parse(self, text: str) -> dict[str, Any]:
         """Return the verdict of the last `[[A]]`, `[[B]]` or `[[C]]`, with the whole text as the reasoning.
 
-        A tag next to a quotation mark is ignored as a quotation, unless it is alone on its line. Raises ValueError if
+        A tag next to a quotation mark is ignored as a quotation, unless it is alone on its line. Raise ValueError if
         there is no tag, or the last one is not A, B or C. Quotations without quotation marks are not detected.
         """
         own = [tag for tag in _TAG.finditer(text) if not _is_quoted(tag)]
@@ -781,7 +781,7 @@ class PairwiseStringResultOutputParser:
 
 
 def result_of_fields(answer: object) -> dict[str, Any]:
-    """Return the result of an answer in the schema's fields. Raises ValueError if it does not match the schema."""
+    """Return the result of an answer in the schema's fields. Raise ValueError if it does not match the schema."""
     fields = answer if isinstance(answer, Mapping) else {}
     verdict, reasoning = fields.get("verdict"), fields.get("reasoning")
     if not isinstance(verdict, str) or verdict not in WORTH or not isinstance(reasoning, str):
@@ -827,7 +827,7 @@ class PairwiseStringEvalChain(PairwiseStringEvaluator):
     ) -> Self:
         """Build the evaluator, as `load_evaluator` does.
 
-        Raises ValueError for invalid criteria or prompts; InputError for an invalid model and for LangChain's other
+        Raise ValueError for invalid criteria or prompts; InputError for an invalid model and for LangChain's other
         options, which have no meaning here.
         """
         refuse("load_evaluator", options)
@@ -917,7 +917,7 @@ def load_evaluator(evaluator: EvaluatorType | str, *, llm: Any = None, **setting
     list of these), `prompt` (a text or a template), `output_parser` (an object with `parse`), `llm_kwargs` (parameters
     of the model). Those of other evaluators are listed in docs/guides/langchain.md.
 
-    Raises InputError for any other evaluator or an unusable model, ValueError for an invalid prompt or criteria.
+    Raise InputError for any other evaluator or an unusable model, ValueError for an invalid prompt or criteria.
     """
     if isinstance(evaluator, str) and evaluator in KINDS:
         build, known = KINDS[evaluator]

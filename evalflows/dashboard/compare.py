@@ -190,7 +190,7 @@ class CompareQuery:
         return [(name, str(value)) for name, value in self._fields().items() if name in ("metric", "sort", "words")]
 
     def with_metric(self, metric: str | None) -> "CompareQuery":
-        """The same, about a metric."""
+        """Return the query about a metric."""
         return replace(self, metric=metric)
 
     def address(self, links: Links, **changes: Any) -> str | None:
@@ -199,7 +199,7 @@ class CompareQuery:
         return links.compare(changed.baseline, *changed.candidates, **changed._fields())
 
     def examples(self, links: Links, **changes: Any) -> str | None:
-        """The same, leading to the table of examples."""
+        """Return the address of the page's table of examples."""
         address = self.address(links, **changes)
         return address and f"{address}#examples"
 
@@ -419,7 +419,7 @@ def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[t
 
 
 def compare_page(site: Site, query: Query) -> Page:
-    """A comparison; without baseline or candidates, experiments to choose from."""
+    """Return a comparison; without baseline or candidates, experiments to choose from."""
     asked = CompareQuery.of_query(site.store, query)
     return _picker(site, query) if asked is None else _comparison(site, asked)
 
@@ -626,7 +626,9 @@ def _picker(site: Site, query: Query) -> Page:
 
 
 def compare_slices_page(site: Site, query: Query) -> Page:
-    """The slices of the examples in which candidates depart from their overall difference; searched when asked for."""
+    """Return the slices of the examples in which candidates depart from their overall difference; searched when asked
+    for.
+    """
     asked = CompareQuery.of_query(site.store, query)
     if asked is None:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
@@ -646,7 +648,7 @@ class Neighbours:
 
 
 def compare_example_page(site: Site, query: Query) -> Page:
-    """One example of a comparison, with links to the next and the previous one in the same filter and order."""
+    """Return one example of a comparison, with links to the next and the previous one in the same filter and order."""
     asked, example = CompareQuery.of_query(site.store, query), query.wanted("id")
     if asked is None:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
@@ -744,7 +746,7 @@ def _point(site: Site, one: PastValue) -> Point:
 
 
 def _metrics(wanted: Wanted) -> list[str]:
-    """The metrics of which the past is shown: those beside the answers, without measures."""
+    """Return the metrics of which the past is shown: those beside the answers, without measures."""
     return [metric for metric in wanted.metrics if metric not in MEASURES]
 
 

@@ -16,7 +16,7 @@ MOST_RATES = 3
 
 @steady
 def comparisons_page(site: Site, query: Query) -> Page:
-    """The list of comparisons."""
+    """Return the list of comparisons."""
     text, number, dataset = query.text("q"), query.number("page"), query.text("dataset")
     state = query.choice("state", STATES, "") if query.text("state") else None
     identities, total = chosen_comparisons(

@@ -48,7 +48,7 @@ COLUMNS = {"inputs": "Inputs", "reference_outputs": "Reference", "metadata": "Me
 
 
 def dataset_example_page(site: Site, query: Query) -> Page:
-    """One example of a dataset, which can be edited in the newest version; without an id, the form of a new one."""
+    """Return one example of a dataset, to be edited in the newest version; without an id, the form of a new one."""
     name, identity = query.wanted("dataset"), query.text("id")
     newest = current_snapshot(site.store, name)
     if newest is None:
@@ -91,7 +91,9 @@ def _fields(column: str, example: ExampleRow | None, *, is_new: bool) -> list[_F
 
 
 def _is_editable(value: Any) -> bool:
-    """Whether a form gives a value back as it is: a text without carriage returns and characters that are escaped."""
+    """Return whether a form gives a value back as it is: a text without carriage returns and characters that are
+    escaped.
+    """
     return isinstance(value, str) and bool(value.strip()) and "\r" not in value and escaped(value) == value
 
 

@@ -36,7 +36,7 @@ _NEWEST_FIRST = "is_one_of(comparison_id, $1) order by started_at desc"
 
 
 def datasets_page(site: Site, _: Query) -> Page:
-    """The list of datasets, and where a file is added."""
+    """Return the list of datasets, and where a file is added."""
     body = render(
         "datasets.html",
         site,
@@ -49,7 +49,7 @@ def datasets_page(site: Site, _: Query) -> Page:
 
 
 def dataset_page(site: Site, query: Query) -> Page:
-    """One dataset: its versions, what changed from one to another, examples, and what ran on it."""
+    """Return one dataset: its versions, what changed from one to another, examples, and what ran on it."""
     name, text, number = query.wanted("name"), query.text("q"), query.number("page")
     versions = dataset_versions(site.store, name)
     if not versions:

@@ -45,7 +45,7 @@ CONCLUSIONS: Sequence[DecisionConclusion] = get_args(DecisionConclusion)
 
 @steady
 def decision_page(site: Site, query: Query) -> Page:
-    """One decision. Its address may also name a gate or a candidate: the newest decision counts."""
+    """Return one decision. Its address may also name a gate or a candidate: the newest decision counts."""
     found = find_decision(site.store, query.wanted("id"))
     (decision,) = with_manifests(site.store, with_limits(site.store, [found]))
     rules = stored_rules(site.store, decision)
@@ -75,7 +75,7 @@ def decision_page(site: Site, query: Query) -> Page:
 
 
 def _candidates(store: Store, decision: Decision) -> CandidatesOfGate | None:
-    """All candidates of the decision's gate in its run, if there are several against its baseline."""
+    """Return all candidates of the decision's gate in its run, if there are several against its baseline."""
     found = candidates_of_gates(store, decisions_beside(store, decision))
     several = [one for one in found if isinstance(one, CandidatesOfGate)]
     baseline = decision.baseline_experiment_id
@@ -176,7 +176,7 @@ def _compared(site: Site, decision: Decision) -> str | None:
 
 @steady
 def decisions_page(site: Site, query: Query) -> Page:
-    """The list of decisions."""
+    """Return the list of decisions."""
     gates, number = gate_names(site.store), query.number("page")
     conclusion = query.choice("conclusion", CONCLUSIONS, "PASS") if query.text("conclusion") else None
     choice = DecisionChoice(gate=query.text("gate"), conclusion=conclusion, text=query.text("q"))

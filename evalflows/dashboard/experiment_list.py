@@ -36,7 +36,7 @@ class _Address:
 
 
 def experiments_page(site: Site, query: Query) -> Page:
-    """The list of experiments."""
+    """Return the list of experiments."""
     wanted, number, metric = _filter(query), query.number("page"), query.text("metric")
     found = listed_experiments(site.store, wanted, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
     if metric is not None and metric not in found.choices.metrics:
@@ -95,6 +95,6 @@ def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int |
 
 
 def _experiments_scale(experiments: Sequence[ListedExperiment], metric: str | None) -> tuple[float, float]:
-    """The range of the chosen metric's intervals."""
+    """Return the range of the chosen metric's intervals."""
     shown = [found for one in experiments if metric is not None and (found := one.metric(metric))]
     return domain(value for one in shown for value in (one.mean, one.ci_low, one.ci_high))

@@ -46,7 +46,9 @@ class _Examples:
 
 
 def experiment_page(site: Site, query: Query) -> Page:
-    """One experiment, by its id, a prefix of it or its name; of a run group or a spec's name, the list of its own."""
+    """Return one experiment, by its id, a prefix of it or its name; of a run group or a spec's name, the list of its
+    own.
+    """
     reference = query.wanted("id")
 
     def made() -> Page:
@@ -125,7 +127,7 @@ def _with_anchor(address: str | None) -> str | None:
 
 
 def _examples(site: Site, query: Query, row: ExperimentRow, metrics: Sequence[str]) -> _Examples:
-    """The page of examples that the address asks for."""
+    """Return the page of examples that the address asks for."""
     metric, number, text = query.text("metric"), query.number("page"), query.text("q")
     shown = query.choice("show", get_args(Shown), "all")
     if metric is not None and metric not in metrics:
@@ -148,7 +150,7 @@ def _by_field(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
 
 @steady
 def example_page(site: Site, query: Query) -> Page:
-    """One example (`example_id`, in the address `id`) of an experiment; with `repetition`, that one first."""
+    """Return one example (`example_id`, in the address `id`) of an experiment; with `repetition`, that one first."""
     store, example = site.store, query.wanted("id")
     identity = experiments_meant(store, query.wanted("experiment"))[0]
     row: ExperimentRow = store.read("experiments", identity)[0]

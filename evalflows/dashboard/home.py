@@ -16,7 +16,7 @@ REFRESH_S = 5
 
 
 def home_page(site: Site, _: Query) -> Page:
-    """The first page, which needs no choice."""
+    """Return the first page, which needs no choice."""
     running = listed_experiments(site.store, ListFilter(state="running"), limit=NEWEST).experiments
     newest = listed_experiments(site.store, ListFilter(), limit=NEWEST)
     decisions = newest_decisions(site.store)

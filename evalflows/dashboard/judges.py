@@ -25,7 +25,7 @@ Plot = tuple[float | None, float | None, float | None, tuple[float, float], floa
 
 @steady
 def judge_page(site: Site, query: Query) -> Page:
-    """One judge, and its agreement with people in one experiment or comparison."""
+    """Return one judge, and its agreement with people in one experiment or comparison."""
     evaluator, number = query.wanted("evaluator"), query.number("page")
     versions = judges_health(site.store, evaluator)
     controls, biases, subjects = judge_record(site.store, evaluator)
@@ -144,7 +144,7 @@ def _review_address(site: Site, subject: LabelledSubject | None, versions: Seque
 
 @steady
 def judges_page(site: Site, query: Query) -> Page:
-    """The list of judges, and their agreement with people."""
+    """Return the list of judges, and their agreement with people."""
     text = query.text("q")
     health = [one for one in judges_health(site.store) if _has(text, one.evaluator, one.judge_model, *one.metrics)]
     standings = [one for one in judge_standings(site.store) if _has(text, one.evaluator, one.judge_model, one.metric)]

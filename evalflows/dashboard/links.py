@@ -30,7 +30,7 @@ class Proofs:
         return self._code(b"condition:" + condition.encode(errors="surrogatepass"))
 
     def hold(self, given: str | None, condition: str) -> bool:
-        """Whether the given proof is one of this condition."""
+        """Return whether the given proof is one of this condition."""
         return given is not None and _is_same(given, self.of(condition))
 
     def is_of_form(self, given: str | None) -> bool:

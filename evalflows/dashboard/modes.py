@@ -45,7 +45,7 @@ DOINGS: Sequence[Doing] = ("rename", "merge", "split", "confirm", "close", "reop
 
 
 def modes_page(site: Site, query: Query) -> Page:
-    """The failure modes of one system, and those of production.
+    """Return the failure modes of one system, and those of production.
 
     Which are closed only the team's file says, where the dashboard was started.
     """
@@ -87,7 +87,8 @@ def _topics(metric: str, shares: Sequence[LabelShare]) -> _Topics:
 
 
 def modes_map_page(site: Site, query: Query) -> Page:
-    """The answers of a system's newest run that have a mode, alike ones near each other; computed when asked for.
+    """Return the answers of a system's newest run that have a mode, alike ones near each other; computed when asked
+    for.
 
     Modes beyond the most frequent share a colour. Raise InputError if the local embedding model is not installed.
     """
@@ -122,7 +123,7 @@ class _Preview:
 
 
 def mode_page(site: Site, query: Query) -> Page:
-    """One mode of the team's file, with what can be done to it; and what that changes in the file, before it is
+    """Return one mode of the team's file, with what can be done to it; and what that changes in the file, before it is
     written.
 
     Raise InputError for an unknown mode, and for a change that makes the file invalid.

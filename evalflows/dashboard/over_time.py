@@ -18,8 +18,9 @@ Figure = Callable[[LinePoint], float | None]
 
 
 def over_time_page(site: Site, query: Query) -> Page:
-    """A metric, the cost and the latency over the runs of lines, which `name`, once or several times, and `target`
-    choose."""
+    """Return a metric, the cost and the latency over the runs of lines, which `name`, once or several times, and
+    `target` choose.
+    """
     names, target, metric = query.all("name"), query.text("target"), query.text("metric")
     shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
     first = shown.lines[0].line if shown.lines else None

@@ -44,7 +44,7 @@ _OPPOSITE = {"better": "worse", "worse": "better"}
 
 @steady
 def pair_page(site: Site, query: Query) -> Page:
-    """One pair of a comparison: both answers in full, and everything that is known of the judgement."""
+    """Return one pair of a comparison: both answers in full, and everything that is known of the judgement."""
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     pair = judged_pair(site.store, row, *(query.wanted(name) for name in ("metric", "left", "right")))
@@ -155,7 +155,7 @@ def _pair_address(site: Site, row: ComparisonSetRow, pair: JudgedPair) -> str | 
 
 @steady
 def comparison_page(site: Site, query: Query) -> Page:
-    """A comparison, and one page of its pairs."""
+    """Return a comparison, and one page of its pairs."""
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
     report = comparison_report(site.store, identity)

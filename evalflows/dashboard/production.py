@@ -67,7 +67,9 @@ DEEPEST = 12
 
 
 def production_page(site: Site, query: Query) -> Page:
-    """The incidents that are not over, or with `incidents=all` all; the watched metrics, and the trace evaluations."""
+    """Return the incidents that are not over, or with `incidents=all` all; the watched metrics, and the trace
+    evaluations.
+    """
     shown = query.choice("incidents", SHOWN, "now")
     known, evaluations = incidents(site.store), trace_evaluations(site.store)
     found = episodes(known)
@@ -100,7 +102,10 @@ class _Watched:
 
 
 def evaluation_page(site: Site, query: Query) -> Page:
-    """One trace evaluation: what its watch rules saw, its incidents and batches. `part=windows` has its metrics."""
+    """Return one trace evaluation: what its watch rules saw, its incidents and batches.
+
+    `part=windows` has its metrics.
+    """
     name = query.wanted("name")
     if query.choice("part", ("all", "windows"), "all") == "windows":
         return windows_page(site, query, name)
@@ -121,7 +126,7 @@ def evaluation_page(site: Site, query: Query) -> Page:
 
 
 def incident_page(site: Site, query: Query) -> Page:
-    """One incident: its figures over time, what changed with it, its worst items, and a form to acknowledge it."""
+    """Return one incident: its figures over time, what changed with it, its worst items, a form to acknowledge it."""
     found = find_incident(site.store, query.wanted("id"))
     same_slice = [
         row
@@ -183,7 +188,7 @@ class _Metric:
 
 
 def windows_page(site: Site, query: Query, name: str) -> Page:
-    """The metrics of a trace evaluation by window and slice, as `evalflows windows` prints them."""
+    """Return the metrics of a trace evaluation by window and slice, as `evalflows windows` prints them."""
     size, days = query.choice("window", SIZES, "day"), query.number("days", FIGURES_DAYS, MOST_FIGURES_DAYS)
     sliced = [query.choice("slice", DIMENSIONS, "version")] if query.text("slice") else []
     found = window_figures(site.store, name, size=size, dimensions=sliced, days=days)
@@ -300,7 +305,7 @@ class _Node:
 
 
 def traces_page(site: Site, query: Query) -> Page:
-    """The newest traces that meet a condition on the columns of the view traces.
+    """Return the newest traces that meet a condition on the columns of the view traces.
 
     A condition is SQL, so it is run only if a page of ours sent it.
     """
@@ -326,7 +331,7 @@ def traces_page(site: Site, query: Query) -> Page:
 
 
 def trace_page(site: Site, query: Query) -> Page:
-    """One trace: its observations with inputs, outputs, tokens, cost, scores and labels."""
+    """Return one trace: its observations with inputs, outputs, tokens, cost, scores and labels."""
     trace = trace_view(observations_of_trace(site.store, query.wanted("id")))
     by_subject: defaultdict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts_of_trace(site.store, trace.id):

@@ -222,7 +222,7 @@ def marked(rows: Sequence[ComparedRow], baseline: str) -> dict[tuple[str, str], 
 
 
 def _words(old: Answer | None, new: Answer | None) -> WordDiff | None:
-    """The difference of two answers; None unless both are there."""
+    """Return the difference of two answers; None unless both are there."""
     if old is None or new is None or old.outputs is None or new.outputs is None:
         return None
     return word_diff(shown_text(old.outputs), shown_text(new.outputs), IN_TABLE)

@@ -158,7 +158,7 @@ class _Shown:
 
 
 def review_page(site: Site, query: Query) -> Page:
-    """The next item of a review, or the one that the address names."""
+    """Return the next item of a review, or the one that the address names."""
     _check(site, query)
     settings = ReviewSettings.of(query)
     review = settings.review(site.store)
@@ -249,7 +249,7 @@ class _Metric:
 
 
 def review_start_page(site: Site, query: Query) -> Page:
-    """The forms that start a review: of one experiment or comparison if the address names it."""
+    """Return the forms that start a review: of one experiment or comparison if the address names it."""
     reference, metric = query.text("subject"), query.text("metric")
     subject = None if reference is None else review_subject(site.store, reference)[0]
     body = render(

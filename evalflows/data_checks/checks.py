@@ -170,7 +170,7 @@ def _of_results(experiment: ExperimentRow) -> list[tuple[Columns, list[Expectati
 
 
 def _of_runs(judges: Sequence[str]) -> list[Expectation]:
-    """Each planned run has one output, and a score by each evaluator; those left out by a sample have one too."""
+    """Expect one output of each planned run, and a score by each evaluator, also of runs that a sample left out."""
     return [
         _expect("be_between", "runs.outputs", min_value=1, max_value=1),
         *(_expect("be_between", by(judge), min_value=1) for judge in judges),
@@ -178,7 +178,10 @@ def _of_runs(judges: Sequence[str]) -> list[Expectation]:
 
 
 def _of_outputs(experiment: ExperimentRow) -> list[Expectation]:
-    """Each output is of a planned run; it has an answer in JSON, or the reason why not. No amount is negative."""
+    """Expect each output to be of a planned run, and to have an answer in JSON, or the reason why not.
+
+    No amount is negative.
+    """
     answered = _among("outputs.status", ["ok"])
     lacking = _among("outputs.status", ["failed", "not_attempted"])
     return [
@@ -193,7 +196,7 @@ def _of_outputs(experiment: ExperimentRow) -> list[Expectation]:
 
 
 def _of_scores(spec: ExperimentSpec) -> list[Expectation]:
-    """Each score is of a known run and has no double; it has a value in the range, or the reason why not."""
+    """Expect each score to be of a known run, once, and to have a value in the range, or the reason why not."""
     scored = _among("scores.status", ["scored"])
     others = _among("scores.status", [status for status in get_args(ScoreStatus) if status != "scored"])
     missing = _among("scores.status", ["failed", "not_attempted"])

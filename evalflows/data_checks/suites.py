@@ -27,7 +27,7 @@ _EXPECTATIONS = TypeAdapter(list[Expectation])
 def load_expectations(source: Sequence[Expectation] | str | None) -> list[Expectation]:
     """Return the given expectations, or read them from a suite file in Great Expectations' format.
 
-    Raises InputError if the file cannot be read or is not a suite.
+    Raise InputError if the file cannot be read or is not a suite.
     """
     if not isinstance(source, str):
         return list(source or ())

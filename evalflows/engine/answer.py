@@ -236,5 +236,5 @@ class _Answering:
 
 
 def _may_be_paid(failure: BaseException | None) -> bool:
-    """Whether a request that ended so may have been paid: its answer came, or nobody knows what became of it."""
+    """Return whether a request that ended so may have been paid: its answer came, or nobody knows what became of it."""
     return isinstance(failure, CallError) and (failure.cost_is_unknown or failure.kind == "bad_return")

@@ -21,7 +21,7 @@ Call = Callable[[RunnableEvaluator, Mapping[str, Any]], Coroutine[Any, Any, list
 
 
 def is_down(outcome: EvaluationResult) -> bool:
-    """Whether a judgement failed or was not attempted because its endpoint is down."""
+    """Return whether a judgement failed or was not attempted because its endpoint is down."""
     return outcome.error_kind in COUNTED | {"stopped"}
 
 

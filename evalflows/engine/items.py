@@ -215,7 +215,7 @@ def items_of(store: Store, scope: TraceScope, keys: Sequence[ItemKey]) -> list[I
 
 
 def is_drawn(spec: Any, item: Item) -> bool:
-    """Whether an item is in an evaluator's sample: its trace's hash, from 0 to 1, is below the rate.
+    """Return whether an item is in an evaluator's sample: its trace's hash, from 0 to 1, is below the rate.
 
     So the same traces are drawn on every day and machine, and smaller samples are part of larger ones.
     """

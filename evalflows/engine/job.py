@@ -100,7 +100,7 @@ class Job(ABC, Generic[Subject]):
         """Return the id of the experiment, comparison or trace evaluation of a day that a subject belongs to."""
 
     def is_final(self, row: JudgementRow) -> bool:
-        """Whether a judgement made before stands."""
+        """Return whether a judgement made before stands."""
         return is_final(row)
 
     @abstractmethod
@@ -153,7 +153,7 @@ class Job(ABC, Generic[Subject]):
 
 
 def is_final(row: JudgementRow) -> bool:
-    """Whether a judgement is final. That of a missing answer is not: the answer may still arrive."""
+    """Return whether a judgement is final. That of a missing answer is not: the answer may still arrive."""
     if row.status == "failed":
         return row.error_kind not in UNREACHABLE and row.error_kind != "no_output"
     return row.status != "not_attempted"

@@ -36,7 +36,7 @@ LOST = ("failed", "not_attempted")
 
 
 def is_undecided(tier: RunnableEvaluator, results: list[EvaluationResult]) -> bool:
-    """Whether a run goes to the next tier: this one does not apply, or its score is not among those it decides.
+    """Return whether a run goes to the next tier: this one does not apply, or its score is not among those it decides.
 
     A failed tier is final: the next tier is not a fallback.
     """

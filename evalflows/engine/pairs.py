@@ -92,7 +92,7 @@ class Comparison(Job[Pair]):
         return is_final(row) and not (row.decided_by == FAILED_OUTPUT and self._has_recovered(row))
 
     def _has_recovered(self, row: JudgementRow) -> bool:
-        """Whether both runs of a pair that was decided by a failed one have an output by now."""
+        """Return whether both runs of a pair that was decided by a failed one have an output by now."""
         runs = (self.outputs.get(run) for run in (row.left_run_id or "", row.right_run_id or ""))
         return all(run is not None and run.status == "ok" for run in runs)
 

@@ -34,7 +34,7 @@ QUICK_CHUNKS_AT_ONCE = 2
 
 
 def is_quick(prepared: Prepared[Any]) -> bool:
-    """Whether no answers are made but by looking them up, and all evaluators are rules without a time limit."""
+    """Return whether no answers are made but by looking them up, and all evaluators are rules without a time limit."""
     judges = [judge for evaluator in prepared.evaluators for judge in evaluator.all]
     return all(target.kind == "recorded" for target in targets_of(prepared.spec)) and not any(
         judge.connection or judge.bound.is_async or judge.spec.timeout_s for judge in judges
@@ -47,7 +47,7 @@ def targets_of(spec: Any) -> Sequence[TargetSpec]:
 
 
 def pays(prepared: Prepared[Any], n_subjects: int, *, is_ours: bool = True) -> bool:
-    """Whether the chunks of a run are worked on in processes: if its spec says so, or if it is faster and safe.
+    """Return whether the chunks of a run are worked on in processes: if its spec says so, or if it is faster and safe.
 
     It is safe if all that they call `is_ours`, as its evaluators must be. Raise InputError if the spec says so of a run
     that calls models.

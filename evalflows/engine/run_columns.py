@@ -13,7 +13,7 @@ _NOTHING = Answer(outputs=None)[1:]
 
 
 def is_final(row: OutputRow) -> bool:
-    """Whether a retry would be useless."""
+    """Return whether a retry would be useless."""
     return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
 
 

@@ -108,7 +108,7 @@ class TraceExamples:
             yield row
 
     def _is_new(self, row: Row, seen: set[bytes]) -> bool:
-        """Whether no example has this input yet; count the row if one has."""
+        """Return whether no example has this input yet; count the row if one has."""
         key = input_key(to_json(row["inputs"], mend=True))
         is_repeated = key in seen
         seen.add(key)

@@ -122,7 +122,7 @@ def _column(field: str, row: Mapping[str, Any]) -> str:
 def _verdict(
     cells: Mapping[str, Any], first: str, second: str, names: Mapping[str, str]
 ) -> tuple[Winner | None, tuple[float, float] | None]:
-    """The winner and the scores, which must agree; a winner may also be named by the column of its side."""
+    """Return the winner and the scores, which must agree; a winner may also be named by the column of its side."""
     given, scores = cells.get("winner"), cells.get("scores")
     sides: Mapping[str, Winner] = {names["first"]: "first", names["second"]: "second"}
     winner = sides.get(str(given)) or winner_of(given, first, second)
@@ -201,7 +201,7 @@ def _judgement(vote: Vote, votes: Votes, row: ComparisonSetRow, repetition: int)
 
 
 def voted_examples(rows: Sequence[JudgementRow]) -> list[ExampleRow]:
-    """An example for each prompt of a comparison of votes, with the metadata of its first vote."""
+    """Return an example for each prompt of a comparison of votes, with the metadata of its first vote."""
     first = {row.example_id or "": row for row in reversed(rows)}
     return [
         ExampleRow(snapshot_id="", example_id=prompt, position=place, inputs="{}", metadata=row.metadata)

@@ -32,7 +32,7 @@ def end_of(finish_reason: str | None) -> End:
 
 
 def completion_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row fields of a chat completion. Raises CallError for an unusable answer or a refusal."""
+    """Return the row fields of a chat completion. Raise CallError for an unusable answer or a refusal."""
     choice = _first(body)
     message, finish = _message(choice), finish_of(body)
     if choice.get("error") or end_of(finish) == "failed":
@@ -56,12 +56,12 @@ def finish_of(body: Mapping[str, Any]) -> str | None:
 
 
 def is_empty(message: Mapping[str, Any]) -> bool:
-    """Whether an answer has neither text nor tool calls."""
+    """Return whether an answer has neither text nor tool calls."""
     return not (message.get("content") or "").strip() and not message.get("tool_calls")
 
 
 def has_thinking(message: Mapping[str, Any]) -> bool:
-    """Whether an answer has the model's thinking apart from its text."""
+    """Return whether an answer has the model's thinking apart from its text."""
     return any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
 
 

@@ -54,7 +54,7 @@ class Breaker:
         return self.is_open and not self.gave_up and self.pause_left_s == 0.0
 
     def enter(self) -> bool:
-        """Admit an item; return whether it is a trial. Raises CallError while the breaker is open."""
+        """Admit an item; return whether it is a trial. Raise CallError while the breaker is open."""
         if self._open_until is None:  # the usual case needs no lock
             return False
         with self._lock:

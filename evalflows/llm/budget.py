@@ -43,7 +43,7 @@ class Budget:
     async def reserve(self, estimate_usd: float | None) -> int:
         """Set aside what a call may cost, None if unknown; return the reservation's number.
 
-        If it would fit should the calls in flight cost less than estimated, it waits for them. Raises CallError if it
+        If it would fit should the calls in flight cost less than estimated, it waits for them. Raise CallError if it
         does not fit, or cannot be counted.
         """
         while True:
@@ -71,7 +71,7 @@ class Budget:
     def set_aside(self, number: int, usd: float) -> None:
         """Change the sum set aside for a call in flight, before another attempt at it.
 
-        Raises CallError if the sum does not fit. It does not wait, since two such calls could wait for each other.
+        Raise CallError if the sum does not fit. It does not wait, since two such calls could wait for each other.
         """
         with self._lock:
             others = sum(self._aside.values()) - self._aside[number]

@@ -124,7 +124,7 @@ class Caller:
     async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
         """Return the row of the call that answers a request, and whether it was cached.
 
-        A call is recorded before its answer is used; identical requests meanwhile wait for it. Raises CallError if
+        A call is recorded before its answer is used; identical requests meanwhile wait for it. Raise CallError if
         every attempt failed or the budget is spent.
         """
         ledger, recorder, text = self._ledger, current(), to_json(request)
@@ -150,7 +150,7 @@ class Caller:
     async def _make(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
         """Make a call within the budget, until an attempt succeeds or none can cure it.
 
-        Return its row, answered or failed, with what all attempts cost. Raises CallError if the budget is spent.
+        Return its row, answered or failed, with what all attempts cost. Raise CallError if the budget is spent.
         """
         endpoint, budget, began = self.endpoint, self._budget, time.perf_counter()
         connection = endpoint.connection
@@ -376,5 +376,5 @@ def _vector(result: list[float] | BaseException) -> list[float]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a number that fits a 32-bit float."""
+    """Return whether it is a number that fits a 32-bit float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST

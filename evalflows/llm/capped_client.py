@@ -62,7 +62,7 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 def _has_too_many_headers(error: BaseException | None) -> bool:
-    """Whether h11 refused the headers for their size, for which servers would answer 431."""
+    """Return whether h11 refused the headers for their size, for which servers would answer 431."""
     while error is not None:
         if getattr(error, "error_status_hint", None) == 431:
             return True

@@ -49,7 +49,7 @@ class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
     """A client for the SDK."""
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """The same. The SDK would pass on as it is what aiohttp raises for a malformed response or many headers."""
+        """Send a request. The SDK would pass on what aiohttp raises for a malformed response or for many headers."""
         try:
             return await super().send(request, stream=stream, **options)
         except aiohttp.ClientResponseError as error:
@@ -146,7 +146,7 @@ class Client:
         await self._door.warm(self._http, self._url, min(count, self._connection.max_in_flight), run)
 
     async def post(self, path: str, request: Mapping[str, Any]) -> Response:
-        """Make one attempt at an operation such as `/chat/completions`. Raises CallError.
+        """Make one attempt at an operation such as `/chat/completions`. Raise CallError.
 
         The SDK only sends and reads: converting JSON to its own objects and back would cost a third of a call's time.
         """

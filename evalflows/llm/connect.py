@@ -27,7 +27,7 @@ def completer(
 ) -> Completer:
     """Build `complete` for an experiment. `key` takes precedence over the environment's.
 
-    Client and limiter are shared by all users of a connection in this process. Raises InputError if the connection
+    Client and limiter are shared by all users of a connection in this process. Raise InputError if the connection
     lacks something.
     """
     if isinstance(connection, LocalConnection):

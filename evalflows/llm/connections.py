@@ -37,7 +37,7 @@ SHORTEST_KEY = 4
 def read_connections(path: Path) -> dict[str, ConnectionSpec]:
     """Return the connections in a file, by name; `kind` may be omitted if there is a base_url.
 
-    Raises InputError, in one line, for any mistake. No message quotes the file, since it may contain a key by mistake.
+    Raise InputError, in one line, for any mistake. No message quotes the file, since it may contain a key by mistake.
     """
     return {name: _connection(f"{path}: {name}", fields) for name, fields in _entries(path).items()}
 
@@ -80,7 +80,7 @@ def _connection(where: str, fields: object) -> ConnectionSpec:
 def resolve(name: str, own: Mapping[str, ConnectionSpec]) -> ConnectionSpec:
     """Return the connection with this name: a spec's own take precedence, then the shared file's, then the built-in.
 
-    Raises InputError for an unknown name or an invalid shared file.
+    Raise InputError for an unknown name or an invalid shared file.
     """
     if name in own:
         return own[name]
@@ -91,7 +91,7 @@ def resolve(name: str, own: Mapping[str, ConnectionSpec]) -> ConnectionSpec:
 
 
 def known(own: Mapping[str, ConnectionSpec]) -> dict[str, ConnectionSpec]:
-    """Return every connection that can be named. Raises InputError for an invalid shared file."""
+    """Return every connection that can be named. Raise InputError for an invalid shared file."""
     connections = {**own}
     for name, connection in shared().items():
         connections.setdefault(name, connection)
@@ -104,7 +104,7 @@ def known(own: Mapping[str, ConnectionSpec]) -> dict[str, ConnectionSpec]:
 def shared() -> dict[str, ConnectionSpec]:
     """Return the shared file's connections by name; an empty mapping if there is no such file.
 
-    Raises InputError if the file is invalid, or EVALFLOWS_CONNECTIONS names one that does not exist.
+    Raise InputError if the file is invalid, or EVALFLOWS_CONNECTIONS names one that does not exist.
     """
     named = os.environ.get("EVALFLOWS_CONNECTIONS")
     path = expanded(named or FILE)
@@ -143,7 +143,7 @@ def _source(connection: EndpointConnection) -> Source | None:
 def key_of(name: str, connection: EndpointConnection) -> str | None:
     """Return the key from the environment; it is never stored, logged or shown.
 
-    Raises InputError if its variable is not set or does not hold a key, or a deployment's run may not send it there.
+    Raise InputError if its variable is not set or does not hold a key, or a deployment's run may not send it there.
     """
     headers_of(connection.headers, f"connection {name!r}", connection.base_url)
     if connection.api_key_env is None:
@@ -156,7 +156,7 @@ def key_of(name: str, connection: EndpointConnection) -> str | None:
 
 
 def plain_key(text: object, where: str) -> str:
-    """Return a key without surrounding white space. Raises InputError, without showing the key, if it is invalid."""
+    """Return a key without surrounding white space. Raise InputError, without showing the key, if it is invalid."""
     if not isinstance(text, str):
         raise InputError(f"{where} holds {type(text).__name__}, wanted a key as text")
     key = text.strip()  # a key read from a file ends with a newline
@@ -166,7 +166,7 @@ def plain_key(text: object, where: str) -> str:
 
 
 def lacks_key(connection: ConnectionSpec) -> bool:
-    """Whether the key should come from the environment but its variable is not set."""
+    """Return whether the key should come from the environment but its variable is not set."""
     variable = connection.api_key_env if isinstance(connection, EndpointConnection) else None
     return variable is not None and not os.environ.get(variable, "").strip()
 
@@ -174,7 +174,7 @@ def lacks_key(connection: ConnectionSpec) -> bool:
 def headers_of(headers: Mapping[str, str], where: str, url: str) -> dict[str, str]:
     """Return headers with values from the environment filled in, to be sent to `url`.
 
-    Raises InputError, without showing the value, if a variable is not set, a header cannot be sent, or a deployment's
+    Raise InputError, without showing the value, if a variable is not set, a header cannot be sent, or a deployment's
     run may not send a variable there.
     """
     whole = {}

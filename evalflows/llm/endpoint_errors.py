@@ -178,7 +178,7 @@ def not_json(content_type: str, text: str) -> str:
 
 
 def is_page(text: str) -> bool:
-    """Whether a text is an HTML page."""
+    """Return whether a text is an HTML page."""
     return bool(re.match(r"\s*(<!doctype html|<html|<head|<body)", text, re.IGNORECASE))
 
 
@@ -199,7 +199,7 @@ def _error(kind: ErrorKind, message: str, said: Said, rate_limit: RateLimit, tex
 
 
 def _states_failure(body: Mapping[str, Any]) -> bool:
-    """Whether a body without an answer says what failed, as FastAPI or MiniMax do."""
+    """Return whether a body without an answer says what failed, as FastAPI or MiniMax do."""
     state = body.get("base_resp")
     is_failed = isinstance(state, Mapping) and state.get("status_code") not in (0, None)
     return is_failed or bool(body.get("detail") or body.get("errors"))

@@ -62,7 +62,7 @@ def classify(error: Exception) -> CallError:
 
 
 def _is_of_connecting(error: BaseException | None) -> bool:
-    """Whether no connection was made, so that nothing was sent and nothing is paid.
+    """Return whether no connection was made, so that nothing was sent and nothing is paid.
 
     The SDK's transport turns every fault of an aiohttp connection into a ConnectTimeout: there, aiohttp's own decides.
     """
@@ -96,6 +96,6 @@ def fault_of(error: BaseException) -> CallError:
 
 
 def _is_of_sdk(error: BaseException) -> TypeGuard[Exception]:
-    """Whether an error is one of the SDK, which is then loaded."""
+    """Return whether an error is one of the SDK, which is then loaded."""
     sdk = sys.modules.get("openai")
     return sdk is not None and isinstance(error, sdk.APIError)

@@ -247,7 +247,7 @@ class Calls:
         return len(ends), max(0.0, min(ends) - time.monotonic()) if ends else 0.0
 
     def says_wait(self, who: str, seconds: float) -> bool:
-        """Whether to say that an endpoint asks for a long wait: once for all calls that wait meanwhile."""
+        """Return whether to say that an endpoint asks for a long wait: once for all calls that wait meanwhile."""
         time_now = time.monotonic()
         if is_first := self._said.get(who, time_now) <= time_now:
             self._said[who] = time_now + seconds
@@ -346,7 +346,7 @@ def current() -> Recorder | None:
 
 
 def has_called() -> bool:
-    """Whether the current item has called a model, or was answered by the ledger."""
+    """Return whether the current item has called a model, or was answered by the ledger."""
     recorder = _current.get()
     return recorder is not None and recorder.has_calls
 

@@ -53,7 +53,7 @@ _MAX_CHARACTERS = 100 * MAX_TOKENS
 def gguf_of(connection: LocalConnection) -> Path:
     """Return the path of the model's file: the user's own, or the default one, downloaded once and hash-checked.
 
-    Raises InputError if the file does not exist or cannot be downloaded, and if the package that runs it is missing.
+    Raise InputError if the file does not exist or cannot be downloaded, and if the package that runs it is missing.
     """
     if importlib.util.find_spec("xllamacpp") is None:
         raise InputError(
@@ -152,7 +152,7 @@ def require_installed() -> None:
 def embed(texts: Sequence[str]) -> list[list[float]]:
     """Return one unit vector of 384 numbers per text, in order, independent of the other texts.
 
-    The empty text has a vector too. Thread-safe; each text takes one core for some milliseconds. Raises InputError if
+    The empty text has a vector too. Thread-safe; each text takes one core for some milliseconds. Raise InputError if
     the extra is not installed or its files have unknown hashes.
     """
     with _lock:  # concurrent threads load the model once

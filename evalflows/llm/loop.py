@@ -20,7 +20,7 @@ _ends: ContextVar[tuple[threading.Event, ...]] = ContextVar("evalflows_ends", de
 def start(coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
     """Start a coroutine on the loop with the caller's context variables.
 
-    Raises CancelledError in what a block of `ends_with` has left behind.
+    Raise CancelledError in what a block of `ends_with` has left behind.
     """
     if _is_stopped():
         coroutine.close()
@@ -39,7 +39,7 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def is_here() -> bool:
-    """Whether the caller runs on the loop, where it must not wait for it."""
+    """Return whether the caller runs on the loop, where it must not wait for it."""
     try:
         return asyncio.get_running_loop() is _running()
     except RuntimeError:
@@ -95,7 +95,7 @@ def _is_stopped() -> bool:
 
 
 def ends_work(error: BaseException) -> bool:
-    """Whether an exception that passes the user's code ends the run: an interrupt, or the end of its task.
+    """Return whether an exception that passes the user's code ends the run: an interrupt, or the end of its task.
 
     Any other is the user's own, also a CancelledError of a task that their code has cancelled itself.
     """

@@ -58,7 +58,7 @@ class Door:
             self._cold = count - sum(opening.is_kept for opening in openings)
 
     def takes_cold(self) -> bool:
-        """Whether a connection that is opened now is one of those that should have been warm."""
+        """Return whether a connection that is opened now is one of those that should have been warm."""
         is_cold = self._cold > 0
         self._cold -= is_cold
         return is_cold

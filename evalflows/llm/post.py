@@ -41,7 +41,7 @@ MAX_BYTES = 1 << 16
 
 
 def poster(spec: HttpTarget) -> Post:
-    """Return the function that posts for a target. Raises InputError if a header's environment variable is not set."""
+    """Return the function that posts for a target. Raise InputError if a header's environment variable is not set."""
     where = f"target {spec.name!r}"
     headers, secrets = headers_of(spec.headers, where, spec.url), secrets_of(spec.headers)
     for secret in secrets:
@@ -119,7 +119,7 @@ def _shared(
 async def _post(
     client: httpx2.AsyncClient, url: str, headers: dict[str, str], body: Any, opening: Opening
 ) -> httpx2.Response:
-    """Make one attempt. Raises CallError unless the response is a success."""
+    """Make one attempt. Raise CallError unless the response is a success."""
     try:
         response = await client.post(url, json=body, headers=headers, extensions={"trace": opening})
     except httpx2.TimeoutException as error:

@@ -92,7 +92,7 @@ class TaggedOutput:
     def read(self, text: str) -> dict[str, Any]:
         """Return the fields of an answer, from the tags at its end; tags within sentences and quotations do not count.
 
-        Raises ValueError unless the text ends with a tag for each field, whether the schema requires it or not, and if
+        Raise ValueError unless the text ends with a tag for each field, whether the schema requires it or not, and if
         another tag that could be the verdict has another value: which is the judge's own cannot be told.
         """
         tags = self._final_tags(text)
@@ -169,7 +169,7 @@ def _is_free(field: Any) -> bool:
 
 
 def _is_plain(field: Any) -> bool:
-    """Whether its values can be written in a tag and read back."""
+    """Return whether its values can be written in a tag and read back."""
     if not isinstance(field, dict):
         return False
     if (choices := _choices(field)) is None:
@@ -202,7 +202,7 @@ def _allowed(field: Mapping[str, Any]) -> str:
 
 
 def _value(name: str, text: str, field: Mapping[str, Any]) -> Any:
-    """Parse a tag's text as a value of the field. Raises ValueError for any other text."""
+    """Parse a tag's text as a value of the field. Raise ValueError for any other text."""
     if (choices := _choices(field)) is not None:
         by_text = {_choice_text(choice): choice for choice in choices}
         folded = [choice for key, choice in by_text.items() if key.casefold() == text.strip('"').casefold()]
@@ -223,7 +223,7 @@ def _choice_text(choice: Any) -> str:
 def with_response_format(request: dict[str, Any], schema: Schema, form: AnswerForm) -> dict[str, Any]:
     """Return a copy of a chat completion's body (model, messages, parameters) that requests an answer of the schema.
 
-    Raises CallError (bad_request) for an invalid schema, for one that the form does not support (a tool call needs an
+    Raise CallError (bad_request) for an invalid schema, for one that the form does not support (a tool call needs an
     object, tagged text a flat object), and for a tool call if the request has its own tools.
     """
     _check_schema(schema)
@@ -246,7 +246,7 @@ def read_answer(
 
     `asked` are the messages that it answers: an object that occurs in them may be a quotation.
 
-    Raises CallError: `truncated` if the answer stopped at the token limit and cannot be read, `empty_answer` if it has
+    Raise CallError: `truncated` if the answer stopped at the token limit and cannot be read, `empty_answer` if it has
     no text, else `bad_answer`, also if it can be read in two ways. A truncated tagged
     text is never read: its own tags would have come last, so any it contains may be quotations.
     """
@@ -309,7 +309,7 @@ def _in_prose(text: str, schema: Schema, asked: Sequence[Mapping[str, Any]]) -> 
     """Return the object of the schema that a text with prose gives on lines of its own; None if there is none.
 
     What stands before the end may be a quotation. So an object with text after it, or on the line of its label
-    (`Verdict: {…}`), counts only if the question does not have it. Raises ValueError if objects of the schema on lines
+    (`Verdict: {…}`), counts only if the question does not have it. Raise ValueError if objects of the schema on lines
     of their own say different things: which is the judge's own cannot be told.
     """
     for starts in (_LINE, _LABELLED_LINE):
@@ -341,7 +341,7 @@ def _objects(text: str, starts: re.Pattern[str]) -> Iterator[tuple[dict[str, Any
 
 
 def _object_at(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """Return the object that begins there, and where it ends. Raises ValueError unless it is one."""
+    """Return the object that begins there, and where it ends. Raise ValueError unless it is one."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except ValueError:
@@ -354,7 +354,7 @@ def _rewritten(text: str, start: int) -> tuple[str, int]:
     """Return the object that begins there as JSON, and where it ends.
 
     It may be written as Python or JavaScript would: with single quotes, names without quotes, True and None, comments,
-    and a comma after the last value. Nothing is added that is not there. Raises ValueError for anything else.
+    and a comma after the last value. Nothing is added that is not there. Raise ValueError for anything else.
     """
     parts: list[str] = []
     depth, place = 0, start
@@ -383,7 +383,7 @@ def _in_double_quotes(inside: str) -> str:
 
 
 def _only(values: Sequence[Any]) -> Any:
-    """Return what all values say. Raises ValueError if they differ."""
+    """Return what all values say. Raise ValueError if they differ."""
     if others := [value for value in values if value != values[0]]:
         raise ValueError(f"got {short(values[0])} and {short(others[0])}, wanted one verdict")
     return values[0]
@@ -394,7 +394,7 @@ def _ends_line(text: str, end: int) -> bool:
 
 
 def _occurs(part: str, asked: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the messages have a text, however it is quoted there."""
+    """Return whether the messages have a text, however it is quoted there."""
     said = json.dumps([message.get("content") for message in asked], ensure_ascii=False)
     return _unquoted(part) in _unquoted(said)
 

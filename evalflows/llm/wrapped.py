@@ -51,10 +51,10 @@ def wrap(client: SomeClient, *, name: str | None = None, prices: Prices | None =
     """Record each call that an OpenAI client makes during a run, in the run's steps, its totals and the ledger.
 
     So do clients made of it by `with_options` and `copy`. What it posts in other ways, such as by `post` itself, is
-    recorded too, with tokens and cost as far as they are known. Returns the client itself. Calls outside a run are
+    recorded too, with tokens and cost as far as they are known. Return the client itself. Calls outside a run are
     unchanged. `name` is the name of the steps; the method's name by default. A call's price is that of its model in
     `prices`, else that of a connection with the same address, and the same model or none, else that of the price list.
-    Raises InputError for any other kind of client, and for prices that are no pairs of numbers.
+    Raise InputError for any other kind of client, and for prices that are no pairs of numbers.
     """
     of_models = {model: _price(model, given) for model, given in (prices or {}).items()}
     if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
@@ -251,7 +251,7 @@ def _reuse(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow)
 def _record(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any], row: CallRow) -> Iterator[_Call]:
     """Store the call that the block makes, successful or failed, before its answer is used.
 
-    Raises CallError, before the call is made, if the run's budget is spent, and StorageError if it could not be stored.
+    Raise CallError, before the call is made, if the run's budget is spent, and StorageError if it could not be stored.
     """
     call, may_reuse, started = _Call(), row.reusable, time.perf_counter()
     row = replace(row, reusable=False)  # how the user's code reads the answer is unknown yet

@@ -117,7 +117,7 @@ def assert_no_regression(
         min_examples: The minimum number of examples (or clusters) for a conclusion.
         allow_open: Only warn (EvidenceWarning) if there is not enough evidence.
 
-    Raises AssertionError if the candidate is worse or there is not enough evidence; InputError for an unknown
+    Raise AssertionError if the candidate is worse or there is not enough evidence; InputError for an unknown
     experiment or metric.
     """
     __tracebackhide__ = True
@@ -153,7 +153,7 @@ def assert_at_least(
         min_examples: As in `assert_no_regression`.
         allow_open: As in `assert_no_regression`.
 
-    Raises AssertionError and InputError as `assert_no_regression` does; also InputError if `experiment` is omitted and
+    Raise AssertionError and InputError as `assert_no_regression` does; also InputError if `experiment` is omitted and
     none, or more than one, was run.
     """
     __tracebackhide__ = True

@@ -132,7 +132,7 @@ def _is_recorded() -> bool:
 
 
 def _imports_the_door(item: pytest.Item) -> bool:
-    """Whether a test's module imports something of the package that has LangSmith's names here."""
+    """Return whether a test's module imports something of the package that has LangSmith's names here."""
     module = item.getparent(pytest.Module)
     return module is not None and any(_origin(value).startswith(DOOR) for value in vars(module.obj).values())
 
@@ -145,7 +145,7 @@ def _origin(value: object) -> str:
 
 
 def _checked(item: pytest.Item, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a mark's settings. Raises UsageError for those that have no meaning here."""
+    """Return a mark's settings. Raise UsageError for those that have no meaning here."""
     for name, value in settings.items():
         if name in REFUSED and value not in (None, 1):
             raise pytest.UsageError(f"{item.nodeid}: langsmith: {name}: not supported here: {REFUSED[name]}")

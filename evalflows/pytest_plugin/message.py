@@ -70,7 +70,7 @@ def _bound(metric: str, decision: DecisionRow) -> float:
 
 
 def _falls_short(item: WorstItem, bound: float, higher_is_better: bool) -> bool:
-    """Whether a single item misses the bound that applies to the mean."""
+    """Return whether a single item misses the bound that applies to the mean."""
     if item.value is None or item.missing:
         return True
     return item.value < bound if higher_is_better else item.value > bound

@@ -99,7 +99,10 @@ def _use(root: str, config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def evalflows_store() -> Iterator[Store]:
-    """The session's store. EVALFLOWS_STORE names it until the session ends, also for processes that tests start."""
+    """Yield the session's store.
+
+    EVALFLOWS_STORE names it until the session ends, also for processes that tests start.
+    """
     __tracebackhide__ = True
     from evalflows.store import Store
 
@@ -215,7 +218,7 @@ def _text(value: Any) -> str:
 
 
 def _shown(error: Exception) -> Exception:
-    """The same error for pytest to print: with control characters escaped, since the message may repeat data."""
+    """Return an error for pytest to print, with control characters escaped: its message may repeat data."""
     from evalflows.specs.escaping import one_line
 
     return type(error)(one_line(str(error)))

@@ -117,7 +117,7 @@ def _named(rule: Mapping[str, Any]) -> str:
 
 
 def _figures(rule: Mapping[str, Any]) -> str:
-    """The value and its interval; empty for a rule without them."""
+    """Return the value and its interval; empty for a rule without them."""
     texts = rule_texts(rule, rule["value"], rule["low"], rule["high"]) if rule["value"] is not None else ()
     return " ".join(filter(None, texts))
 

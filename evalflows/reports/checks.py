@@ -35,11 +35,11 @@ class CheckedExperiment:
         return f"{self.name} ({self.experiment_id}): {held} of {len(self.checks)} expectations hold"
 
     def lines(self) -> list[str]:
-        """A line for each finding."""
+        """Return a line for each finding."""
         return [f"{check.severity}: {check.message}" for check in self.findings]
 
     def document(self) -> dict[str, Any]:
-        """All checks as values of JSON."""
+        """Return all checks as values of JSON."""
         return {
             "experiment_id": self.experiment_id,
             "name": self.name,

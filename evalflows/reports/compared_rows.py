@@ -53,7 +53,7 @@ def _counts(change: ExampleChange, wanted: RowFilter) -> bool:
 
 
 def _rank(example: SharedExample, changes: Sequence[ExampleChange], sort: RowSort) -> tuple[Any, ...]:
-    """What examples are sorted by; those without a gain follow those with one, changed ones first."""
+    """Return what examples are sorted by; those without a gain follow those with one, changed ones first."""
     if sort == "example":
         return (example.example_id,)
     if sort == "position":

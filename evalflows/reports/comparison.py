@@ -247,7 +247,7 @@ class ComparisonReport:
         ]
 
     def _graded(self) -> list[str]:
-        """The discrete win rates of judges with graded verdicts, whose win rate is their mean preference."""
+        """Return the discrete win rates of judges with graded verdicts, whose win rate is their mean preference."""
         if self.has_many_pairs:
             return []
         return [
@@ -258,8 +258,10 @@ class ComparisonReport:
         ]
 
     def _reasons(self) -> list[str]:
-        """The reasons for not enough evidence, except an insignificant difference. A reason for all pairs is given
-        once."""
+        """Return the reasons for not enough evidence, except an insignificant difference.
+
+        A reason for all pairs is given once.
+        """
         if self.has_many_pairs:
             return []
         undecided: dict[tuple[str, str], list[str]] = {}
@@ -274,7 +276,7 @@ class ComparisonReport:
         ]
 
     def _about_ratings(self) -> list[str]:
-        """Why there are no ratings, or why some have a weak prior, and whose."""
+        """Return why there are no ratings, or why some have a weak prior, and whose."""
         guarded: dict[tuple[str, str], list[str]] = {}
         for row in self.ranking if self.has_ranking else ():
             if row.guarded and row.guard_reason:

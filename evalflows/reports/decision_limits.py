@@ -122,7 +122,7 @@ def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
 
 
 def _is_untested(rule: StoredRule) -> bool:
-    """Whether a rule is open because it has no estimate or interval, or too few examples."""
+    """Return whether a rule is open because it has no estimate or interval, or too few examples."""
     if rule["outcome"] != "open":
         return False
     has_interval = rule["rule"] == "threshold" or rule["low"] is not None
@@ -130,7 +130,7 @@ def _is_untested(rule: StoredRule) -> bool:
 
 
 def _missing(rule: StoredRule, tested: _Tested | None) -> str:
-    """How many values are missing for a rule, and what they can change at worst."""
+    """Return how many values are missing for a rule, and what they can change at worst."""
     count = f"{rule['n_missing']} missing value{'' if rule['n_missing'] == 1 else 's'}"
     if rule["reason_code"] == "missing_unbounded":
         return f"{count}; no declared range bounds what they can change"
@@ -187,8 +187,8 @@ def _metrics_of_rules(decision: Decision, candidate: _Experiment) -> dict[str, l
 def _of_judges(
     store: Store, metrics: Mapping[str, Sequence[str]], judges: Sequence[tuple[str, str, str, bool]], run_group: str
 ) -> Iterator[str]:
-    """The judges that neither known-answer controls nor people's labels have validated, or that labels have rejected
-    since the decision.
+    """Yield the judges that neither known-answer controls nor people's labels have validated, or that labels have
+    rejected since the decision.
 
     `judges` are (metric, name, version, whether it is a model), and `metrics` those of the rules by the judge's.
     """
@@ -211,7 +211,7 @@ def _of_judges(
 
 
 def _of_stepped(store: Store, decision: Decision, metrics: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The fallbacks and earlier tiers that judged more than a few items in place of the judge."""
+    """Yield the fallbacks and earlier tiers that judged more than a few items in place of the judge."""
     sides = {decision.candidate_experiment_id: "candidate", decision.baseline_experiment_id or "": "baseline"}
     for one in stepped_in(store, specs_with_steps(store, [identity for identity in sides if identity])):
         if one.metric in metrics:
@@ -219,7 +219,7 @@ def _of_stepped(store: Store, decision: Decision, metrics: Mapping[str, Sequence
 
 
 def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -> Iterator[str]:
-    """The applications whose version is not known; of two, their differences may already say it."""
+    """Yield the applications whose version is not known; of two, their differences may already say it."""
     if any(one["what"] == "target" for one in from_json(decision.comparability) or ()):
         return
     sides = {"candidate": decision.candidate_experiment_id, "baseline": decision.baseline_experiment_id}
@@ -232,7 +232,7 @@ def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -
 
 
 def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Experiment"]) -> Iterator[str]:
-    """How often the final examples were run, why once more than allowed, and which side lacks them."""
+    """Yield how often the final examples were run, why once more than allowed, and which side lacks them."""
     look = look_of(store, experiments[decision.candidate_experiment_id].run_group)
     baseline = experiments.get(decision.baseline_experiment_id or "")
     if baseline is not None and not decision.n_shared:

@@ -102,7 +102,7 @@ class Decision:
 
 
 def is_difference(rule: Mapping[str, Any]) -> bool:
-    """Whether a rule of a decision compares with a baseline."""
+    """Return whether a rule of a decision compares with a baseline."""
     return rule["rule"] in ("non_inferiority", "superiority")
 
 

@@ -173,7 +173,7 @@ def compared_results(store: Store, figures: ComparedFigures, names: Mapping[str,
 
 
 def _against(result: Result, verdict: VerdictRow | None, baseline_id: str, baseline: str) -> dict[str, Any]:
-    """The fields of a result about its difference from the baseline; None without a verdict.
+    """Return the fields of a result about its difference from the baseline; None without a verdict.
 
     A result without one in its own run either has the reason why its mean has no interval, which stays.
     """

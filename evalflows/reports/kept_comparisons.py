@@ -116,7 +116,7 @@ _WITH_VALUES = [change for change in CHANGES if change != "not_applicable"]
 
 
 def _state(store: Store, experiments: Sequence[str]) -> tuple[object, ...]:
-    """What the rows are known by."""
+    """Return what the rows are known by."""
     groups = run_groups(store, experiments)
     owners = [*experiments, *groups, *map(controls_batch, groups), *people_batches(store)]
     return store.damage_version, owner_states(store, owners, ["baselines", "decisions"])

@@ -181,7 +181,7 @@ from experiments e where e.experiment_id = $1
 
 
 def _has_final_to_run(store: Store, experiment: str) -> bool:
-    """Whether an experiment's dataset has final examples that it has not run."""
+    """Return whether an experiment's dataset has final examples that it has not run."""
     return bool(ask(store, (_HAS_FINAL_TO_RUN, [experiment, FINAL]))[0])
 
 
@@ -195,8 +195,9 @@ limit 1
 
 
 def _is_worse(store: Store, candidate: str, other: str, since: "Sequence[PreviousRun]") -> bool:
-    """Whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts of its run,
-    if that compared the two."""
+    """Return whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts of its
+    run, if that compared the two.
+    """
     (verdicts,) = ask(store, (_OF_RUN, [candidate, other]))
     if verdicts:
         return any(conclusion == "worse" for metric, conclusion in verdicts if metric not in MEASURES)
@@ -223,7 +224,7 @@ def _without_gate(
 
 
 def has_many_failures(store: Store, results: Sequence[Result], experiment: str) -> bool:
-    """Whether more than FEW_FAILED of the answers, or of a metric's scores, failed."""
+    """Return whether more than FEW_FAILED of the answers, or of a metric's scores, failed."""
     query = "select failed > $2 * planned from experiment_overview where experiment_id = $1"
     (((has_failed_answers,),),) = ask(store, (query, [experiment, FEW_FAILED]))
     of_scores = [one for one in results if one.experiment_id == experiment and one.metric not in MEASURES]

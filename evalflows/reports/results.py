@@ -133,7 +133,7 @@ class Result:
         return " ".join(filter(None, estimate(self.difference, *ends, self.metric, signed=True, marks=(0,))))
 
     def pairs_text(self, n_shared: int) -> str:
-        """How many of the shared examples its difference rests on, unless on all."""
+        """Return how many of the shared examples its difference rests on, unless on all."""
         if self.n_pairs is None or self.n_pairs == n_shared:
             return ""
         is_timed = self.metric == LATENCY and self.reason_code != "not_side_by_side"
@@ -367,7 +367,7 @@ def on_chosen(store: Store, results: Sequence[Result], chosen: ChosenExamples) -
 
 
 def _mean_of(mean: EstimateRow | None, result: Result) -> dict[str, Any]:
-    """The mean of a result; None for labels. Why there is no interval, unless a verdict gives its own reason."""
+    """Return the mean of a result; None for labels. Why there is no interval, unless a verdict gives its own reason."""
     fields = ("mean", "standard_error", "ci_low", "ci_high", "confidence_level", "method")
     found: dict[str, Any] = {name: getattr(mean, name) if mean else None for name in fields}
     if mean is not None and result.conclusion is None:

@@ -58,7 +58,7 @@ def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]:
 
 
 def has_much_in_common(parts: WordDiff) -> bool:
-    """Whether the words that differ are worth marking: of texts with little in common, nearly all would be."""
+    """Return whether the words that differ are worth marking: of texts with little in common, nearly all would be."""
     sizes = {kind: sum(len(text) for part, text in parts if part == kind) for kind in ("same", "removed", "added")}
     return sizes["same"] >= LEAST_SAME * (sizes["same"] + max(sizes["removed"], sizes["added"]))
 

@@ -316,13 +316,13 @@ def _rank(result: Result, outcome: str | None) -> int:
 
 
 def _has_examples(result: Result, outcomes: Outcomes) -> bool:
-    """Whether examples explain a metric: not those of labels, nor measures, unless a rule on one is broken."""
+    """Return whether examples explain a metric: not those of labels, nor measures, unless a rule on one is broken."""
     is_broken = outcomes.get((result.experiment_id, result.metric)) == "broken"
     return result.shares is None and result.scored > 0 and (result.metric not in MEASURES or is_broken)
 
 
 def _loss(store: Store, result: Result) -> float:
-    """How much lower the metric is, in its own direction; negative numbers are drops."""
+    """Return how much lower the metric is, in its own direction; negative numbers are drops."""
     sign = 1 if is_higher_better(store, result.experiment_id, base_metric(result.metric)) else -1
     return sign * (result.difference or 0.0)
 

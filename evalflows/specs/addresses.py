@@ -8,7 +8,7 @@ _SECRET = re.compile(r"auth|key|token|secret|passw|pwd|credential|signature|^(si
 
 
 def names_secret(name: str) -> bool:
-    """Whether a header or a query field holds a secret, by its name."""
+    """Return whether a header or a query field holds a secret, by its name."""
     return bool(_SECRET.search(name))
 
 

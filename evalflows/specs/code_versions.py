@@ -620,7 +620,7 @@ def _is_users(frame: FrameType) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_users_file(name: str) -> bool:
-    """Whether code of this file name is the user's; code without a file was typed in, unless Python made it."""
+    """Return whether code of this file name is the user's; code without a file was typed in, unless Python made it."""
     return not name.startswith("<frozen") if name.startswith("<") else is_users(Path(os.path.realpath(name)))
 
 

@@ -65,7 +65,7 @@ class FallbackSpec(BaseModel):
         return {"use": value} if isinstance(value, str) else value
 
     def retries(self, error: BaseException) -> bool:
-        """Whether `retry_on` names the class of an error, or a class that it inherits from."""
+        """Return whether `retry_on` names the class of an error, or a class that it inherits from."""
         names = {name for kind in type(error).__mro__ for name in (kind.__name__, f"{kind.__module__}.{kind.__name__}")}
         return not names.isdisjoint(self.retry_on)
 

@@ -138,7 +138,9 @@ def load_text(text: str, where: str, *, wanted: str) -> dict[str, Any]:
 
 
 def _is_too_large(content: Any) -> bool:
-    """Whether a spec has more than MAX_VALUES values: aliases repeat what they name, and could contain themselves."""
+    """Return whether a spec has more than MAX_VALUES values: aliases repeat what they name, and could contain
+    themselves.
+    """
     pending, count = [content], 0
     while pending and count <= MAX_VALUES:
         value = pending.pop()
@@ -170,7 +172,7 @@ def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str],
 
 
 def _is_text_field(change: str, error: PydanticError) -> bool:
-    """Whether a change gave a number, a date or yes or no to a field that is a text: `version=0123456`."""
+    """Return whether a change gave a number, a date or yes or no to a field that is a text: `version=0123456`."""
     keys = change.partition("=")[0].strip().split(".")
     wrong = [[str(part) for part in one["loc"]] for one in error.errors() if one["type"] == "string_type"]
     return any(loc[-1] == keys[-1] and [part for part in loc if part in keys] == keys for loc in wrong)

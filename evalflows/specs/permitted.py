@@ -170,7 +170,7 @@ def _is_within(module: str, package: str) -> bool:
 
 
 def _is_found(top: str) -> bool:
-    """Whether there is such a module; if not, the error on import says so."""
+    """Return whether there is such a module; if not, the error on import says so."""
     try:
         return find_spec(top) is not None
     except (ImportError, ValueError):  # ValueError: a module without a spec, such as __main__
@@ -178,7 +178,7 @@ def _is_found(top: str) -> bool:
 
 
 def _locations(top: str) -> list[Path]:
-    """The files or folders of a module; none if it is built in."""
+    """Return the files or folders of a module; none if it is built in."""
     try:
         spec = find_spec(top)
     except (ImportError, ValueError):
@@ -191,13 +191,13 @@ def _locations(top: str) -> list[Path]:
 
 
 def _module_of(code: object) -> str:
-    """The module that defines a function or a class; for a built-in method, that of the object's class."""
+    """Return the module that defines a function or a class; for a built-in method, that of the object's class."""
     name = getattr(code, "__module__", None)
     return name if isinstance(name, str) else type(getattr(code, "__self__", code)).__module__
 
 
 def _is_in_folder(path: Path, limits: _Limits) -> bool:
-    """Whether a module's file is the folder's own, and not of an environment that lies in the folder."""
+    """Return whether a module's file is the folder's own, and not of an environment that lies in the folder."""
     path = Path(os.path.normpath(path.absolute()))
     installed = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     if {"site-packages", "dist-packages"} & {*path.parts} or any(path.is_relative_to(lib) for lib in installed):
@@ -239,7 +239,7 @@ def restrict_environment(defined: Mapping[Source, Sequence[str]]) -> None:
 
 
 def may_receive(url: str, source: Source) -> bool:
-    """Whether a spec may send a secret to an address."""
+    """Return whether a spec may send a secret to an address."""
     addresses = None if _limits is None else _limits.addresses
     return addresses is None or any(_covers(address, url) for address in addresses.get(source, ()))
 
@@ -276,7 +276,7 @@ def _setting(name: str, place: str, limits: _Limits) -> str:
 
 
 def _covers(address: str, url: str) -> bool:
-    """Whether a URL is an address, or below it.
+    """Return whether a URL is an address, or below it.
 
     They are compared as texts, up to a slash after the host: programs differ in how they read odd URLs.
     """

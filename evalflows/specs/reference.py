@@ -155,7 +155,7 @@ def _is_filled(cell: CellType) -> bool:
 
 
 def _is_importable(function: Callable[..., Any], module: str, name: str) -> bool:
-    """Whether a thread can import the callable now: a module that is still being imported would make it wait."""
+    """Return whether a thread can import the callable now: a module that is still being imported would make it wait."""
     value: Any = sys.modules.get(module)
     if getattr(getattr(value, "__spec__", None), "_initializing", False):
         return False

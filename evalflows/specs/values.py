@@ -53,7 +53,7 @@ def stored_row(row: Mapping[Any, Any], where: str) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is left as it is, without looking into mappings and lists within it: most fields are so."""
+    """Return whether a value stays as it is, without looking into mappings and lists within it: most fields do."""
     kind = type(value)
     return kind in _PLAIN or (kind is dict and _has_names(value) and _PLAIN.issuperset(map(type, value.values())))
 
@@ -63,7 +63,7 @@ def _has_names(mapping: dict[Any, Any]) -> bool:
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a value is missing: null, or a text of nothing but blanks."""
+    """Return whether a value is missing: null, or a text of nothing but blanks."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 

@@ -135,5 +135,5 @@ class WatchSpec(BaseModel):
         return LATE_S[self.window] if self.late_s is None else self.late_s
 
     def watches(self, part: str) -> bool:
-        """Whether the rule watches a slice, such as `version=1.4`."""
+        """Return whether the rule watches a slice, such as `version=1.4`."""
         return part in self.slices or part.partition("=")[0] in self.slices

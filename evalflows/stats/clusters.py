@@ -154,7 +154,9 @@ def clustering_of(clusters: Sequence[Hashable] | None, n: int) -> Clustering:
 
 
 def is_rounding(size: float, scale: float) -> bool:
-    """Whether a difference of this size, between numbers computed from numbers of size `scale`, is only rounding."""
+    """Return whether a difference of this size, between numbers computed from numbers of size `scale`, is only
+    rounding.
+    """
     return bool(size <= ROUNDING * scale)
 
 

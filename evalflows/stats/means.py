@@ -130,7 +130,7 @@ def added_weight(design_effect: FloatArray, rare: FloatArray, few: float, larges
 
 
 def _variance_ratio(rows: FloatArray, sums: FloatArray, sizes: FloatArray, correction: FloatArray) -> FloatArray:
-    """The variance of each mean, over that of as many independent values (Kish 1965); 1 if all values are equal."""
+    """Return the variance of each mean over that of as many independent values (Kish 1965); 1 if all are equal."""
     means = rows.mean(axis=1)[:, None]
     robust = (correction * (sums - sizes * means) ** 2).sum(axis=1)
     independent = ((rows - means) ** 2).sum(axis=1)
@@ -354,7 +354,7 @@ def effective_size(values: FloatArray, clustering: Clustering) -> float:
 
 
 def _effective_size_with_two_added_values(values: FloatArray, clustering: Clustering) -> float:
-    """The effective sample size, estimated after adding a 0 and a 1."""
+    """Return the effective sample size, estimated after adding a 0 and a 1."""
     rarer = min(float(values.sum()), values.size - float(values.sum()))
     adjusted = adjusted_means(values[None], clustering, np.array([rarer]), (0.0, 1.0), OF_SHARES)
     share, error, n, _ = (float(part[0]) for part in adjusted)
@@ -488,7 +488,7 @@ def _combined_error(parts: Sequence[ShareEstimate], weights: FloatArray) -> floa
 
 
 def _recovered(parts: Sequence[ShareEstimate], weights: FloatArray, share: float) -> tuple[float, float]:
-    """The interval of a weighted mean, from the intervals of its parts."""
+    """Return the interval of a weighted mean, from the intervals of its parts."""
     shares, lows, highs = (np.array([getattr(part, name) for part in parts]) for name in ("share", "low", "high"))
     down, up = (float(np.linalg.norm(weights * distances)) for distances in (shares - lows, highs - shares))
     return clipped((share - down, share + up), 0.0, 1.0)

@@ -89,7 +89,7 @@ class EffectiveCounts(NamedTuple):
     n: float
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
-        """The union of the intervals of Bonett & Price and of Tango for clusters."""
+        """Return the union of the intervals of Bonett & Price and of Tango for clusters."""
         wald = t_interval(self.centre, self.error, df=self.df, confidence_level=confidence_level)
         score = paired_score_interval(self.gained, self.lost, self.n, t_quantile(confidence_level, self.df))
         return min(wald[0], score[0]), max(wald[1], score[1])
@@ -270,7 +270,7 @@ class PairedDifferences:
         )
 
     def _scaled(self, value: Any) -> Any:
-        """A size of yes/no values in the unit of the numbers that stand for them."""
+        """Return a size of yes/no values in the unit of the numbers that stand for them."""
         return value if self.ends is None else 0.0 + (self.ends[1] - self.ends[0]) * value
 
     def _method(self, is_constant: bool) -> str:
@@ -382,7 +382,7 @@ def paired_differences(
 
 
 def _scale(candidate: FloatArray, baseline: FloatArray) -> FloatArray:
-    """The largest size of the numbers that each replicate's differences are computed from, shape (R,)."""
+    """Return the largest size of the numbers that each replicate's differences are computed from, shape (R,)."""
     return np.asarray(np.maximum(np.abs(candidate).max(axis=1), np.abs(baseline).max(axis=1)))
 
 

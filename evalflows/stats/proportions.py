@@ -168,7 +168,7 @@ def paired_score_interval(gained: float, lost: float, n: float, quantile: float)
     square = quantile * quantile
 
     def is_accepted(difference: float) -> bool:
-        """Whether the squared score statistic at this true difference is at most `square`."""
+        """Return whether the squared score statistic at this true difference is at most `square`."""
         linear = (2 * n - gained + lost) * difference - gained - lost
         root = linear**2 + 8 * n * lost * difference * (1 - difference)
         # The maximum-likelihood estimate, given the difference, of the proportion of pairs lost.

@@ -24,7 +24,7 @@ def conversation_rows(row: Mapping[str, Any], turns: Literal["whole", "next"]) -
     with the row's own reference. `whole`: one row, whose inputs are the messages before the first assistant turn and
     whose reference is everything after. A turn as reference is `{"output": text}`, or `{"messages": […]}` if it is not
     a single text. A row `{history, next_user_input, expected_output}` gives the one example that asks for the answer to
-    the next input. Raises InputError, in one line, if the row has no such conversation.
+    the next input. Raise InputError, in one line, if the row has no such conversation.
     """
     if turns == "next" and HISTORY.keys() <= _named(row).keys():
         yield _after_history(row)
@@ -125,7 +125,7 @@ def _cluster(row: Mapping[str, Any], messages: list[Message]) -> Any:
 
 
 def _only_value(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """Return the value under one of the names. Raises InputError if more than one has a value."""
+    """Return the value under one of the names. Raise InputError if more than one has a value."""
     present = [name for name in names if row.get(name) is not None]
     if len(present) > 1:
         raise InputError(f"got both {present[0]!r} and {present[1]!r}, wanted one of them")

@@ -96,7 +96,7 @@ class TableCopies:
         self._execute(f"create {kind} copies.source.{table} as {rows}")
 
     def _has_long_texts(self, table: str, rows: str) -> bool:
-        """Whether these rows and those that were read before have too long texts."""
+        """Return whether these rows and those that were read before have too long texts."""
         self._read[table] = self._read.get(table, 0) + _text_bytes(self._connection, table, rows)
         return self._read[table] > MOST_TEXT_BYTES
 

@@ -26,7 +26,7 @@ PLAIN_FIELDS = ("split", "cluster")
 def merge_examples(old: Iterable[ExampleRow], new: Iterable[ExampleRow], where: str) -> Examples:
     """Return the old examples, without erased ones, followed by the new ones that are not among them.
 
-    Raises InputError if a new example has the id of an old one but different content.
+    Raise InputError if a new example has the id of an old one but different content.
     """
     return draft(_merged(old, new, where))
 

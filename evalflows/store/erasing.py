@@ -459,7 +459,7 @@ def hashed(text: str, salt: bytes | None = None) -> str:
 
 
 def is_of(text: str, selector_hash: str) -> bool:
-    """Whether a hash was made of this text."""
+    """Return whether a hash was made of this text."""
     name, _, rest = selector_hash.partition(":")
     return name == "scrypt" and selector_hash == hashed(text, bytes.fromhex(rest.partition(":")[0]))
 

@@ -64,7 +64,7 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
     """Yield the rows of a .jsonl, .json, .csv or .parquet file, optionally gzipped (.gz), with their numbers.
 
     `${NAME}` in the path is an environment variable. The number is the line's or else the row's, from 1.
-    Raises InputError, in one line, if the file cannot be read in the format that its name implies.
+    Raise InputError, in one line, if the file cannot be read in the format that its name implies.
     """
     where = located(path)
     if suffix(where) not in READERS:
@@ -193,7 +193,7 @@ class _Unpacked(io.RawIOBase):
 def read_lines(lines: Iterable[bytes], where: str) -> Numbered:
     """Yield the objects of JSONL with their line numbers, from 1. Empty lines are skipped.
 
-    Raises InputError, in one line, if a line is not a JSON object.
+    Raise InputError, in one line, if a line is not a JSON object.
     """
     for number, line in enumerate(lines, start=1):
         if line.removeprefix(codecs.BOM_UTF8).strip():
@@ -203,7 +203,7 @@ def read_lines(lines: Iterable[bytes], where: str) -> Numbered:
 def parse_json(text: bytes, where: str) -> Any:
     """Parse a JSON value. NaN, which Python and pandas write for missing values, is null.
 
-    Raises InputError, in one line, if the text is not JSON (Infinity is not).
+    Raise InputError, in one line, if the text is not JSON (Infinity is not).
     """
     values = _values(text, where)
     if len(values) == 1:
@@ -331,7 +331,7 @@ def _document_rows(document: Any, where: str) -> Iterable[Any]:
 
 
 def _names_rows(document: Mapping[str, Any]) -> bool:
-    """Whether the only list in an object is named as rows are, or the object has nothing else."""
+    """Return whether the only list in an object is named as rows are, or the object has nothing else."""
     return len(document) == 1 or any(
         isinstance(value, list) and _ROWS.fullmatch(name.lower()) for name, value in document.items()
     )
@@ -503,7 +503,7 @@ def _from_parquet(file: BinaryIO, where: str) -> Numbered:
 
 
 def _columns(schema: pa.Schema, where: str) -> list[str]:
-    """Return the columns except pandas' index. Raises InputError if two have the same name."""
+    """Return the columns except pandas' index. Raise InputError if two have the same name."""
     if len(set(schema.names)) < len(schema.names):
         raise InputError(f"{where}: got two columns of the same name: {', '.join(schema.names)}")
     pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))

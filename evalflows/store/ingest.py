@@ -74,7 +74,7 @@ def sent_examples(content: bytes, file: str, columns: ExampleColumns | None) -> 
 
 
 def find_snapshot(store: Store, reference: str) -> str:
-    """Return the snapshot id for a dataset's name or a snapshot's id. Raises NotFoundError if it is neither."""
+    """Return the snapshot id for a dataset's name or a snapshot's id. Raise NotFoundError if it is neither."""
     if identity := current_snapshot(store, reference):
         return identity
     if store.query("select 1 from source.snapshots where snapshot_id = ?", [reference]):

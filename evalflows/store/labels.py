@@ -57,7 +57,7 @@ class LabelValue:
 
 
 def parse_value(value: Any) -> LabelValue:
-    """Parse yes or no, a finite number, or else a category. Raises InputError for nan, infinity and other types."""
+    """Parse yes or no, a finite number, or else a category. Raise InputError for nan, infinity and other types."""
     if isinstance(value, str):
         word = value.strip().lower()
         if word in (*YES, *NO):
@@ -71,7 +71,7 @@ def parse_value(value: Any) -> LabelValue:
 
 
 def parse_feedback(value: Any) -> LabelValue:
-    """Parse a thumb up or down. Raises InputError for anything else."""
+    """Parse a thumb up or down. Raise InputError for anything else."""
     word = str(value).strip().lower()
     if word in (*UP, *YES, "1", "1.0"):
         return LabelValue(value=1.0, data_type="BOOLEAN")
@@ -81,7 +81,7 @@ def parse_feedback(value: Any) -> LabelValue:
 
 
 def finite_number(name: str, value: Any) -> float:
-    """Parse a finite number. Raises InputError for anything else."""
+    """Parse a finite number. Raise InputError for anything else."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -94,7 +94,7 @@ def finite_number(name: str, value: Any) -> float:
 
 
 def whole_number(name: str, value: Any) -> int:
-    """Parse a whole number of at least 0. Raises InputError for anything else."""
+    """Parse a whole number of at least 0. Raise InputError for anything else."""
     number = finite_number(name, value)
     if number != int(number) or number < 0:
         raise InputError(f"{name}: got {value!r}, wanted a whole number of at least 0")
@@ -143,7 +143,7 @@ class Runs:
     def find(self, row: Mapping[str, Any]) -> LabelledRun:
         """Return the run with `run_id`, or with `experiment`, `example_id` and `repetition`.
 
-        Raises InputError if there is no such run.
+        Raise InputError if there is no such run.
         """
         if (identity := row.get("run_id")) is not None:
             if str(identity) not in self._by_id:
@@ -216,7 +216,7 @@ def import_labels(
     without their own; `machine` names the program that gave all of them, if no person did. Other columns are stored as
     metadata. Importing the same rows again changes nothing.
 
-    Raises InputError, with the row's number, for the first invalid row, and for a file without labels.
+    Raise InputError, with the row's number, for the first invalid row, and for a file without labels.
     """
     where = str(path)
     numbered = [(number, row if machine is None else row | {"labeller": machine}) for number, row in _read(path)]
@@ -326,7 +326,7 @@ def label_of(row: Mapping[str, Any], runs: Runs, where: str) -> LabelRow | None:
 
 
 def _label_value(row: Mapping[str, Any]) -> LabelValue | None:
-    """Return the label of a single run. Raises InputError if several of value, label, feedback and winner are given."""
+    """Return the label of a single run. Raise InputError if several of value, label, feedback and winner are given."""
     readers: dict[str, Callable[[Any], LabelValue]] = {
         "value": parse_value,
         "label": lambda label: LabelValue(label=str(label), data_type="CATEGORICAL"),
@@ -433,6 +433,6 @@ def _current(store: Store, label: LabelRow) -> LabelRow | None:
 
 
 def _said(label: LabelRow) -> tuple[float | str | None, ...]:
-    """What a label says, and of which question."""
+    """Return what a label says, and of which question."""
     question = (from_json(label.metadata) or {}).get("question") if label.metadata else None
     return label.value, label.label, label.comment, question

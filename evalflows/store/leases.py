@@ -81,7 +81,7 @@ def to_bytes(holder: Holder) -> bytes:
 
 
 def has_ended(body: bytes) -> bool:
-    """Whether the holder was a process of this machine that is no longer there; False if that cannot be told."""
+    """Return whether the holder was a process of this machine that is no longer there; False if that cannot be told."""
     try:
         entry, here = orjson.loads(body), _machine()
         if here is None or entry.get("machine") != here:
@@ -274,7 +274,7 @@ class ObjectLease:
         self._on_loss()
 
     def _is_own(self, own: Holder) -> bool:
-        """Whether the lease is this one still. Its version is that to replace then."""
+        """Return whether the lease is this one still. Its version is that to replace then."""
         there = self._read()
         if there is None or there.holder.token != own.token:
             return False

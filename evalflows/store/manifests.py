@@ -226,7 +226,7 @@ def evidence_of(layout: Layout, fs: Any, owners: Collection[str], hashes: Mappin
 
 
 def may_be_open(file: StoredFile) -> bool:
-    """Whether a file is an open part, which has no manifest."""
+    """Return whether a file is an open part, which has no manifest."""
     return file.state == "open" and file.table not in NEVER_OPEN
 
 

@@ -51,7 +51,7 @@ def merge_parts(
 
 
 def can_stay(layout: Layout, fs: Any, table: str, part: str) -> bool:
-    """Whether one open part can be the sealed file of its owner as it is: each key once, in today's columns.
+    """Return whether one open part can be the sealed file of its owner as it is: each key once, in today's columns.
 
     Its row groups are as long as those of any file. Raise StorageError if it is damaged.
     """
@@ -64,7 +64,8 @@ def can_stay(layout: Layout, fs: Any, table: str, part: str) -> bool:
 
 
 def _have_distinct_keys(fs: Any, table: str, paths: Sequence[str]) -> bool:
-    """Whether no key occurs twice, as if no part was retried; False also if the keys are not hashes of one column.
+    """Return whether no key occurs twice, as if no part was retried; False also if the keys are not hashes of one
+    column.
 
     Half of the digits of each are compared, so that a million keys take 8 MB.
     """

@@ -293,7 +293,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         return {"name": path, "size": 0, "type": "directory"}
 
     def exists(self, path: str, **_: Any) -> bool:
-        """Whether a file or a folder is there. fsspec would take any error for a no."""
+        """Return whether a file or a folder is there. fsspec would take any error for a no."""
         with suppress(FileNotFoundError):
             return bool(self.info(path))
         return False
@@ -405,7 +405,9 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             obstore.copy(self._objects, self._key(path1), self._key(path2))
 
     def honours_conditions(self) -> bool:
-        """Whether the server creates and replaces objects conditionally, as one probe per process and root shows."""
+        """Return whether the server creates and replaces objects conditionally, as one probe per process and root
+        shows.
+        """
         with self._probing:
             if self._is_conditional is None:
                 self._is_conditional = self._probe(f"{self.root}/leases/.probe-{secrets.token_hex(6)}")

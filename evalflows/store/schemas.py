@@ -48,7 +48,7 @@ MANY = 1_000
 
 
 def is_erased(text: Json | None) -> bool:
-    """Whether a JSON value was erased."""
+    """Return whether a JSON value was erased."""
     if text is None or f'"{FIELD}":"(erased ' not in text:
         return False
     value = json.loads(text)
@@ -193,7 +193,7 @@ def _default(of: Field[Any]) -> Any:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The column's values in Python. Of times, pyarrow makes such values too, but imports pandas first."""
+    """Return the column's values in Python. Of times, pyarrow makes such values too, but imports pandas first."""
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values

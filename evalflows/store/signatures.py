@@ -136,7 +136,7 @@ def signature_of(store: Store, row: Signable, signers: Path, names: Sequence[str
 
 
 def is_signed(store: Store, identity: str) -> bool:
-    """Whether there is a signature of the row of this id, by anybody."""
+    """Return whether there is a signature of the row of this id, by anybody."""
     return any(True for _ in _signatures(store, identity))
 
 

@@ -440,7 +440,7 @@ def check_content(store: Store, identity: str, frozen: Iterable[ExampleRow] = ()
 
 
 def is_content_known(store: Store, identity: str) -> bool:
-    """Whether this user has seen that a snapshot's file in the store has the examples that its id is a hash of.
+    """Return whether this user has seen that a snapshot's file in the store has the examples that its id is a hash of.
 
     Raise StorageError if the file is damaged.
     """

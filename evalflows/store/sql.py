@@ -52,7 +52,7 @@ _creating = threading.Lock()  # threads share the database, and DuckDB refuses t
 
 
 def is_store(layout: Layout) -> bool:
-    """Whether there is a store, even if it has lost its marker. Raise InputError if its root cannot be read."""
+    """Return whether there is a store, even if it has lost its marker. Raise InputError if its root cannot be read."""
     try:
         fs = files_at(layout)
         return bool(fs.exists(layout.marker)) or any(fs.exists(f"{layout.root}/{table}") for table in TABLES)
@@ -205,7 +205,7 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
         restricted: For queries of others: read nothing but the store, load no extension, use half the memory at most.
             The settings are locked. Frames are found only if they are registered: `connection.register("name", frame)`.
 
-    Raises InputError if the store cannot be created or read, or for a mart of the user's that cannot be created.
+    Raise InputError if the store cannot be created or read, or for a mart of the user's that cannot be created.
     """
     store = Store(root)
     if restricted:
@@ -236,7 +236,7 @@ def restricted_to(
 def _restricted(
     store: Store, files: ReadOnlyFiles, memory_bytes: int | None = None, own: frozenset[str] | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """The user's own marts come last: DuckDB opens the files that a new view reads."""
+    """Return the user's own marts come last: DuckDB opens the files that a new view reads."""
     connection = store.connect(files=files)
     note_leases(store, connection)
     restrict(connection, memory_bytes)

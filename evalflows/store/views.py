@@ -248,12 +248,12 @@ def view_files() -> list[Path]:
 
 
 def is_mart(path: Path) -> bool:
-    """Whether a view is one for people, in the schema `main`; the others are in `staging`."""
+    """Return whether a view is one for people, in the schema `main`; the others are in `staging`."""
     return path.parent != SQL / "staging"
 
 
 def is_own(path: Path) -> bool:
-    """Whether a view is one of the user's own marts."""
+    """Return whether a view is one of the user's own marts."""
     return not path.is_relative_to(SQL)
 
 
@@ -342,7 +342,7 @@ def own_views(names: frozenset[str] | None = None) -> list[Path]:
 
 @cache
 def _taken() -> frozenset[str]:
-    """The names of our views and of what they read."""
+    """Return the names of our views and of what they read."""
     return frozenset({*TABLES, *(path.stem for path in SQL.rglob("*.sql")), CHANGES_BETWEEN})
 
 
@@ -366,7 +366,7 @@ def _views_of(sql: str, own: tuple[OwnMart, ...]) -> frozenset[str]:
 
 @lru_cache(8)
 def _reads(own: tuple[OwnMart, ...]) -> Mapping[str, frozenset[str]]:
-    """What each view names, but for the table of its own name."""
+    """Return what each view names, but for the table of its own name."""
     views = {path.stem: _named(_without_comments(path)) - {path.stem} for path in _files(own)}
     return {**views, CHANGES_BETWEEN: _named(_changes_between())}
 
@@ -386,7 +386,7 @@ def _named(sql: str) -> frozenset[str]:
 
 
 def _changes_between() -> str:
-    """The text of `changes`, in which two of the views that it reads are replaced.
+    """Return the text of `changes`, in which two of the views that it reads are replaced.
 
     DuckDB finds the files of experiments whose ids are constants, and would otherwise open all.
     """

@@ -559,7 +559,7 @@ class Conversation:
 
 
 def has_content(messages: Sequence[Message]) -> bool:
-    """Whether any text, or any argument of a tool call, is in the messages."""
+    """Return whether any text, or any argument of a tool call, is in the messages."""
     calls = (call for message in messages for call in message.get("tool_calls") or ())
     return any(message.get("content") is not None for message in messages) or any(
         call["function"]["arguments"] is not None for call in calls

@@ -75,7 +75,7 @@ SHOWN = 20
 
 
 def is_langfuse(record: Mapping[str, Any]) -> bool:
-    """Whether a record has the fields that Langfuse's records have."""
+    """Return whether a record has the fields that Langfuse's records have."""
     return _is_score(record) or _is_observation(record) or _is_trace(record)
 
 
@@ -247,7 +247,7 @@ def _underscored(name: str) -> str:
 
 
 def is_langsmith(record: Mapping[str, Any]) -> bool:
-    """Whether a record has the fields that LangSmith's runs and feedback have."""
+    """Return whether a record has the fields that LangSmith's runs and feedback have."""
     return _is_run(record) or _is_feedback(record)
 
 

@@ -145,7 +145,7 @@ def _values(feedback: Feedback) -> tuple[float | None, str | None, DataType | No
 
 
 def _is_unusable(feedback: Feedback) -> bool:
-    """Whether the value is a number that is not finite, or far too large; also as text, since JSON has no NaN."""
+    """Return whether the value is a number that is not finite, or too large; also as text: JSON has no NaN."""
     try:
         return not (math.isfinite(number := float(feedback.value)) and abs(number) <= MAX_NUMBER)
     except (TypeError, ValueError):

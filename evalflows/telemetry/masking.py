@@ -62,7 +62,9 @@ def _card(text: str) -> Span | None:
 
 
 def is_card_number(text: str) -> bool:
-    """Whether a text is the number of a payment card: 13 to 19 digits with the check digit of ISO/IEC 7812 (Luhn)."""
+    """Return whether a text is the number of a payment card: 13 to 19 digits with the check digit of ISO/IEC 7812
+    (Luhn).
+    """
     digits = [int(digit) for digit in text if digit.isdigit()]
     if not 13 <= len(digits) <= 19 or digits[0] not in range(2, 7):
         return False
@@ -75,7 +77,7 @@ def _iban(text: str) -> Span | None:
 
 
 def is_iban(text: str) -> bool:
-    """Whether a text is an account number with the check digits of ISO 13616 (modulo 97)."""
+    """Return whether a text is an account number with the check digits of ISO 13616 (modulo 97)."""
     compact = _without_separators(text)
     if not re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", compact):
         return False
@@ -162,7 +164,7 @@ SECRETS = (
 
 
 def is_credential_field(name: str) -> bool:
-    """Whether the text of a field of this name is a secret, such as that of `api_key`."""
+    """Return whether the text of a field of this name is a secret, such as that of `api_key`."""
     return re.sub(r"[\W_]", "", name).lower() in CREDENTIAL_FIELDS
 
 

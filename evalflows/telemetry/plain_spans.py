@@ -18,7 +18,7 @@ PREFIX = "attributes."
 
 
 def is_span(record: Mapping[str, Any]) -> bool:
-    """Whether a record has the fields that a span has in either form."""
+    """Return whether a record has the fields that a span has in either form."""
     return _field(record, "context.trace_id") is not None and "start_time" in record
 
 

@@ -24,7 +24,7 @@ class AttachmentReader(BytesIO):
 def to_stored(attachments: Mapping[str, Any], where: str, *, may_read_files: bool = False) -> Fields:
     """Return attachments as JSON values: `{"mime_type", "base64"}` for bytes; any other JSON value unchanged.
 
-    Bytes come as (MIME type, bytes), as {"mime_type", "data"}, or as a listed example has them. Raises InputError for
+    Bytes come as (MIME type, bytes), as {"mime_type", "data"}, or as a listed example has them. Raise InputError for
     anything else in their place, and for a path unless `may_read_files`.
     """
     return {

@@ -54,7 +54,7 @@ class Case:
     aside: list[CallRow] | None = None  # of a block of judging that is open
 
     def log(self, key: str, note: Note) -> None:
-        """Log a judgement. Raises InputError if the test has one of that key already."""
+        """Log a judgement. Raise InputError if the test has one of that key already."""
         if key == PASS:
             raise InputError(f"log_feedback: key: got {PASS!r}, wanted another: the test's own result has it")
         if key in self.notes:
@@ -84,7 +84,7 @@ own."""
 
 
 def current_case(where: str) -> Case:
-    """Return the running test's case. Raises InputError outside of marked tests."""
+    """Return the running test's case. Raise InputError outside of marked tests."""
     if not _running:
         raise InputError(f"{where}: called outside of a test, wanted it in one marked @pytest.mark.langsmith")
     return _running[-1]

@@ -79,7 +79,7 @@ class DynamicComparisonRunEvaluator:
         return self._bound.is_async
 
     def compare_runs(self, runs: Sequence[Run], example: Example | None = None) -> ComparisonEvaluationResult:
-        """Compare the runs. Raises TypeError or ValueError if the function does not return a preference."""
+        """Compare the runs. Raise TypeError or ValueError if the function does not return a preference."""
         if self.is_async:
             return asyncio.run(self.acompare_runs(runs, example))
         return self._result(self._bound.call(_arguments(runs, example)), runs)
@@ -196,7 +196,7 @@ def as_comparator_of_all(evaluator: Any, of_all: RunsOfAll) -> Any:
 def as_comparator(evaluator: Any) -> Any:
     """Wrap a pairwise evaluator so that it receives LangSmith's objects.
 
-    Our own evaluators, given by name or as a spec, are returned unchanged. Raises InputError if the evaluator cannot
+    Our own evaluators, given by name or as a spec, are returned unchanged. Raise InputError if the evaluator cannot
     be called or has parameters that cannot be filled.
     """
     if isinstance(evaluator, str | Mapping | FallbackSpec):
@@ -338,7 +338,7 @@ def evaluate_comparative(
         load_nested: Give evaluators the runs' child runs too.
         randomize_order: Draw for each pair which answer is shown first; by default the first experiment's is.
 
-    Raises InputError for invalid arguments before anything is called, and IncompleteError if not everything was done;
+    Raise InputError for invalid arguments before anything is called, and IncompleteError if not everything was done;
     finished results are stored even then.
     """
     import evalflows  # loads Prefect, which takes seconds

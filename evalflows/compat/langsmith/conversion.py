@@ -157,7 +157,7 @@ def _end(start: datetime | None, latency_s: float | None) -> datetime | None:
 
 
 def experiment_of(store: Store, experiment: Any, where: str = "evaluate_comparative: experiments") -> ExperimentRow:
-    """Find an experiment by name, id, or an object with an id. Raises InputError if it does not exist."""
+    """Find an experiment by name, id, or an object with an id. Raise InputError if it does not exist."""
     reference = getattr(experiment, "experiment_id", None) or getattr(experiment, "id", None) or experiment
     if not isinstance(reference, Identity):
         wanted = "an experiment's name or id, or a result of evaluate"

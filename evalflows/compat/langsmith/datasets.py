@@ -87,7 +87,7 @@ def all_datasets(store: Store) -> list[Dataset]:
 
 
 def find_dataset(store: Store, name: str | None, identity: Identity | None) -> Dataset:
-    """Return the dataset with this name or id. Raises InputError if it does not exist, or both or none are given."""
+    """Return the dataset with this name or id. Raise InputError if it does not exist, or both or none are given."""
     if (name is None) == (identity is None):
         raise InputError("dataset: wanted exactly one of dataset_name and dataset_id")
     datasets = all_datasets(store)
@@ -107,7 +107,7 @@ def create(
 ) -> Dataset:
     """Create a dataset, empty or with these examples, as one version.
 
-    Raises InputError, and creates none, if the name is taken, a row is invalid, or there are no rows in `rows`.
+    Raise InputError, and creates none, if the name is taken, a row is invalid, or there are no rows in `rows`.
     """
     if current_snapshot(store, name) is not None:
         raise InputError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
@@ -129,7 +129,7 @@ def _with_own_ids(dataset: str, rows: Sequence[Fields], where: str) -> Sequence[
 def add(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> list[str]:
     """Add rows to a dataset, except examples that it already has. Return the rows' ids.
 
-    Raises InputError if a row is not an example, or has the id of an existing example with other content.
+    Raise InputError if a row is not an example, or has the id of an existing example with other content.
     """
     where = f"example of dataset {dataset.name!r}"
     new = _with_own_ids(dataset.name, rows, where)
@@ -147,7 +147,7 @@ def examples_of(store: Store, dataset: Dataset, snapshot: str | None = None) -> 
 
 
 def as_row(example: object, *, may_read_files: bool = False) -> Fields:
-    """Convert an example in any of LangSmith's shapes to a row. Raises InputError for anything else."""
+    """Convert an example in any of LangSmith's shapes to a row. Raise InputError for anything else."""
     if isinstance(example, Mapping):
         row = {str(key): value for key, value in example.items() if value is not None}
     else:
@@ -174,7 +174,7 @@ def _rows_of(
 ) -> Iterable[Any]:
     """Return what is given whole, or the rows of parallel lists, as many as those of the first list.
 
-    `fields` has the field of each list. Raises InputError for other lists, without any, and for unequal lengths.
+    `fields` has the field of each list. Raise InputError for other lists, without any, and for unequal lengths.
     """
     if unknown := lists.keys() - fields.keys():
         raise InputError(f"{where}got {min(unknown)!r}, wanted only {whole} or {', '.join(fields)}")
@@ -190,7 +190,7 @@ def _rows_of(
 
 
 def as_data(store: Store, data: Any) -> DatasetSpec:
-    """Convert the `data` of `evaluate` (a dataset, its name or id, or examples) to a spec. Raises InputError."""
+    """Convert the `data` of `evaluate` (a dataset, its name or id, or examples) to a spec. Raise InputError."""
     if data is None:
         raise InputError("evaluate: data: got None, wanted a dataset, its name or id, or examples")
     if isinstance(data, str | uuid.UUID | Dataset):
@@ -222,7 +222,7 @@ select v.name from (
 
 
 def holding(store: Store, example: Identity) -> list[Dataset]:
-    """Return the datasets that have this example now, the last changed first. Raises InputError if none has."""
+    """Return the datasets that have this example now, the last changed first. Raise InputError if none has."""
     known = {dataset.name: dataset for dataset in all_datasets(store)}  # without tags of versions
     found = [known[name] for (name, *_) in store.query(_HOLDING, [str(example)]) if name in known]
     if not found:
@@ -231,7 +231,7 @@ def holding(store: Store, example: Identity) -> list[Dataset]:
 
 
 def only_holding(store: Store, example: Identity) -> Dataset:
-    """Return the dataset that has this example. Raises InputError if none has, or several do."""
+    """Return the dataset that has this example. Raise InputError if none has, or several do."""
     datasets = holding(store, example)
     if len(datasets) > 1:
         names = ", ".join(dataset.name for dataset in datasets)
@@ -255,7 +255,7 @@ def tag_of(dataset: str, tag: str) -> str:
 def version_at(store: Store, dataset: Dataset, as_of: datetime | str | None) -> DatasetVersion:
     """Return the version that was current at a time, in UTC if it names no zone; None and "latest" mean now.
 
-    A text is a tag, or a time in ISO 8601. Raises InputError for a time before the first version, and an unknown tag.
+    A text is a tag, or a time in ISO 8601. Raise InputError for a time before the first version, and an unknown tag.
     """
     versions = versions_of(store, dataset)
     if as_of is None or as_of == "latest":
@@ -278,7 +278,7 @@ def version_at(store: Store, dataset: Dataset, as_of: datetime | str | None) -> 
 def put(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> None:
     """Add rows, which have ids, to a dataset; one with the id of an existing example replaces it.
 
-    Raises InputError if a row is not an example.
+    Raise InputError if a row is not an example.
     """
     new = {str(row["id"]): row for row in rows}
     old = [as_fields(row) for row in _current(store, dataset)]
@@ -289,7 +289,7 @@ def put(store: Store, dataset: Dataset, rows: Sequence[Fields]) -> None:
 
 
 def as_update(changes: object) -> Fields:
-    """Convert an update in any of LangSmith's shapes to its fields that are not None. Raises InputError."""
+    """Convert an update in any of LangSmith's shapes to its fields that are not None. Raise InputError."""
     if isinstance(changes, Mapping):
         given = dict(changes)
     elif is_dataclass(changes) or hasattr(changes, "id"):
@@ -377,7 +377,7 @@ class DatasetMethods:
         transformations: Sequence[Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Dataset:
-        """Create a dataset without examples. Raises InputError if the name is taken."""
+        """Create a dataset without examples. Raise InputError if the name is taken."""
         return create(Store(), dataset_name, description, metadata)
 
     def has_dataset(self, *, dataset_name: str | None = None, dataset_id: Identity | None = None) -> bool:
@@ -386,7 +386,7 @@ class DatasetMethods:
         return any(d.name == dataset_name or d.id == str(dataset_id) for d in all_datasets(Store()))
 
     def read_dataset(self, *, dataset_name: str | None = None, dataset_id: Identity | None = None) -> Dataset:
-        """Return a dataset. Raises InputError if it does not exist."""
+        """Return a dataset. Raise InputError if it does not exist."""
         return find_dataset(Store(), dataset_name, dataset_id)
 
     def list_datasets(
@@ -442,7 +442,7 @@ class DatasetMethods:
         *,
         outputs: Mapping[str, Any] | None = None,
     ) -> Example:
-        """Add one example to a dataset; `create_examples` is faster for many. Raises InputError as it does."""
+        """Add one example to a dataset; `create_examples` is faster for many. Raise InputError as it does."""
         fields = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, "metadata": metadata}
         row = as_row({**fields, "split": split, "id": example_id, "attachments": attachments})
         dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
@@ -464,7 +464,7 @@ class DatasetMethods:
         With `dangerously_allow_filesystem`, attachments may be paths, which are read. `max_concurrency` has no effect:
         all are written at once.
 
-        Returns their count and ids. Existing examples are not added again. Raises InputError, and adds none, if an
+        Returns their count and ids. Existing examples are not added again. Raise InputError, and adds none, if an
         example is invalid or has the id of an existing example with other content.
         """
         dataset = self.read_dataset(dataset_name=dataset_name, dataset_id=dataset_id)
@@ -518,7 +518,7 @@ class ExampleMethods:
     """A change makes a new version of a dataset; experiments keep the version that they ran on."""
 
     def read_example(self, example_id: Identity, *, as_of: datetime | None = None) -> Example:
-        """Return an example, by default as it is now. Raises InputError if no dataset has it."""
+        """Return an example, by default as it is now. Raise InputError if no dataset has it."""
         store = Store()
         dataset = holding(store, example_id)[0]
         snapshot = version_at(store, dataset, as_of).snapshot_id
@@ -539,7 +539,7 @@ class ExampleMethods:
         attachments_operations: Any = None,
         attachments: Mapping[str, Any] | None = None,
     ) -> Fields:
-        """Replace the given fields of an example, which keeps its id. Raises InputError as `update_examples`."""
+        """Replace the given fields of an example, which keeps its id. Raise InputError as `update_examples`."""
         update = {
             "id": example_id,
             "inputs": inputs,
@@ -562,7 +562,7 @@ class ExampleMethods:
     ) -> Fields:
         """Change examples: by `updates`, or by the lists example_ids, inputs, outputs, metadata, splits and so on.
 
-        Returns their count and ids. Raises InputError, and changes none, if an example does not exist or an update is
+        Returns their count and ids. Raise InputError, and changes none, if an example does not exist or an update is
         invalid; also if the examples are of several datasets.
         """
         lists = {name: values for name, values in kwargs.items() if values is not None}
@@ -581,12 +581,12 @@ class ExampleMethods:
         return {"message": f"{len(ids)} examples updated", "count": len(ids), "example_ids": ids}
 
     def delete_example(self, example_id: Identity) -> None:
-        """Leave an example out of the dataset's next version. Raises InputError if no dataset, or several, have it."""
+        """Leave an example out of the dataset's next version. Raise InputError if no dataset, or several, have it."""
         self.delete_examples([example_id])
 
     @refusing(hard_delete="earlier versions, on which experiments ran, keep the example")
     def delete_examples(self, example_ids: Sequence[Identity], *, hard_delete: bool = False) -> None:
-        """Leave examples out of the dataset's next version. Raises InputError as `delete_example`."""
+        """Leave examples out of the dataset's next version. Raise InputError as `delete_example`."""
         store = Store()
         of_dataset: dict[str, set[str]] = {}
         for example in example_ids:
@@ -664,7 +664,7 @@ class ExampleMethods:
     ) -> DatasetVersion:
         """Return the version that was current at a time, or has a tag; by default the newest.
 
-        Raises InputError if there is none.
+        Raise InputError if there is none.
         """
         store = Store()
         return version_at(store, find_dataset(store, dataset_name, dataset_id), tag or as_of)
@@ -700,7 +700,7 @@ class ExampleMethods:
     ) -> Dataset:
         """Make a dataset of a CSV file: a path, or a name and an open file. Cells are texts; an empty one is left out.
 
-        The dataset's name is by default the file's. Raises InputError, and makes none, if the file cannot be read or
+        The dataset's name is by default the file's. Raise InputError, and makes none, if the file cannot be read or
         lacks a column.
         """
         if isinstance(csv_file, str | Path):
@@ -720,7 +720,7 @@ class ExampleMethods:
         description: str | None = None,
         data_type: str | None = "kv",
     ) -> Dataset:
-        """Make a dataset of a DataFrame, whose values keep their types. Raises InputError as `upload_csv`."""
+        """Make a dataset of a DataFrame, whose values keep their types. Raise InputError as `upload_csv`."""
         rows = [stored_row(row, f"row {number}") for number, row in enumerate(df.to_dict(orient="records"), start=1)]
         return _made_of(name, "data frame", rows, input_keys, output_keys, description)
 

@@ -169,7 +169,7 @@ def _flat(row: ExperimentResultRow) -> dict[str, Any]:
 
 
 def is_experiment(target: object) -> bool:
-    """Whether a target of `evaluate` is an existing experiment."""
+    """Return whether a target of `evaluate` is an existing experiment."""
     return isinstance(target, Identity | TracerSession | ExperimentResults)
 
 
@@ -199,7 +199,7 @@ def evaluate_existing(
         blocking: Has no effect: the results are complete when they are returned.
         disable_evaluator_tracing: Has no effect: evaluators' calls are recorded in the ledger, not as runs.
 
-    Raises InputError for invalid arguments and an unknown experiment, before anything is called, and IncompleteError as
+    Raise InputError for invalid arguments and an unknown experiment, before anything is called, and IncompleteError as
     `evaluate` does.
     """
     import evalflows  # loads Prefect, which takes seconds
@@ -322,7 +322,7 @@ def evaluate(
         disable_evaluator_tracing: Has no effect: evaluators' calls are recorded in the ledger, not as runs.
         kwargs: load_nested, for experiments, and randomize_order, for two.
 
-    Raises InputError for invalid arguments and unsupported options before anything is called, and IncompleteError if
+    Raise InputError for invalid arguments and unsupported options before anything is called, and IncompleteError if
     not everything was done or no answer succeeded; finished results are stored even then.
     """
     import evalflows  # loads Prefect, which takes seconds

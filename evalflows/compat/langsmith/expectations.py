@@ -87,7 +87,7 @@ class Expect:
         """Log the edit distance of two texts, from 0 (equal) to 1.
 
         `config` has `metric` (damerau_levenshtein, levenshtein, jaro, jaro_winkler, hamming, indel) and
-        `normalize_score`. Raises InputError for anything else in it.
+        `normalize_score`. Raise InputError for anything else in it.
         """
         settings = _settings("edit_distance", config, ("metric", "normalize_score"))
         metric = settings.get("metric") or "damerau_levenshtein"
@@ -102,7 +102,7 @@ class Expect:
         """Log the distance of two texts' vectors, by default one minus their cosine.
 
         `config` has `metric` (cosine, euclidean, manhattan, chebyshev, hamming) and `encoder`, a function from texts to
-        vectors; the default asks the connection `openai`. Raises InputError for anything else in it.
+        vectors; the default asks the connection `openai`. Raise InputError for anything else in it.
         """
         settings = _settings("embedding_distance", config, ("metric", "encoder"))
         metric, encoder = settings.get("metric") or "cosine", settings.get("encoder")

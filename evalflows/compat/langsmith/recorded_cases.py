@@ -32,7 +32,7 @@ class Recorded:
 def record(suite: str, cases: Sequence[Case], name: str) -> Recorded:
     """Write the tests of a suite as an experiment, through the flow that runs all experiments.
 
-    The suite is a dataset; tests that were not run keep their examples in it. Raises InputError if two tests have the
+    The suite is a dataset; tests that were not run keep their examples in it. Raise InputError if two tests have the
     same id.
     """
     import evalflows  # loads Prefect, which takes seconds

@@ -100,8 +100,10 @@ def _parsed(tokens: list[Any], position: int, text: str) -> tuple[Any, int]:
 
 
 def matches(call: Call, run: Run) -> bool:
-    """Whether a filter holds for a run. Conditions on `metadata_key` and `metadata_value`, and on `feedback_key` and
-    `feedback_score`, hold for one entry together. Raise InputError for an unknown function or field.
+    """Return whether a filter holds for a run.
+
+    Conditions on `metadata_key` and `metadata_value`, and on `feedback_key` and `feedback_score`, hold for one entry
+    together. Raise InputError for an unknown function or field.
     """
     metadata = [{"metadata_key": key, "metadata_value": value} for key, value in run.metadata.items()] or [{}]
     feedback: list[Fields] = [
@@ -156,7 +158,7 @@ def _as_value(name: str, wanted: Any) -> Any:
 
 
 def names_children(call: Call) -> bool:
-    """Whether a filter names what tells child runs from roots."""
+    """Return whether a filter names what tells child runs from roots."""
     return any(
         names_children(one) if isinstance(one, Call) else one in ("run_type", "is_root", "parent_run_id", "trace_id")
         for one in call.arguments

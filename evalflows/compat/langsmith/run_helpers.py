@@ -36,7 +36,7 @@ class _Tracing:
     parent: RunTree | None = None
 
     def changed(self, extra: Mapping[str, Any] | None) -> "_Tracing":
-        """Return a copy with one call's `langsmith_extra`. Raises InputError for unknown keys."""
+        """Return a copy with one call's `langsmith_extra`. Raise InputError for unknown keys."""
         extra = extra or {}
         if unknown := extra.keys() - {"name", "metadata", "tags", "client", "parent"}:
             raise InputError(f"langsmith_extra: got {min(unknown)!r}, wanted only name, metadata, tags and parent")
@@ -117,7 +117,7 @@ class trace:  # noqa: N801
 
 @contextmanager
 def tracing_context(*, enabled: bool | None = None, client: Any = None, **options: Any) -> Iterator[None]:
-    """Do nothing: steps are recorded whenever there is a run. Raises InputError for any option but `enabled=True`."""
+    """Do nothing: steps are recorded whenever there is a run. Raise InputError for any option but `enabled=True`."""
     if enabled is False:
         raise InputError(f"tracing_context: enabled: got False, wanted True: {_ALWAYS}")
     for name, value in options.items():
@@ -149,7 +149,7 @@ def traceable(
     """Record each call of a sync or async function as a step of the current run; outside a run, just call it.
 
     Use it as `@traceable`, or with arguments, of which the first may be the run type. `client` has no effect, since
-    there is only one store. Raises InputError for unsupported options.
+    there is only one store. Raise InputError for unsupported options.
     """
 
     def decorated(function: Function) -> Function:

@@ -85,7 +85,7 @@ class RunTree:
         return None if latency_s is None or self.start_time is None else self.start_time + timedelta(seconds=latency_s)
 
     def post(self, exclude_child_runs: bool = True) -> None:
-        """Begin the step; a second call has no effect. Raises InputError if its parent has not begun."""
+        """Begin the step; a second call has no effect. Raise InputError if its parent has not begun."""
         if self._note is not None:
             return
         parent = current_step() if self.parent_run is None else self.parent_run.id

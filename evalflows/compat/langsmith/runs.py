@@ -66,7 +66,7 @@ _NO_LANGUAGE = "filter the returned runs, or query the store with SQL: store.con
 def experiments_of(store: Store, projects: Iterable[Identity], runs: Iterable[str], example: str | None) -> list[str]:
     """Return the experiments named by `projects`, or else those that contain the runs or the example.
 
-    Raises InputError for an unknown project, and if nothing identifies the experiments.
+    Raise InputError for an unknown project, and if nothing identifies the experiments.
     """
     if experiments := [find_experiments(store, str(project), just_one=True)[0] for project in projects]:
         return experiments
@@ -240,7 +240,7 @@ class RunMethods:
         """Yield the root runs of experiments, newest first; a name means the newest experiment of that name.
 
         With `run_type`, `trace_id`, `parent_run_id`, `is_root=False` or a filter that names a run's type, place or
-        root, child runs too. Runs are always whole, whatever `select` names. Raises InputError if nothing identifies
+        root, child runs too. Runs are always whole, whatever `select` names. Raise InputError if nothing identifies
         the experiments, and for unsupported filters.
         """
         store, given = Store(), None if filter is None else parse(filter)
@@ -277,7 +277,7 @@ class RunMethods:
         project_id: Identity | None = None,
         start_time: datetime | None = None,
     ) -> Run:
-        """Return a run, always with its child runs. Raises InputError if it does not exist."""
+        """Return a run, always with its child runs. Raise InputError if it does not exist."""
         run = next(self.list_runs(run_ids=[run_id], project_id=project_id), None)
         if run is None:
             raise InputError(f"run {str(run_id)!r}: not in the store")
@@ -341,7 +341,7 @@ class RunMethods:
     def read_project(
         self, *, project_id: Identity | None = None, project_name: str | None = None, include_stats: bool = False
     ) -> TracerSession:
-        """Return an experiment. Raises InputError if it does not exist."""
+        """Return an experiment. Raise InputError if it does not exist."""
         references = _flattened(project_id, project_name)
         if len(references) != 1:
             raise InputError("read_project: wanted exactly one of project_name and project_id")
@@ -383,7 +383,7 @@ class RunMethods:
         }
 
     def has_project(self, project_name: str, *, project_id: str | None = None) -> bool:
-        """Whether there is an experiment of this name."""
+        """Return whether there is an experiment of this name."""
         return any(row.name == project_name for row in all_projects(Store()))
 
     @refusing(dataset_version="filter the returned experiments by start_time")

@@ -43,7 +43,7 @@ def log_feedback(
 ) -> None:
     """Log a judgement of the running test: `key` with `score` or `value`, and a `comment`; or mappings of these.
 
-    Raises InputError for a judgement without a key, for an unknown field, and for a second one of the same key.
+    Raise InputError for a judgement without a key, for an unknown field, and for a second one of the same key.
     """
     case = current_case("log_feedback")
     own = {"key": key, "score": score, "value": value, **kwargs}

@@ -30,7 +30,7 @@ LEGACY: dict[Scope, tuple[str, str]] = {
 def as_target(target: object) -> Function:
     """Adapt a target: a function (traceable or not) of the inputs as one dict, or a LangChain runnable.
 
-    The function's parameter may have any name. Raises InputError for anything else.
+    The function's parameter may have any name. Raise InputError for anything else.
     """
     function: Function = untraced(getattr(target, "invoke", target))
     if not callable(function):
@@ -52,7 +52,7 @@ def as_target(target: object) -> Function:
 def as_evaluator(evaluator: Any, scope: Scope = "item") -> Any:
     """Wrap an evaluator so that it receives LangSmith's objects.
 
-    Our own evaluators, given by name or as a spec, are returned unchanged. Raises InputError if it cannot be called.
+    Our own evaluators, given by name or as a spec, are returned unchanged. Raise InputError if it cannot be called.
     """
     if isinstance(evaluator, str | Mapping | EvaluatorSpec):
         return evaluator
@@ -69,7 +69,7 @@ def as_evaluator(evaluator: Any, scope: Scope = "item") -> Any:
 def as_named(function: Function, name: str, scope: Scope) -> Function:
     """Return the function; one with two parameters of unknown names is wrapped to receive LangSmith's two arguments.
 
-    Raises InputError if its parameters cannot be read.
+    Raise InputError if its parameters cannot be read.
     """
     parameters = parameters_of(function, f"evaluator {name!r}")
     required = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

@@ -20,7 +20,7 @@ def wrap_openai(
 ) -> SomeClient:
     """Record the calls of a sync or async OpenAI client in the current run. Return the client.
 
-    `chat_name` is the name of the steps. Raises InputError for any other client, and for the other options.
+    `chat_name` is the name of the steps. Raise InputError for any other client, and for the other options.
     """
     return wrap(client, name=chat_name)
 

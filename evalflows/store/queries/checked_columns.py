@@ -78,7 +78,7 @@ def unexpected_rows(
 
 
 def example_columns(snapshot: str) -> Columns:
-    """The examples of a snapshot: how many fields of the inputs are filled, and which values are not unique."""
+    """Return the examples of a snapshot: how many fields of the inputs are filled, and which values are not unique."""
     names = ("example_id", *TEXTS, "filled_inputs", "example_id is repeated", "inputs is repeated", "example")
     return Columns(query=_EXAMPLES, values=[snapshot], names=names, places=("example",))
 
@@ -119,7 +119,7 @@ def value_of(metric: str) -> str:
 
 
 def planned_runs(experiment: ExperimentRow, evaluators: Sequence[str]) -> Columns:
-    """One row per example and repetition, with its number of outputs, and of scores by each evaluator."""
+    """Return one row per example and repetition, with its number of outputs, and of scores by each evaluator."""
     counts = [f"count(*) filter (evaluator = ${place}) as n{place}" for place in range(4, len(evaluators) + 4)]
     shown = [f"coalesce(n{place}, 0)" for place in range(4, len(evaluators) + 4)]
     query = _PLANNED.format(counts=", ".join(["subject_id", *counts]), shown=", ".join(["coalesce(n, 0)", *shown]))
@@ -143,7 +143,7 @@ from planned left join answered using (example_id, repetition) left join judged 
 
 
 def summary_columns(experiment: ExperimentRow, evaluators: Sequence[str]) -> Columns:
-    """One row per summary evaluator, with its number of scores of the experiment."""
+    """Return one row per summary evaluator, with its number of scores of the experiment."""
     values = [experiment.experiment_id, [*evaluators]]
     return Columns(query=_SUMMARIES, values=values, names=["evaluator", "summaries.scores"], places=["evaluator"])
 
@@ -157,7 +157,7 @@ group by name
 
 
 def output_columns(experiment: ExperimentRow) -> Columns:
-    """One row per output. `outputs.example` is null if the snapshot has no such example."""
+    """Return one row per output. `outputs.example` is null if the snapshot has no such example."""
     columns = ("example", "repetition", "status", "outputs", "error", *COUNTED)
     values = [experiment.experiment_id, experiment.snapshot_id]
     names = [*_RUN, *(f"outputs.{name}" for name in columns)]
@@ -165,7 +165,7 @@ def output_columns(experiment: ExperimentRow) -> Columns:
 
 
 def score_columns(experiment: ExperimentRow, metrics: Sequence[str]) -> Columns:
-    """One row per score, with a column for each of the metrics.
+    """Return one row per score, with a column for each of the metrics.
 
     `scores.subject` is null if there is no such output, or one of another example or repetition.
     """

@@ -78,7 +78,7 @@ def _functions(spec: Any) -> Iterator[Any]:
 
 
 def _is_over_budget(store: Store, identity: str, group: str | None) -> bool:
-    """Whether the budget was too small for something of a comparison, or of any experiment of a run group."""
+    """Return whether the budget was too small for something of a comparison, or of any experiment of a run group."""
     owners = "experiment_id = $1"
     if group is not None:
         owners = "experiment_id in (select experiment_id from source.experiments where run_group = $1)"

@@ -44,7 +44,7 @@ def slice_value(example: ExampleRow, path: str) -> str | None:
 
 
 def has_value(example: ExampleRow, path: str) -> bool:
-    """Whether an example has a value at a path."""
+    """Return whether an example has a value at a path."""
     try:
         return value_at(example, path) is not None
     except InputError:

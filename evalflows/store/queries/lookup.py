@@ -165,7 +165,7 @@ def is_decision(store: Store, reference: str) -> bool:
 
 
 def _has(store: Store, rows: str, reference: str) -> bool:
-    """Whether there are such rows, of a table below `source`."""
+    """Return whether there are such rows, of a table below `source`."""
     return bool(store.query(f"select count(*) from source.{rows}", [reference])[0][0])
 
 

@@ -23,7 +23,7 @@ class SharedRounds:
     warm_up: Mask  # the example of the first round, which pays for cold caches
 
     def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
-        """The same of some examples."""
+        """Return the rounds of some examples."""
         return SharedRounds(together=self.together[places], warm_up=self.warm_up[places])
 
 

@@ -86,7 +86,7 @@ def judged_in_part(store: Store, owner: str, part: str) -> dict[str, str]:
 
 
 def was_over_budget(store: Store, owner: str, part: str) -> bool:
-    """Whether the budget was too small for an answer, a judgement or a comparison of a part."""
+    """Return whether the budget was too small for an answer, a judgement or a comparison of a part."""
     return any(
         row["error_kind"] == "over_budget"
         for table in ("outputs", "judgements")

@@ -86,7 +86,7 @@ def condition(given: Filter | None, scope: TraceScope) -> str | None:
 
 
 def _equals(name: str, value: Any, scope: TraceScope) -> str:
-    """A field of the object form: equal, or for lists, all of them."""
+    """Return a field of the object form: equal, or for lists, all of them."""
     if bound := _BOUNDS.get(_key(name)):
         return f"started_at {bound} {_literal(value, name)}::timestamptz"
     if _key(name) == "metadata" and isinstance(value, Mapping):
@@ -102,7 +102,7 @@ def _equals(name: str, value: Any, scope: TraceScope) -> str:
 
 
 def _one(part: Any, scope: TraceScope) -> str:
-    """One condition of the list form: {column, operator, value, type, key}."""
+    """Return one condition of the list form: {column, operator, value, type, key}."""
     if not isinstance(part, Mapping) or not {"column", "operator"} <= part.keys():
         raise InputError(f"filter: got {short(part)}, wanted {{column, operator, value, type}}")
     name, operator, value = str(part["column"]), str(part["operator"]).lower(), part.get("value")

@@ -100,7 +100,7 @@ class Trials:
 
 
 def are_many(runs: int) -> bool:
-    """Whether statistics on so many runs are computed with little memory, which takes longer."""
+    """Return whether statistics on so many runs are computed with little memory, which takes longer."""
     return runs > MANY_RUNS
 
 
@@ -172,7 +172,7 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
 
 
 def has_two_values(evaluator: str, values: Values) -> bool:
-    """Whether an evaluator's known numbers are at most two different ones; never for built-in measures."""
+    """Return whether an evaluator's known numbers are at most two different ones; never for built-in measures."""
     return evaluator != MEASURED and np.unique(values[~np.isnan(values)]).size <= 2
 
 

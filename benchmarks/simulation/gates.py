@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Draw, NearOne, Normal, Setting, Sizes, Skewed, World, YesNo
 from evalflows.analysis.gates import conclusion_of, evaluate_rules
-from evalflows.analysis.rules import BoundedEstimate, Interval, Kind, Rule
+from evalflows.analysis.rules import Estimate, Facts, Interval, Kind, Rule
 from evalflows.stats.clusters import FloatArray, clustering_of, degrees_of_freedom
 from evalflows.stats.means import mean_estimate, skewed_t_interval, skewness_of_mean
 from evalflows.stats.paired import effective_counts, paired_difference, paired_differences
@@ -114,7 +115,7 @@ def _floor(setting: Setting, world: str) -> Cell:
 IntervalAt = Callable[[float], Interval | None]
 
 
-def _decided(rules: Sequence[tuple[Kind, float, BoundedEstimate]]) -> tuple[float, float]:
+def _decided(rules: Sequence[tuple[Kind, float, Estimate]]) -> tuple[float, float]:
     """Return whether the gate passes, and whether it fails, as 0.0 or 1.0."""
     evaluated = [
         (Rule(kind=kind, metric=f"m{place}", bound=bound), estimate)
@@ -125,7 +126,7 @@ def _decided(rules: Sequence[tuple[Kind, float, BoundedEstimate]]) -> tuple[floa
     return float(conclusion == "PASS"), float(conclusion == "FAIL")
 
 
-def estimates(draw: Draw, world: World) -> BoundedEstimate:
+def estimates(draw: Draw, world: World) -> Estimate:
     """Return the estimate of `analysis.gates.quantities`, without checking the examples again at every level."""
     estimate = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
     if world.binary and draw.clusters is None:
@@ -181,7 +182,7 @@ def _by_t(draw: Draw, world: World, error: float) -> IntervalAt:
     return interval_at
 
 
-def share_with_bounds(values: FloatArray) -> BoundedEstimate:
+def share_with_bounds(values: FloatArray) -> Estimate:
     yes = int(values.sum())
 
     def interval_at(confidence_level: float) -> Interval | None:
@@ -190,7 +191,7 @@ def share_with_bounds(values: FloatArray) -> BoundedEstimate:
     return _estimate(mean_estimate(values, binary=True).mean, interval_at, values.size, None)
 
 
-def _mean_near_one(values: FloatArray) -> BoundedEstimate:
+def _mean_near_one(values: FloatArray) -> Estimate:
     def interval_at(confidence_level: float) -> Interval | None:
         estimate = mean_estimate(values, bounds=NearOne().bounds, confidence_level=confidence_level)
         return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
@@ -198,11 +199,24 @@ def _mean_near_one(values: FloatArray) -> BoundedEstimate:
     return _estimate(float(values.mean()), interval_at, values.size, None)
 
 
-def _estimate(value: float | None, interval_at: IntervalAt, n: int, p_value: float | None) -> BoundedEstimate:
-    return BoundedEstimate(
+@dataclass(frozen=True)
+class _Simulated:
+    facts: Facts
+    at: IntervalAt
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        return self.at(confidence_level)
+
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        return self.at(confidence_level)
+
+    def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
+        return None
+
+
+def _estimate(value: float | None, interval_at: IntervalAt, n: int, p_value: float | None) -> Estimate:
+    facts = Facts(
         value=value,
-        interval_at=interval_at,
-        worst_case_interval_at=interval_at,
         worst_case_values=None if value is None else (value, value),
         n=n,
         noun="pairs",
@@ -210,3 +224,4 @@ def _estimate(value: float | None, interval_at: IntervalAt, n: int, p_value: flo
         higher_is_better=True,
         p_value=p_value,
     )
+    return _Simulated(facts, interval_at)

@@ -18,8 +18,8 @@ from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, int
 from evalflows.analysis.pairing import MetricSample, PairedMetric
 from evalflows.analysis.production_baseline import ProductionComparison
 from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalibration_row
-from evalflows.analysis.rule_estimates import bounded_difference, bounded_mean, run_level_estimate
-from evalflows.analysis.rules import BoundedEstimate, Outcome, Rule, RuleResult, rules_of
+from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample, run_level_estimate
+from evalflows.analysis.rules import Estimate, Outcome, Rule, RuleResult, rules_of
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.revision import revision
@@ -83,7 +83,7 @@ class GateEvaluation:
         return "; ".join(one.text for one in self.rule_results if one.outcome == _DECIDING[self.conclusion])
 
     @cached_property
-    def estimates(self) -> tuple[tuple[Rule, BoundedEstimate | Reason], ...]:
+    def estimates(self) -> tuple[tuple[Rule, Estimate | Reason], ...]:
         """The estimate that each rule tests, or why there is none."""
         return tuple((rule, self._estimate(rule)) for rule in rules_of(self.gate))
 
@@ -235,7 +235,7 @@ class GateEvaluation:
             return None
         return recalibrated(reader.store, paired, matched.example_ids, rejudged, row)
 
-    def _estimate(self, rule: Rule) -> BoundedEstimate | Reason:
+    def _estimate(self, rule: Rule) -> Estimate | Reason:
         sample = self.pair.sample(rule.metric)
         if sample is None:
             return self._run_level(rule)
@@ -255,13 +255,13 @@ class GateEvaluation:
         name = baseline_name(pair.spec, self.gate)
         return approval_problem(pair.reader.store, self.gate, name, pair.baseline.experiment_id)
 
-    def _run_level(self, rule: Rule) -> BoundedEstimate | Reason:
+    def _run_level(self, rule: Rule) -> Estimate | Reason:
         """Return the estimate of a metric that one evaluator computes from all answers of the candidate."""
         if not self.pair.has_run_level_metrics:
             return Reason("no_such_metric", "no evaluator gives it, or several do")
         return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)
 
-    def _difference_estimate(self, rule: Rule, sample: MetricSample) -> BoundedEstimate | Reason:
+    def _difference_estimate(self, rule: Rule, sample: MetricSample) -> Estimate | Reason:
         if self._production is not None:
             estimate = self._production.estimate(rule.metric, sample, self.gate.min_examples)
             return self._why_too_wide(rule, sample) or estimate
@@ -278,10 +278,10 @@ class GateEvaluation:
             return too_wide
         if why := self.pair.why_refused(rule.metric):
             recalibration = self._recalibrated(rule.metric, paired)
-            return recalibration.estimate() if recalibration else Reason(why.code, f"refused: {why}")
+            return recalibration or Reason(why.code, f"refused: {why}")
         if self.interim_analyses is not None:
             return interim_difference(paired, self.interim_analyses, matched.candidate)
-        return bounded_difference(paired)
+        return DifferenceEstimate(paired)
 
     def _why_too_wide(self, rule: Rule, sample: MetricSample) -> Reason | None:
         if rule.kind != "non_inferiority" or rule.bound < sample.scale.widest:
@@ -289,10 +289,10 @@ class GateEvaluation:
         text = f"a margin of {rule.bound:g} is as wide as the metric's range: no difference could exceed it"
         return Reason("margin_too_wide", text)
 
-    def _mean_estimate(self, rule: Rule, sample: MetricSample) -> BoundedEstimate | Reason:
+    def _mean_estimate(self, rule: Rule, sample: MetricSample) -> Estimate | Reason:
         if self.interim_analyses is not None:
             return interim_mean(sample, self.interim_analyses, self.pair.sample_places(rule.metric))
-        return bounded_mean(sample, self.pair.spec.confidence_level)
+        return MeanOfSample(sample, self.pair.spec.confidence_level)
 
     def _calls_saved(self) -> int | None:
         """Estimate the model calls saved by stopping early; None without batches, before a decision, and if calls may

@@ -7,7 +7,7 @@ import numpy as np
 
 from evalflows.analysis.rule_texts import figures_text, outcome_text, why_open
 from evalflows.analysis.rules import (
-    BoundedEstimate,
+    Estimate,
     Outcome,
     Rule,
     RuleResult,
@@ -23,7 +23,7 @@ from evalflows.store.records import DecisionConclusion, Reason, ReasonCode
 
 
 def evaluate_rules(
-    estimates: Sequence[tuple[Rule, BoundedEstimate | Reason]],
+    estimates: Sequence[tuple[Rule, Estimate | Reason]],
     *,
     confidence_level: float,
     min_examples: int,
@@ -35,33 +35,32 @@ def evaluate_rules(
     """
     could_fail = sum(rule.kind != "threshold" for rule, _ in estimates)
     stricter = confidence_level if adjustment == "none" else 1 - (1 - confidence_level) / max(could_fail, 1)
-    p_values = [p_below_threshold(rule, estimate, min_examples) for rule, estimate in estimates]
-    known = [p for p in p_values if p is not None]
-    all_adjusted = iter(adjusted(np.array(known), adjustment).tolist())
+    p_values = {
+        rule: p for rule, estimate in estimates if (p := p_below_threshold(rule, estimate, min_examples)) is not None
+    }
+    p_adjusted = dict(zip(p_values, adjusted(np.array([*p_values.values()]), adjustment).tolist(), strict=True))
     fixed = [
         replicated_rule(rule, estimate)
         for rule, estimate in estimates
-        if not isinstance(estimate, Reason) and rule.kind != "threshold" and not estimate.is_sequence
+        if not isinstance(estimate, Reason) and rule.kind != "threshold" and not estimate.facts.is_sequence
     ]
-    of_fixed = iter(
-        outcomes(fixed, confidence_level=confidence_level, min_examples=min_examples, adjustment=adjustment)
-    )
+    found = outcomes(fixed, confidence_level=confidence_level, min_examples=min_examples, adjustment=adjustment)
+    of_fixed = {tested.rule: outcome.tolist()[0] for tested, outcome in zip(fixed, found, strict=True)}
     results = []
-    for (rule, estimate), p in zip(estimates, p_values, strict=True):
+    for rule, estimate in estimates:
         if isinstance(estimate, Reason):
             results.append(_result(rule, "open", f"{rule.metric}: {estimate}", estimate.code))
             continue
         if rule.kind == "threshold":
-            threshold = rule.threshold(higher_is_better=estimate.higher_is_better)
-            outcome = threshold_outcome(estimate, threshold, confidence_level)
-        elif estimate.is_sequence:
+            outcome = threshold_outcome(rule, estimate, confidence_level)
+        elif estimate.facts.is_sequence:
             sequence = replicated_rule(rule, estimate)
             outcome = sequence.outcomes(sequence.lies_below(stricter), confidence_level).tolist()[0]
         else:
-            outcome = next(of_fixed).tolist()[0]
+            outcome = of_fixed[rule]
         result = _evaluated(rule, estimate, confidence_level, min_examples, outcome)
-        result = replace(result, p_below=p, p_adjusted=None if p is None else next(all_adjusted))
-        result = _with_adjustment(result, confidence_level, len(known), adjustment)
+        result = replace(result, p_below=p_values.get(rule), p_adjusted=p_adjusted.get(rule))
+        result = _with_adjustment(result, confidence_level, len(p_values), adjustment)
         results.append(_with_figures(result, estimate, confidence_level))
     return results
 
@@ -72,18 +71,10 @@ def conclusion_of(results: Sequence[RuleResult]) -> DecisionConclusion:
     return "FAIL" if "broken" in outcomes else "NOT ENOUGH EVIDENCE" if "open" in outcomes else "PASS"
 
 
-def _with_figures(result: RuleResult, estimate: BoundedEstimate, confidence_level: float) -> RuleResult:
-    """Add the estimate to a result, in the metric's own direction."""
-    interval, sign = estimate.interval_at(confidence_level), 1 if estimate.higher_is_better else -1
-    low, high = (None, None) if interval is None else sorted(sign * end for end in interval)
-    return replace(
-        result,
-        value=None if estimate.value is None else sign * estimate.value,
-        low=low,
-        high=high,
-        n=estimate.n,
-        n_missing=estimate.n_missing,
-    )
+def _with_figures(result: RuleResult, estimate: Estimate, confidence_level: float) -> RuleResult:
+    """Add the estimate to a result."""
+    facts, (low, high) = estimate.facts, estimate.interval_at(confidence_level) or (None, None)
+    return replace(result, value=facts.value, low=low, high=high, n=facts.n, n_missing=facts.n_missing)
 
 
 def _with_adjustment(result: RuleResult, confidence_level: float, n_tests: int, adjustment: Adjustment) -> RuleResult:
@@ -96,21 +87,20 @@ def _with_adjustment(result: RuleResult, confidence_level: float, n_tests: int, 
 
 
 def _evaluated(
-    rule: Rule, estimate: BoundedEstimate, confidence_level: float, min_examples: int, outcome: Outcome
+    rule: Rule, estimate: Estimate, confidence_level: float, min_examples: int, outcome: Outcome
 ) -> RuleResult:
-    figures, higher = figures_text(rule, estimate, confidence_level), estimate.higher_is_better
-    if estimate.n < min_examples:
-        text = outcome_text(rule, "open", confidence_level, higher_is_better=higher)
-        n = figures or f": {estimate.n} {estimate.noun}"
+    figures, facts = figures_text(rule, estimate, confidence_level), estimate.facts
+    if facts.n < min_examples:
+        text = outcome_text(rule, "open", confidence_level, higher_is_better=facts.higher_is_better)
+        n = figures or f": {facts.n} {facts.noun}"
         text = f"{rule.metric} {text}{n}; wanted at least {min_examples} to decide"
         return _result(rule, "open", text, "below_min_examples")
-    threshold = rule.threshold(higher_is_better=higher)
-    why = why_open(rule, estimate, confidence_level, threshold) if outcome == "open" else None
-    missing = f"; {estimate.missing_text} could not change that"
-    note = why or (missing if estimate.n_missing else "")
-    if rule.kind != "threshold" and outcome == "met" and estimate.caution:
-        note = f"{note}; {estimate.caution}"
-    text = outcome_text(rule, outcome, confidence_level, higher_is_better=higher)
+    why = why_open(rule, estimate, confidence_level) if outcome == "open" else None
+    missing = f"; {facts.missing_text} could not change that"
+    note = why or (missing if facts.n_missing else "")
+    if rule.kind != "threshold" and outcome == "met" and facts.caution:
+        note = f"{note}; {facts.caution}"
+    text = outcome_text(rule, outcome, confidence_level, higher_is_better=facts.higher_is_better)
     return _result(rule, outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)
 
 

@@ -6,13 +6,14 @@ all analyses simultaneously, so a gate may stop as soon as it has decided."""
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from evalflows.analysis.pairing import Clusters, MetricSample, PairedMetric, Places, Scale, at_places
-from evalflows.analysis.rule_estimates import oriented
-from evalflows.analysis.rules import BoundedEstimate, Interval
+from evalflows.analysis.rule_estimates import interval
+from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.engine.order import cluster_boundary, in_running_order
 from evalflows.stats.sequential import ConfidenceSequence, cluster_values, confidence_sequence
 from evalflows.store.queries.values import MetricValues
@@ -68,9 +69,7 @@ def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:
     return next((place for place, example in enumerate(running) if example not in ran), len(running))
 
 
-def interim_difference(
-    paired: PairedMetric, interim_analyses: InterimAnalyses, places: Places
-) -> BoundedEstimate | Reason:
+def interim_difference(paired: PairedMetric, interim_analyses: InterimAnalyses, places: Places) -> Estimate | Reason:
     """Return how much better the candidate is so far, or why that cannot be estimated in batches.
 
     `places` are the snapshot positions of the paired examples.
@@ -85,7 +84,12 @@ def interim_difference(
         _filled(candidate, of_candidate, paired.scale) - _filled(baseline, of_baseline, paired.scale)
         for of_candidate, of_baseline in ((low, high), (high, low))
     )
-    values = _RunningValues(
+    clusters = None if paired.clusters is None else [paired.clusters[place] for place in seen]
+    so_far = replace(paired, candidate=candidate, baseline=baseline, clusters=clusters)
+    return RunningEstimate(
+        value=so_far.difference(paired.confidence_level).difference,
+        n_missing=so_far.n_missing,
+        noun="pairs",
         smallest=smallest[counted],
         largest=largest[counted],
         bounds=(low - high, high - low) if paired.scale.is_bounded else None,
@@ -94,12 +98,9 @@ def interim_difference(
         higher_is_better=paired.scale.higher_is_better,
         is_whole=interim_analyses.is_whole,
     )
-    clusters = None if paired.clusters is None else [paired.clusters[place] for place in seen]
-    so_far = replace(paired, candidate=candidate, baseline=baseline, clusters=clusters)
-    return values.estimate(so_far.difference(paired.confidence_level).difference, so_far.n_missing, "pairs")
 
 
-def interim_mean(sample: MetricSample, interim_analyses: InterimAnalyses, places: Places) -> BoundedEstimate | Reason:
+def interim_mean(sample: MetricSample, interim_analyses: InterimAnalyses, places: Places) -> Estimate | Reason:
     """Return the candidate's own mean so far, or why it cannot be estimated in batches.
 
     `places` are the snapshot positions of the sample's examples.
@@ -110,7 +111,11 @@ def interim_mean(sample: MetricSample, interim_analyses: InterimAnalyses, places
     if why := _why_not_in_batches(counted, so_far.weights, sample.clusters):
         return why
     smallest, largest = (_filled(so_far, bound, sample.scale)[counted] for bound in bounds)
-    values = _RunningValues(
+    known = so_far.values[~np.isnan(so_far.values)]
+    return RunningEstimate(
+        value=float(known.mean()) if known.size else None,
+        n_missing=int(so_far.missing.sum()),
+        noun="examples",
         smallest=smallest,
         largest=largest,
         bounds=bounds if sample.scale.is_bounded else None,
@@ -119,8 +124,6 @@ def interim_mean(sample: MetricSample, interim_analyses: InterimAnalyses, places
         higher_is_better=sample.scale.higher_is_better,
         is_whole=interim_analyses.is_whole,
     )
-    known = so_far.values[~np.isnan(so_far.values)]
-    return values.estimate(float(known.mean()) if known.size else None, int(so_far.missing.sum()), "examples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +135,13 @@ class _RunningClusters:
     largest_size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RunningValues:
-    """Values in running order, with missing values at the lower bound and at the upper bound."""
+@dataclass(frozen=True, kw_only=True)
+class RunningEstimate(Estimate):
+    """An estimate from values in running order, with missing ones at the lower bound and at the upper bound."""
 
+    value: float | None
+    n_missing: int
+    noun: str
     smallest: Numbers
     largest: Numbers
     bounds: Interval | None
@@ -144,22 +150,23 @@ class _RunningValues:
     higher_is_better: bool
     is_whole: bool
 
-    def estimate(self, value: float | None, n_missing: int, noun: str) -> BoundedEstimate:
-        sign = 1.0 if self.higher_is_better else -1.0
+    @cached_property
+    def facts(self) -> Facts:
         clusters = None if self.clusters is None else len({*self.clusters.names})
-        return BoundedEstimate(
-            value=None if value is None else sign * value,
-            interval_at=self.worst_case_interval_at,
-            worst_case_interval_at=self.worst_case_interval_at,
-            worst_case_values=self._means() if self.bounds is not None or not n_missing else None,
+        return Facts(
+            value=self.value,
+            worst_case_values=self._means() if self.bounds is not None or not self.n_missing else None,
             n=len(self.smallest) if clusters is None else clusters,
-            noun=noun if clusters is None else "clusters",
-            n_missing=n_missing,
+            noun=self.noun if clusters is None else "clusters",
+            n_missing=self.n_missing,
             higher_is_better=self.higher_is_better,
             is_sequence=True,
             is_whole=self.is_whole,
-            reason=None if n_missing and self.bounds is None else self._sequence(self.smallest, 0.95).reason,
+            reason=None if self.n_missing and self.bounds is None else self._sequence(self.smallest, 0.95).reason,
         )
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        return self.worst_case_interval_at(confidence_level)
 
     def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
         same = np.array_equal(self.smallest, self.largest)
@@ -168,7 +175,7 @@ class _RunningValues:
         lowest = self._sequence(self.smallest, confidence_level)
         highest = lowest if same else self._sequence(self.largest, confidence_level)
         low, high = (ends[-1] if ends else None for ends in (lowest.low, highest.high))
-        return self._oriented(low, high)
+        return interval(low, high)
 
     def _sequence(self, values: Numbers, confidence_level: float) -> ConfidenceSequence:
         if self.clusters is None:
@@ -197,10 +204,7 @@ class _RunningValues:
     def _means(self) -> Interval | None:
         if not self.smallest.size:
             return None
-        return self._oriented(float(self.smallest.mean()), float(self.largest.mean()))
-
-    def _oriented(self, low: float | None, high: float | None) -> Interval | None:
-        return oriented(low, high, higher_is_better=self.higher_is_better)
+        return float(self.smallest.mean()), float(self.largest.mean())
 
 
 def _shifted(ends: Sequence[float | None], by: float) -> tuple[float | None, ...]:

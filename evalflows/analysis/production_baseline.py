@@ -10,8 +10,8 @@ from functools import cached_property
 from evalflows.analysis.comparability import Difference, JudgeModels
 from evalflows.analysis.differences import timed_metrics
 from evalflows.analysis.pairing import MetricSample
-from evalflows.analysis.rule_estimates import oriented
-from evalflows.analysis.rules import BoundedEstimate, Interval
+from evalflows.analysis.rule_estimates import interval
+from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.engine.prepare import PreparedExperiment
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
@@ -130,7 +130,7 @@ class ProductionComparison:
         )
         return Difference(what="examples", text=text)
 
-    def estimate(self, metric: str, sample: MetricSample, min_examples: int) -> BoundedEstimate | Reason:
+    def estimate(self, metric: str, sample: MetricSample, min_examples: int) -> Estimate | Reason:
         """Return how much better the candidate is than production in a metric, or why that cannot be said."""
         if metric in (timed := timed_metrics(self.spec)):
             return timed[metric]
@@ -141,11 +141,10 @@ class ProductionComparison:
         if why := self._other_judge(metric, found):
             return why
         theirs = MetricSample(values=found.values, clusters=found.clusters, scale=sample.scale)
-        estimate = _Unpaired(sample, theirs).estimate(found, self.spec.confidence_level)
         n, noun = _count(theirs, found.noun)
         if n < min_examples:
             return Reason("below_min_examples", f"{n} scored {noun} of production, wanted at least {min_examples}")
-        return estimate
+        return UnpairedEstimate(sample, theirs, found, self.spec.confidence_level)
 
     def _other_judge(self, metric: str, found: ProductionScores) -> Reason | None:
         """Return why two sides that one evaluator scored are not comparable: its connection named another model."""
@@ -164,32 +163,29 @@ def _count(sample: MetricSample, noun: str) -> tuple[int, str]:
     return (estimate.n_clusters or 0, "sessions") if is_clustered else (estimate.n, noun)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unpaired:
-    """The difference of two samples by confidence level."""
+@dataclass(frozen=True)
+class UnpairedEstimate(Estimate):
+    """The difference of two samples of different items."""
 
     candidate: MetricSample
     production: MetricSample
+    found: ProductionScores
+    confidence_level: float
 
-    def estimate(self, found: ProductionScores, confidence_level: float) -> BoundedEstimate:
-        higher = self.candidate.scale.higher_is_better
-        ours, difference = self.candidate.mean(confidence_level), self.at(confidence_level)
-        ends = self._extremes(confidence_level)
-        values = (None, None) if ends is None else (ends[0].difference, ends[1].difference)
-        value = difference.difference
-        n_missing = int(self.candidate.values.missing.sum()) + found.values.n_missing
-        return BoundedEstimate(
-            value=value if value is None or higher else -value,
-            interval_at=self.interval_at,
-            worst_case_interval_at=self.worst_case_interval_at,
-            worst_case_values=oriented(*values, higher_is_better=higher),
+    @cached_property
+    def facts(self) -> Facts:
+        ours, difference = self.candidate.mean(self.confidence_level), self.at(self.confidence_level)
+        ends = self._extremes(self.confidence_level)
+        return Facts(
+            value=difference.difference,
+            worst_case_values=ends and interval(ends[0].difference, ends[1].difference),
             n=ours.n if ours.n_clusters is None else ours.n_clusters,
             noun="examples" if ours.n_clusters is None else "clusters",
-            n_missing=n_missing,
-            higher_is_better=higher,
+            n_missing=int(self.candidate.values.missing.sum()) + self.found.values.n_missing,
+            higher_is_better=self.candidate.scale.higher_is_better,
             reason=difference.reason,
             reason_code=difference.reason_code,
-            against=f"{found.n_scored} {found.noun} of production, which are other items",
+            against=f"{self.found.n_scored} {self.found.noun} of production, which are other items",
         )
 
     def at(self, confidence_level: float) -> UnpairedDifference:
@@ -197,13 +193,11 @@ class _Unpaired:
 
     def interval_at(self, confidence_level: float) -> Interval | None:
         difference = self.at(confidence_level)
-        return oriented(difference.low, difference.high, higher_is_better=self.candidate.scale.higher_is_better)
+        return interval(difference.low, difference.high)
 
     def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
         ends = self._extremes(confidence_level)
-        if ends is None:
-            return None
-        return oriented(ends[0].low, ends[1].high, higher_is_better=self.candidate.scale.higher_is_better)
+        return ends and interval(ends[0].low, ends[1].high)
 
     def _extremes(self, confidence_level: float) -> tuple[UnpairedDifference, UnpairedDifference] | None:
         """Return the smallest and the largest difference over all possible missing values; None for an unbounded

@@ -6,6 +6,7 @@ minus the baseline's by the older one predicts it. Prediction-powered inference 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import numpy.typing as npt
 from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.comparability import evaluators_of, incomparable_metrics, version_differences
 from evalflows.analysis.pairing import Clusters, PairedMetric
-from evalflows.analysis.rule_estimates import oriented
-from evalflows.analysis.rules import BoundedEstimate, Interval
+from evalflows.analysis.rule_estimates import interval
+from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.experiment import ExperimentSpec
@@ -99,27 +100,25 @@ def recalibration_row(
     return rows[0] if rows else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recalibrated:
-    """A paired metric, and the newer judge's scores of some of the baseline's answers."""
+@dataclass(frozen=True, kw_only=True)
+class Recalibrated(Estimate):
+    """A paired metric by the newer judge, who has scored some of the baseline's answers."""
 
     paired: PairedMetric  # the baseline scored by the older judge
     rejudged: Values  # the baseline scored by the newer judge, by position; NaN if not sampled or missing
     sampled: Mask
 
-    def estimate(self) -> BoundedEstimate:
-        """Return how much better the candidate is according to the newer judge."""
-        level, higher = self.paired.confidence_level, self.paired.scale.higher_is_better
+    @cached_property
+    def facts(self) -> Facts:
+        level = self.paired.confidence_level
         estimate, is_clustered = self._estimate(level, None), self.paired.clusters is not None
-        return BoundedEstimate(
-            value=None if estimate.mean is None else estimate.mean if higher else -estimate.mean,
-            interval_at=self._interval_at,
-            worst_case_interval_at=self._worst_case_interval_at,
-            worst_case_values=self._worst_case_interval_at(level),
+        return Facts(
+            value=estimate.mean,
+            worst_case_values=self.worst_case_interval_at(level),
             n=self._sampled_clusters() if is_clustered else estimate.n_labels,
             noun=f"{'clusters' if is_clustered else 'pairs'} scored by the newer judge",
             n_missing=self._n_missing,
-            higher_is_better=higher,
+            higher_is_better=self.paired.scale.higher_is_better,
             reason=estimate.reason,
         )
 
@@ -140,17 +139,17 @@ class Recalibrated:
             reason=estimate.reason or "recalibrated from another judge: an interval, but no test",
         )
 
-    def _interval_at(self, confidence_level: float) -> Interval | None:
+    def interval_at(self, confidence_level: float) -> Interval | None:
         estimate = self._estimate(confidence_level, None)
-        return oriented(estimate.low, estimate.high, higher_is_better=self.paired.scale.higher_is_better)
+        return interval(estimate.low, estimate.high)
 
-    def _worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
         if not self._n_missing:
-            return self._interval_at(confidence_level)
+            return self.interval_at(confidence_level)
         if not self.paired.scale.is_bounded:
             return None
         smallest, largest = (self._estimate(confidence_level, extreme) for extreme in ("smallest", "largest"))
-        return oriented(smallest.low, largest.high, higher_is_better=self.paired.scale.higher_is_better)
+        return interval(smallest.low, largest.high)
 
     def _sampled_clusters(self) -> int:
         clusters = self.paired.clusters or []

@@ -2,16 +2,17 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows, Scale
-from evalflows.analysis.rules import BoundedEstimate, Ends, Interval, Rule
+from evalflows.analysis.rules import Ends, Estimate, Facts, Interval, Rule
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.stats.means import TAILED, MeanEstimate, sample_skewness
 from evalflows.stats.paired import PairedDifferences
-from evalflows.store.queries.values import MetricValues, Values
+from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import ExperimentRow, Reason
 from evalflows.store.store import Store
 
@@ -33,16 +34,14 @@ _PER_RUN = """select count(distinct evaluator), count(label), count(value) from 
               where experiment_id = ? and subject_kind = 'run' and turn is null and metric = ?"""
 
 
-def oriented(low: float | None, high: float | None, *, higher_is_better: bool) -> Interval | None:
-    """Negate an interval if less is better, so that more is better; None if an end is None."""
-    if low is None or high is None:
-        return None
-    return (low, high) if higher_is_better else (-high, -low)
+def interval(low: float | None, high: float | None) -> Interval | None:
+    """Return both ends; None if one is not known."""
+    return None if low is None or high is None else (low, high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicatedDifferences:
-    """The differences that a rule tests in each of R replicates of a pair, negated if less is better."""
+    """The differences that a rule tests in each of R replicates of a pair."""
 
     known: PairedDifferences
     worst_cases: tuple[PairedDifferences, PairedDifferences] | None  # smallest and largest; None if unbounded
@@ -50,7 +49,7 @@ class ReplicatedDifferences:
 
     def interval_at(self, confidence_level: float) -> Ends:
         """Return the intervals without missing values; infinite where there is none."""
-        return self._oriented(*self.known.interval_at(confidence_level))
+        return self.known.interval_at(confidence_level)
 
     def worst_case_interval_at(self, confidence_level: float) -> Ends:
         """Return the ends of each interval with missing values at either extreme."""
@@ -59,14 +58,11 @@ class ReplicatedDifferences:
             return np.full(len(self.known.error), -np.inf), np.full(len(self.known.error), np.inf)
         low, high = lowest.interval_at(confidence_level)[0], highest.interval_at(confidence_level)[1]
         known = lowest.has_interval & highest.has_interval
-        return self._oriented(np.where(known, low, -np.inf), np.where(known, high, np.inf))
+        return np.where(known, low, -np.inf), np.where(known, high, np.inf)
 
     def of_size(self, n: int) -> "ReplicatedDifferences":
         """Return what n pairs or clusters would give, without missing values; see `PairedDifferences.of_size`."""
         return replace(self, known=self.known.of_size(n), worst_cases=None)
-
-    def _oriented(self, low: Values, high: Values) -> Ends:
-        return (low, high) if self.higher_is_better else (-high, -low)
 
 
 def _widened(method: str) -> str:
@@ -81,33 +77,46 @@ def replicated_differences(paired: PairedMetric, rows: PairedRows) -> Replicated
     return ReplicatedDifferences(known=known, worst_cases=worst_cases, higher_is_better=paired.scale.higher_is_better)
 
 
-def bounded_difference(paired: PairedMetric) -> BoundedEstimate:
-    """Return how much better the candidate is than the baseline."""
-    estimate, tested = paired.difference(paired.confidence_level), replicated_differences(paired, paired.rows)
-    higher = tested.higher_is_better
-    worst = [paired.worst_case_difference(extreme, paired.confidence_level) for extreme in EXTREMES]
-    values = (None if one is None else one.difference for one in worst)
-    n, noun = tested.known.n, "clusters" if tested.known.is_clustered else "pairs"
-    return BoundedEstimate(
-        value=_sign(estimate.difference, higher),
-        interval_at=lambda confidence_level: _single(tested.interval_at(confidence_level)),
-        worst_case_interval_at=lambda confidence_level: _single(tested.worst_case_interval_at(confidence_level)),
-        worst_case_values=oriented(*values, higher_is_better=higher),
-        n=n,
-        noun=noun,
-        n_missing=paired.n_missing,
-        n_left_out=paired.n_left_out,
-        higher_is_better=higher,
-        p_value=estimate.p_value,
-        reason=estimate.reason,
-        reason_code=estimate.reason_code,
-        method=_widened(estimate.method),
-        caution=None
-        if paired.is_binary
-        else _caution(f"{n} {noun}", n, paired.scale, paired.candidate, paired.baseline),
-        missing_as=AS_0_OR_1 if paired.scale.is_observed else "",
-        interval_of_size=lambda n, confidence_level: _single(tested.of_size(n).interval_at(confidence_level)),
-    )
+@dataclass(frozen=True)
+class DifferenceEstimate(Estimate):
+    """How much a metric of the candidate differs from that of the baseline."""
+
+    paired: PairedMetric
+
+    @cached_property
+    def facts(self) -> Facts:
+        paired, estimate = self.paired, self.paired.difference(self.paired.confidence_level)
+        worst = [paired.worst_case_difference(extreme, paired.confidence_level) for extreme in EXTREMES]
+        n, noun = self._tested.known.n, "clusters" if self._tested.known.is_clustered else "pairs"
+        sides = paired.candidate, paired.baseline
+        return Facts(
+            value=estimate.difference,
+            worst_case_values=interval(*(None if one is None else one.difference for one in worst)),
+            n=n,
+            noun=noun,
+            n_missing=paired.n_missing,
+            n_left_out=paired.n_left_out,
+            higher_is_better=paired.scale.higher_is_better,
+            p_value=estimate.p_value,
+            reason=estimate.reason,
+            reason_code=estimate.reason_code,
+            method=_widened(estimate.method),
+            caution=None if paired.is_binary else _caution(f"{n} {noun}", n, paired.scale, *sides),
+            missing_as=AS_0_OR_1 if paired.scale.is_observed else "",
+        )
+
+    @cached_property
+    def _tested(self) -> ReplicatedDifferences:
+        return replicated_differences(self.paired, self.paired.rows)
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        return _single(self._tested.interval_at(confidence_level))
+
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        return _single(self._tested.worst_case_interval_at(confidence_level))
+
+    def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
+        return _single(self._tested.of_size(n).interval_at(confidence_level))
 
 
 def _single(ends: Ends) -> Interval | None:
@@ -116,47 +125,53 @@ def _single(ends: Ends) -> Interval | None:
     return None if math.isinf(low) and math.isinf(high) else (low, high)
 
 
-def bounded_mean(sample: MetricSample, confidence_level: float) -> BoundedEstimate:
-    """Return the candidate's own mean; yes/no metrics get an exact interval, since a threshold decides on one side
-    only.
-    """
-    higher, n_missing = sample.scale.higher_is_better, int(sample.values.missing.sum())
+@dataclass(frozen=True)
+class MeanOfSample(Estimate):
+    """The candidate's own mean; yes/no metrics get an exact interval, since a threshold decides on one side only."""
 
-    def interval_at(level: float) -> Interval | None:
-        mean = sample.mean(level, exact=True)
-        return oriented(mean.low, mean.high, higher_is_better=higher)
+    sample: MetricSample
+    confidence_level: float
 
-    def worst_cases(level: float) -> tuple[MeanEstimate, MeanEstimate] | None:
+    @cached_property
+    def facts(self) -> Facts:
+        sample, level = self.sample, self.confidence_level
+        estimate, worst = sample.mean(level, exact=True), self._worst_cases(level)
+        is_exact = estimate.method != sample.mean(level).method
+        n, noun = (estimate.n, "examples") if estimate.n_clusters is None else (estimate.n_clusters, "clusters")
+        return Facts(
+            value=estimate.mean,
+            worst_case_values=worst and interval(worst[0].mean, worst[1].mean),
+            n=n,
+            noun=noun,
+            n_missing=self._n_missing,
+            higher_is_better=sample.scale.higher_is_better,
+            reason=estimate.reason,
+            reason_code=estimate.reason_code,
+            caution=None if sample.values.is_binary else _caution(f"{n} {noun}", n, sample.scale, sample.values),
+            missing_as=AS_0_OR_1 if sample.scale.is_observed else "",
+            method=" (exact)" if is_exact else _widened(estimate.method),
+        )
+
+    @property
+    def _n_missing(self) -> int:
+        return int(self.sample.values.missing.sum())
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        mean = self.sample.mean(confidence_level, exact=True)
+        return interval(mean.low, mean.high)
+
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        ends = self._worst_cases(confidence_level)
+        return ends and interval(ends[0].low, ends[1].high)
+
+    def _worst_cases(self, level: float) -> tuple[MeanEstimate, MeanEstimate] | None:
         """Return the means with all missing values at the lower and the upper bound; None for an unbounded metric."""
-        if not n_missing:
-            return (mean := sample.mean(level, exact=True)), mean
-        if not sample.scale.is_bounded:
+        if not self._n_missing:
+            return (mean := self.sample.mean(level, exact=True)), mean
+        if not self.sample.scale.is_bounded:
             return None
-        low, high = sample.scale.bounds
-        return sample.worst_case_mean(low, level, exact=True), sample.worst_case_mean(high, level, exact=True)
-
-    def worst_case_interval_at(level: float) -> Interval | None:
-        ends = worst_cases(level)
-        return ends and oriented(ends[0].low, ends[1].high, higher_is_better=higher)
-
-    estimate, worst = sample.mean(confidence_level, exact=True), worst_cases(confidence_level)
-    is_exact = estimate.method != sample.mean(confidence_level).method
-    n, noun = (estimate.n, "examples") if estimate.n_clusters is None else (estimate.n_clusters, "clusters")
-    return BoundedEstimate(
-        value=_sign(estimate.mean, higher),
-        interval_at=interval_at,
-        worst_case_interval_at=worst_case_interval_at,
-        worst_case_values=worst and oriented(worst[0].mean, worst[1].mean, higher_is_better=higher),
-        n=n,
-        noun=noun,
-        n_missing=n_missing,
-        higher_is_better=higher,
-        reason=estimate.reason,
-        reason_code=estimate.reason_code,
-        caution=None if sample.values.is_binary else _caution(f"{n} {noun}", n, sample.scale, sample.values),
-        missing_as=AS_0_OR_1 if sample.scale.is_observed else "",
-        method=" (exact)" if is_exact else _widened(estimate.method),
-    )
+        low, high = self.sample.scale.bounds
+        return self.sample.worst_case_mean(low, level, exact=True), self.sample.worst_case_mean(high, level, exact=True)
 
 
 def _caution(what: str, n: int, scale: Scale, *sides: MetricValues) -> str | None:
@@ -175,11 +190,23 @@ def _caution(what: str, n: int, scale: Scale, *sides: MetricValues) -> str | Non
     return None
 
 
-def _sign(value: float | None, higher_is_better: bool) -> float | None:
-    return value if value is None or higher_is_better else -value
+@dataclass(frozen=True, slots=True)
+class RunLevelValue:
+    """A metric that is one number for a whole run, without an interval."""
+
+    facts: Facts
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        return None
+
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        return None
+
+    def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
+        return None
 
 
-def run_level_estimate(store: Store, spec: ExperimentSpec, row: ExperimentRow, rule: Rule) -> BoundedEstimate | Reason:
+def run_level_estimate(store: Store, spec: ExperimentSpec, row: ExperimentRow, rule: Rule) -> Estimate | Reason:
     """Return the estimate of a run-level metric, or why the rule cannot be evaluated."""
     sliced = sliced_metric(rule.metric)
     scores = store.query(_RUN_LEVEL, [row.experiment_id, sliced.metric])
@@ -198,16 +225,15 @@ def run_level_estimate(store: Store, spec: ExperimentSpec, row: ExperimentRow, r
     if answered < planned:
         return Reason("incomplete", f"computed from {answered} of {planned} answers: the missing ones could change it")
     higher = bool(spec.direction(rule.metric).higher_is_better)
-    gain = value if higher else -value
-    return BoundedEstimate(
-        value=gain,
-        interval_at=lambda confidence_level: None,
-        worst_case_interval_at=lambda confidence_level: None,
-        worst_case_values=(gain, gain),
-        n=answered,
-        noun="answers",
-        n_missing=0,
-        higher_is_better=higher,
+    return RunLevelValue(
+        Facts(
+            value=value,
+            worst_case_values=(value, value),
+            n=answered,
+            noun="answers",
+            n_missing=0,
+            higher_is_better=higher,
+        )
     )
 
 

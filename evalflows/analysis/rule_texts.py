@@ -3,7 +3,7 @@
 import math
 
 from evalflows.analysis.figures import estimate as estimate_text
-from evalflows.analysis.rules import BoundedEstimate, Kind, Outcome, Rule
+from evalflows.analysis.rules import Estimate, Facts, Gain, Kind, Outcome, Rule
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.power import least_n
 from evalflows.store.records import Reason, ReasonCode
@@ -25,81 +25,75 @@ FLOOR_TEXTS: dict[Outcome, str] = {"met": "reaches", "broken": "does not reach",
 CEILING_TEXTS: dict[Outcome, str] = {"met": "does not exceed", "broken": "exceeds", "open": "may exceed"}
 
 
-def why_open(rule: Rule, estimate: BoundedEstimate, confidence_level: float, threshold: float) -> Reason:
+def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
     """Explain why a rule is neither met nor broken."""
-    interval = estimate.interval_at(confidence_level)
+    gain, facts = Gain(estimate), estimate.facts
+    interval, threshold = gain.interval_at(confidence_level), rule.threshold(higher_is_better=facts.higher_is_better)
     if interval is None and rule.kind != "threshold":
-        return Reason(estimate.reason_code or "no_interval", f"; {estimate.reason or 'no interval'}")
-    is_above = estimate.value is not None and (
-        estimate.value >= threshold if rule.kind == "threshold" else interval is not None and interval[0] > threshold
+        return Reason(facts.reason_code or "no_interval", f"; {facts.reason or 'no interval'}")
+    is_above = gain.value is not None and (
+        gain.value >= threshold if rule.kind == "threshold" else interval is not None and interval[0] > threshold
     )
     is_below = interval is not None and interval[1] < threshold
-    if estimate.n_missing:
-        return _why_missing_matters(estimate, could_flip=is_above or is_below)
-    if is_above and estimate.p_value is not None and estimate.p_value > 1 - confidence_level:
-        text = f"; the interval excludes zero, but the test is not significant (p = {estimate.p_value:.3f})"
+    if facts.n_missing:
+        return _why_missing_matters(facts, could_flip=is_above or is_below)
+    if is_above and facts.p_value is not None and facts.p_value > 1 - confidence_level:
+        text = f"; the interval excludes zero, but the test is not significant (p = {facts.p_value:.3f})"
         return Reason("interval_and_test_disagree", text)
     is_worse = rule.kind == "non_inferiority" and interval is not None and interval[1] < 0
     text = "; significantly worse, but not by more than the margin" if is_worse else ""
-    needed = _needed_n(estimate, confidence_level, threshold)
+    needed = _needed_n(gain, confidence_level, threshold)
     code: ReasonCode = "worse_but_maybe_within_margin" if is_worse else "interval_includes_bound"
     if needed is not None:
-        text = f"{text}; about {needed:,} {estimate.noun} would decide if the estimate stays the same"
+        text = f"{text}; about {needed:,} {facts.noun} would decide if the estimate stays the same"
     return Reason(code, text)
 
 
-def _why_missing_matters(estimate: BoundedEstimate, *, could_flip: bool) -> Reason:
-    missing = f"; {estimate.missing_text}"
-    if estimate.worst_case_values is None:
+def _why_missing_matters(facts: Facts, *, could_flip: bool) -> Reason:
+    missing = f"; {facts.missing_text}"
+    if facts.worst_case_values is None:
         return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
     if could_flip:
         return Reason("missing_could_flip", f"{missing} could flip this")
     return Reason("interval_includes_bound", f"{missing}")
 
 
-def _needed_n(estimate: BoundedEstimate, confidence_level: float, threshold: float) -> int | None:
+def _needed_n(gain: Gain, confidence_level: float, threshold: float) -> int | None:
     """Return the n at which the interval excludes the threshold if the value stays the same, rounded up to two digits.
 
     From 100 on it is rounded; without `interval_of_size`, the interval is narrowed by the root of n.
     """
-    interval, value = estimate.interval_at(confidence_level), estimate.value
-    if interval is None or value is None or estimate.is_sequence or value == threshold:
+    interval, value, facts = gain.interval_at(confidence_level), gain.value, gain.estimate.facts
+    if interval is None or value is None or facts.is_sequence or value == threshold:
         return None
-    if estimate.against:  # more examples would narrow one side only
+    if facts.against:  # more examples would narrow one side only
         return None
     half = (interval[1] - interval[0]) / 2
 
     def decides(n: int) -> bool:
-        narrowed = half * math.sqrt(estimate.n / n)
-        ends = value - narrowed, value + narrowed
-        if estimate.interval_of_size is not None:
-            ends = estimate.interval_of_size(n, confidence_level) or ends
+        narrowed = half * math.sqrt(facts.n / n)
+        ends = gain.interval_of_size(n, confidence_level) or (value - narrowed, value + narrowed)
         return ends[0] > threshold if value > threshold else ends[1] < threshold
 
-    needed = least_n(decides, estimate.n + 1, MAX_SUGGESTED_N)
+    needed = least_n(decides, facts.n + 1, MAX_SUGGESTED_N)
     if needed is None:
         return None
     step: int = 10 ** max(0, len(str(needed)) - 2)
     return math.ceil(needed / step) * step
 
 
-def figures_text(rule: Rule, estimate: BoundedEstimate, confidence_level: float) -> str:
-    """Return the value, its interval and n, in the metric's own direction.
-
-    Rounding moves no end onto zero or the bound.
-    """
-    interval, sign = estimate.interval_at(confidence_level), 1 if estimate.higher_is_better else -1
-    if estimate.value is None:
+def figures_text(rule: Rule, estimate: Estimate, confidence_level: float) -> str:
+    """Return the value, its interval and n. Rounding moves no end onto zero or the bound."""
+    interval, facts = estimate.interval_at(confidence_level), estimate.facts
+    if facts.value is None:
         return ""
-    low, high = (None, None) if interval is None else sorted(sign * end for end in interval)
     marks = (0.0, rule.bound, -rule.bound) if rule.is_difference else (rule.bound,)
-    texts = estimate_text(
-        sign * estimate.value, low, high, metric_of(rule.metric), signed=rule.is_difference, marks=marks
-    )
-    left_out = f" ({estimate.n_left_out} left out for a missing value)" if estimate.n_left_out else ""
-    against = f" against {estimate.against}" if estimate.against else ""
-    method = estimate.method if interval else ""
-    return f": {' '.join(filter(None, texts))}{method}, {estimate.n} {estimate.noun}{left_out}{against}"
+    low, high = interval or (None, None)
+    texts = estimate_text(facts.value, low, high, metric_of(rule.metric), signed=rule.is_difference, marks=marks)
+    left_out = f" ({facts.n_left_out} left out for a missing value)" if facts.n_left_out else ""
+    against = f" against {facts.against}" if facts.against else ""
+    method = facts.method if interval else ""
+    return f": {' '.join(filter(None, texts))}{method}, {facts.n} {facts.noun}{left_out}{against}"
 
 
 def outcome_text(rule: Rule, outcome: Outcome, confidence_level: float, *, higher_is_better: bool) -> str:

@@ -5,7 +5,7 @@ Rules are evaluated on R replicates at once: the pair itself is one, and a backt
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +31,10 @@ Outcomes = npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoundedEstimate:
-    """The quantity that a rule tests: the difference from the baseline, or the candidate's mean.
-
-    It is negated if less is better, so that more is always better here.
-    """
+class Facts:
+    """What is known of an estimate, besides its intervals."""
 
     value: float | None
-    interval_at: Callable[[float], Interval | None]  # by confidence level, without missing values
-    worst_case_interval_at: Callable[[float], Interval | None]  # the same, with missing values at either extreme
     worst_case_values: Interval | None  # the value, with missing values at either extreme
     n: int  # examples, or clusters if there are any
     noun: str  # what n counts
@@ -55,13 +50,67 @@ class BoundedEstimate:
     caution: str | None = None  # why a rule may be met more often than it should
     missing_as: str = ""  # what a missing value counts as, if nothing declares it
     method: str = ""  # what a reader should know of how the interval was made, in words
-    interval_of_size: Callable[[int, float], Interval | None] | None = None  # of another n, by confidence level
 
     @property
     def missing_text(self) -> str:
         """How many have a missing value, in words."""
         noun = self.noun.removesuffix("s") if self.n_missing == 1 else self.noun
         return f"{self.n_missing} {noun} with a missing value{self.missing_as}"
+
+
+class Estimate(Protocol):
+    """The quantity that a rule tests, in the metric's own direction: the difference from the baseline, or the
+    candidate's mean.
+    """
+
+    @property
+    def facts(self) -> Facts: ...
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        """Return the interval without missing values; None if there is none."""
+
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        """Return the interval with missing values at either extreme; None if there is none."""
+
+    def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
+        """Return the interval that n of the same would give; None if it narrows by the root of n."""
+        return None
+
+
+Number = TypeVar("Number", float, Values)
+
+
+def turned(low: Number, high: Number, *, higher_is_better: bool) -> tuple[Number, Number]:
+    """Return an interval so that more is better. A metric's direction turns figures here, and nowhere else."""
+    return (low, high) if higher_is_better else (-high, -low)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """An estimate as a gain, so that more is better: what is held against a rule's threshold."""
+
+    estimate: Estimate
+
+    @property
+    def value(self) -> float | None:
+        value, higher = self.estimate.facts.value, self.estimate.facts.higher_is_better
+        return None if value is None else turned(value, value, higher_is_better=higher)[0]
+
+    @property
+    def worst_case_values(self) -> Interval | None:
+        return self._turned(self.estimate.facts.worst_case_values)
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        return self._turned(self.estimate.interval_at(confidence_level))
+
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        return self._turned(self.estimate.worst_case_interval_at(confidence_level))
+
+    def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
+        return self._turned(self.estimate.interval_of_size(n, confidence_level))
+
+    def _turned(self, ends: Interval | None) -> Interval | None:
+        return None if ends is None else turned(*ends, higher_is_better=self.estimate.facts.higher_is_better)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,25 +166,22 @@ def rules_of(gate: GateSpec) -> list[Rule]:
     return [Rule(kind=kind, metric=metric, bound=bound) for kind, bounds in kinds for metric, bound in bounds.items()]
 
 
-def p_below_threshold(rule: Rule, estimate: BoundedEstimate | Reason, min_examples: int) -> float | None:
+def p_below_threshold(rule: Rule, estimate: Estimate | Reason, min_examples: int) -> float | None:
     """Return the one-sided p-value of the estimate lying below the threshold, with missing values at their best.
 
     None without a test: there is no estimate or interval, there are too few examples, the rule is a plain threshold, or
     the gate has interim analyses.
     """
-    if (
-        isinstance(estimate, Reason)
-        or rule.kind == "threshold"
-        or estimate.is_sequence
-        or estimate.n < min_examples
-        or estimate.worst_case_interval_at(0.5) is None
-    ):
+    if isinstance(estimate, Reason) or rule.kind == "threshold":
+        return None
+    gain, facts = Gain(estimate), estimate.facts
+    if facts.is_sequence or facts.n < min_examples or gain.worst_case_interval_at(0.5) is None:
         return None
 
     def interval_at(confidence_level: float) -> Interval:
-        return estimate.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
+        return gain.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
 
-    return one_sided_p(interval_at, rule.threshold(higher_is_better=estimate.higher_is_better)).p_below
+    return one_sided_p(interval_at, rule.threshold(higher_is_better=facts.higher_is_better)).p_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +189,7 @@ class ReplicatedRule:
     """A rule, but a plain threshold, and what it tests in each of R replicates; arrays of shape (R,)."""
 
     rule: Rule
-    worst_case_interval_at: Callable[[float], Ends]  # by confidence level, negated if less is better; see `Ends`
+    worst_case_interval_at: Callable[[float], Ends]  # by confidence level
     p_value: Values  # two-sided, of no difference; nan without a test
     n: int
     higher_is_better: bool
@@ -155,32 +201,38 @@ class ReplicatedRule:
         return np.isfinite(low) | np.isfinite(high)
 
     def lies_below(self, confidence_level: float) -> Mask:
-        threshold = self.rule.threshold(higher_is_better=self.higher_is_better)
-        return np.asarray(self.worst_case_interval_at(confidence_level)[1] < threshold)
+        return np.asarray(self._gains_at(confidence_level)[1] < self._threshold)
 
     def outcomes(self, broken: Mask, confidence_level: float) -> Outcomes:
         """`met` where the worst-case interval lies above the threshold; superiority without a margin also needs the
         test."""
-        threshold = self.rule.threshold(higher_is_better=self.higher_is_better)
-        met = self.worst_case_interval_at(confidence_level)[0] > threshold
+        met = self._gains_at(confidence_level)[0] > self._threshold
         if self.rule.kind == "superiority" and self.rule.bound == 0:
             met &= ~(self.p_value > 1 - confidence_level)
         return np.where(broken, "broken", np.where(met, "met", "open"))
 
+    @property
+    def _threshold(self) -> float:
+        return self.rule.threshold(higher_is_better=self.higher_is_better)
 
-def replicated_rule(rule: Rule, estimate: BoundedEstimate, count: int = 1) -> ReplicatedRule:
+    def _gains_at(self, confidence_level: float) -> Ends:
+        return turned(*self.worst_case_interval_at(confidence_level), higher_is_better=self.higher_is_better)
+
+
+def replicated_rule(rule: Rule, estimate: Estimate, count: int = 1) -> ReplicatedRule:
     """Return a rule on the same estimate in all of `count` replicates."""
 
     def worst_case_interval_at(confidence_level: float) -> Ends:
         low, high = estimate.worst_case_interval_at(confidence_level) or (-np.inf, np.inf)
         return np.full(count, low), np.full(count, high)
 
+    facts = estimate.facts
     return ReplicatedRule(
         rule=rule,
         worst_case_interval_at=worst_case_interval_at,
-        p_value=np.full(count, np.nan if estimate.p_value is None else estimate.p_value),
-        n=estimate.n,
-        higher_is_better=estimate.higher_is_better,
+        p_value=np.full(count, np.nan if facts.p_value is None else facts.p_value),
+        n=facts.n,
+        higher_is_better=facts.higher_is_better,
     )
 
 
@@ -234,9 +286,11 @@ _REJECTED: Mapping[Adjustment, Callable[[Callable[[float], Mask], npt.NDArray[np
 }
 
 
-def threshold_outcome(estimate: BoundedEstimate, threshold: float, confidence_level: float) -> Outcome:
+def threshold_outcome(rule: Rule, estimate: Estimate, confidence_level: float) -> Outcome:
     """Compare the mean itself with a threshold; open if missing or pending values could change the outcome."""
-    values = estimate.worst_case_values if estimate.is_whole else estimate.worst_case_interval_at(confidence_level)
+    gain, facts = Gain(estimate), estimate.facts
+    threshold = rule.threshold(higher_is_better=facts.higher_is_better)
+    values = gain.worst_case_values if facts.is_whole else gain.worst_case_interval_at(confidence_level)
     if values is None:
         return "open"
     return "met" if values[0] >= threshold else "broken" if values[1] < threshold else "open"

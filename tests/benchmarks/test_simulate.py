@@ -12,7 +12,7 @@ from benchmarks.simulation.sequences import ANALYSES, MAX_N, first_rejection, la
 from benchmarks.simulation.table import Measure, measures, not_held, summary
 from benchmarks.simulation.worlds import FivePoint, Lopsided, Normal, Repeated, Setting, Skewed, World, YesNo, with_loss
 from evalflows.analysis.pairing import PairedMetric, Scale
-from evalflows.analysis.rule_estimates import bounded_difference
+from evalflows.analysis.rule_estimates import DifferenceEstimate
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.sequential import confidence_sequence
@@ -104,10 +104,9 @@ def test_gate_cells_use_the_estimates_of_a_run(world: World, sizes) -> None:  # 
         scale = Scale(declared=MetricSpec(higher_is_better=True), support=(low, high), bounds=(low, high))
         ours, theirs = (_metric(side, binary=world.binary) for side in (draw.candidate, draw.baseline))
         paired = PairedMetric(candidate=ours, baseline=theirs, clusters=clusters, scale=scale, confidence_level=0.95)
-        expected, estimate = bounded_difference(paired), gate_estimate(draw, world)
-        assert (estimate.value, estimate.n, estimate.p_value) == pytest.approx(
-            (expected.value, expected.n, expected.p_value)
-        )
+        expected, estimate = DifferenceEstimate(paired), gate_estimate(draw, world)
+        facts, wanted = estimate.facts, expected.facts
+        assert (facts.value, facts.n, facts.p_value) == pytest.approx((wanted.value, wanted.n, wanted.p_value))
         for confidence_level in (0.5, 0.95, 0.999):
             assert estimate.worst_case_interval_at(confidence_level) == pytest.approx(
                 expected.worst_case_interval_at(confidence_level)

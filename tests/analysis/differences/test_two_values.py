@@ -8,7 +8,7 @@ import pytest
 
 from evalflows.analysis.gates import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale, paired_metric
-from evalflows.analysis.rule_estimates import bounded_difference
+from evalflows.analysis.rule_estimates import DifferenceEstimate
 from evalflows.analysis.rules import Rule
 from evalflows.analysis.verdicts import classify
 from evalflows.specs.experiment import ExperimentSpec
@@ -117,7 +117,7 @@ def test_a_missing_value_counts_as_0_or_1_if_all_values_of_both_sides_do(other: 
         for first, side in enumerate((candidate, baseline))
     ]
     pair = paired_metric(sides[0], sides[1], None, spec)
-    (verdict,), estimate = classify([pair.difference_test()], "holm"), bounded_difference(pair)
+    (verdict,), estimate = classify([pair.difference_test()], "holm"), DifferenceEstimate(pair)
     (result,) = evaluate_rules(
         [(Rule(kind="superiority", metric="m", bound=0.0), estimate)],
         confidence_level=0.95,

@@ -9,7 +9,7 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from evalflows.analysis.gates import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale
-from evalflows.analysis.rule_estimates import ENOUGH_FOR_TAILS, bounded_difference
+from evalflows.analysis.rule_estimates import ENOUGH_FOR_TAILS, DifferenceEstimate
 from evalflows.analysis.rules import Kind, Rule
 from evalflows.specs.metrics import MetricSpec
 
@@ -20,7 +20,7 @@ def text(candidate: Any, baseline: Any, kind: Kind = "non_inferiority", bound: f
         values_of("m", np.asarray(side, dtype=float), is_yes_no=False, **settings) for side in (candidate, baseline)
     ]
     paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
-    rules = [(Rule(kind=kind, metric="m", bound=bound), bounded_difference(paired))]
+    rules = [(Rule(kind=kind, metric="m", bound=bound), DifferenceEstimate(paired))]
     (result,) = evaluate_rules(rules, confidence_level=0.95, min_examples=10, adjustment="holm")
     return f"{result.outcome}: {result.text}"
 

@@ -1,5 +1,7 @@
 """The rules of a gate: what surely holds, what surely does not, and what cannot be told."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -10,7 +12,7 @@ from in_memory import values_of
 from evalflows.analysis.gates import conclusion_of, evaluate_rules
 from evalflows.analysis.pairing import PairedMetric, Scale
 from evalflows.analysis.recalibration import Recalibrated
-from evalflows.analysis.rules import BoundedEstimate, Interval, Rule, rules_of
+from evalflows.analysis.rules import Estimate, Facts, Interval, Rule, rules_of
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference
@@ -19,7 +21,34 @@ from evalflows.store.records import Reason
 RNG = np.random.default_rng(5)
 
 
-def difference(mean: float, n: int = 400, spread: float = 0.2, **changes: Any) -> BoundedEstimate:
+IntervalAt = Callable[[float], Interval | None]
+
+
+@dataclass(frozen=True)
+class Stated:
+    facts: Facts
+    at: IntervalAt
+    worst: IntervalAt
+
+    def interval_at(self, confidence_level: float) -> Interval | None:
+        return self.at(confidence_level)
+
+    def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
+        return self.worst(confidence_level)
+
+    def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
+        return None
+
+
+def difference(
+    mean: float,
+    n: int = 400,
+    spread: float = 0.2,
+    *,
+    worst: IntervalAt | None = None,
+    at: IntervalAt | None = None,
+    **changes: Any,
+) -> Stated:
     """A difference of exactly that mean, with nothing missing."""
     noise = RNG.normal(size=n)
     values = mean + spread * (noise - noise.mean()) / noise.std()
@@ -29,10 +58,8 @@ def difference(mean: float, n: int = 400, spread: float = 0.2, **changes: Any) -
         one = paired_difference(values, np.zeros(n), confidence_level=confidence_level)
         return None if one.low is None or one.high is None else (one.low, one.high)
 
-    made: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "value": mean,
-        "interval_at": interval_at,
-        "worst_case_interval_at": interval_at,
         "worst_case_values": (mean, mean),
         "n": n,
         "noun": "pairs",
@@ -40,10 +67,10 @@ def difference(mean: float, n: int = 400, spread: float = 0.2, **changes: Any) -
         "higher_is_better": True,
         "p_value": found.p_value,
     }
-    return BoundedEstimate(**{**made, **changes})
+    return Stated(Facts(**facts | changes), at or interval_at, worst or at or interval_at)
 
 
-def ruled(gate: dict[str, Any], *estimates: BoundedEstimate | Reason) -> tuple[str, list[str]]:
+def ruled(gate: dict[str, Any], *estimates: Estimate | Reason) -> tuple[str, list[str]]:
     spec = GateSpec.model_validate(gate)
     found = evaluate_rules(
         list(zip(rules_of(spec), estimates, strict=True)),
@@ -93,18 +120,16 @@ def test_what_is_missing_must_not_be_able_to_turn_it() -> None:
     def wide(confidence_level: float) -> Interval:
         return -0.2, 0.25
 
-    n_missing = difference(0.1, worst_case_interval_at=wide, worst_case_values=(-0.15, 0.2), n_missing=30)
+    n_missing = difference(0.1, worst=wide, worst_case_values=(-0.15, 0.2), n_missing=30)
     said, (text,) = ruled({"non_inferiority": {"m": 0.05}}, n_missing)
     assert said == "NOT ENOUGH EVIDENCE"
     assert text.endswith("400 pairs; 30 pairs with a missing value could flip this")
-    worse = difference(-0.2, worst_case_interval_at=wide, worst_case_values=(-0.4, 0.1), n_missing=30)
+    worse = difference(-0.2, worst=wide, worst_case_values=(-0.4, 0.1), n_missing=30)
     assert ruled({"non_inferiority": {"m": 0.05}}, worse)[0] == "NOT ENOUGH EVIDENCE"
 
 
 def test_without_bounds_nothing_is_said_of_what_is_missing() -> None:
-    n_missing = difference(
-        0.1, worst_case_interval_at=lambda confidence_level: None, worst_case_values=None, n_missing=3
-    )
+    n_missing = difference(0.1, worst=lambda confidence_level: None, worst_case_values=None, n_missing=3)
     said, (text,) = ruled({"non_inferiority": {"m": 0.05}}, n_missing)
     assert said == "NOT ENOUGH EVIDENCE"
     assert text.endswith("3 pairs with a missing value, and no declared range bounds the metric")
@@ -128,12 +153,11 @@ def test_a_floor_is_held_against_the_mean_and_a_sure_one_against_its_lower_end()
 
 
 def test_where_less_is_better_a_floor_is_a_ceiling_and_a_fall_is_a_gain() -> None:
-    """What is measured is turned: a latency of 2 s is -2, one that is 0.1 s less is +0.1."""
-    slow = difference(-2.0, higher_is_better=False)
+    slow = difference(2.0, higher_is_better=False)
     said, (text,) = ruled({"thresholds": {"latency": 1.5}}, slow)
     assert (said, text) == ("FAIL", "broken: latency exceeds 1.5: 2.000 [1.980, 2.020], 400 pairs")
     assert ruled({"confident_thresholds": {"latency": 2.1}}, slow)[0] == "PASS"
-    quicker = difference(0.1, higher_is_better=False)
+    quicker = difference(-0.1, higher_is_better=False)
     said, (text,) = ruled({"non_inferiority": {"latency": 0.05}}, quicker)
     assert (said, text.split(": ")[-1]) == ("PASS", "-0.100 [-0.120, -0.080], 400 pairs")
 
@@ -179,28 +203,28 @@ def test_a_rule_is_broken_where_its_adjusted_p_is_at_most_alpha(adjustment: Adju
     assert 0.2 < outcomes.count("broken") / len(outcomes) < 0.8
 
 
-def _normal(mean: float, n: int) -> BoundedEstimate:
+def _normal(mean: float, n: int) -> Stated:
     """An estimate with a standard error of 1."""
 
     def interval_at(confidence_level: float) -> Interval:
         half = NormalDist().inv_cdf((1 + confidence_level) / 2)
         return mean - half, mean + half
 
-    return difference(mean, n, interval_at=interval_at, worst_case_interval_at=interval_at)
+    return difference(mean, n, at=interval_at)
 
 
 def test_scores_that_the_newer_judge_lacks_count_against_the_candidate_and_for_it() -> None:
     answers, older = np.arange(30) % 2 * 1.0, values_of("m", np.arange(30) % 3 == 0)
     scale = Scale(declared=MetricSpec(higher_is_better=True), support=(0.0, 1.0), bounds=(0.0, 1.0))
 
-    def judged(candidate: float, rejudged: float) -> BoundedEstimate:
+    def judged(candidate: float, rejudged: float) -> Recalibrated:
         ours, newer = np.r_[candidate, answers[1:]], np.r_[answers[:-1], rejudged]
         side = values_of("m", ours, missing=np.isnan(ours))
         paired = PairedMetric(candidate=side, baseline=older, clusters=None, scale=scale, confidence_level=0.95)
-        return Recalibrated(paired=paired, rejudged=newer, sampled=np.ones(30, dtype=bool)).estimate()
+        return Recalibrated(paired=paired, rejudged=newer, sampled=np.ones(30, dtype=bool))
 
     worst = judged(np.nan, np.nan)
     against, in_favour = judged(0.0, 1.0).interval_at(0.95), judged(1.0, 0.0).interval_at(0.95)
     assert against is not None and in_favour is not None
-    assert worst.n_missing == 2
+    assert worst.facts.n_missing == 2
     assert worst.worst_case_interval_at(0.95) == pytest.approx((against[0], in_favour[1]))

@@ -13,7 +13,7 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.analysis.interim import InterimAnalyses, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample
-from evalflows.analysis.rules import BoundedEstimate
+from evalflows.analysis.rules import Estimate
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
 from evalflows.store.records import Reason
@@ -155,10 +155,10 @@ def analyses(order: np.ndarray[Any, Any], after: list[int]) -> InterimAnalyses:
     return InterimAnalyses(ranks=ranks, after=after, n_examples=order.size)
 
 
-def figures(estimate: BoundedEstimate | Reason) -> Any:
-    assert isinstance(estimate, BoundedEstimate)
-    at = estimate.worst_case_interval_at(0.95)
-    return estimate.value, estimate.n, estimate.n_missing, at, estimate.worst_case_values
+def figures(estimate: Estimate | Reason) -> Any:
+    assert not isinstance(estimate, Reason)
+    facts = estimate.facts
+    return facts.value, facts.n, facts.n_missing, estimate.worst_case_interval_at(0.95), facts.worst_case_values
 
 
 def test_interim_analyses_of_a_slice_are_those_of_its_examples_in_the_running_order() -> None:

@@ -11,7 +11,7 @@ from in_memory import values_of
 
 from evalflows.analysis.gates import evaluate_rules
 from evalflows.analysis.pairing import PairedMetric, Scale
-from evalflows.analysis.rule_estimates import bounded_difference
+from evalflows.analysis.rule_estimates import DifferenceEstimate
 from evalflows.analysis.rules import Rule
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference, paired_differences
@@ -26,7 +26,7 @@ def said(candidate: Any, baseline: Any, margin: float, *, is_binary: bool) -> tu
     sides = [values_of("m", np.array(side, dtype=float), is_yes_no=is_binary) for side in (candidate, baseline)]
     scale = Scale(declared=MetricSpec(higher_is_better=True), support=(0.0, 1.0), bounds=(0.0, 1.0))
     paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
-    rules = [(Rule(kind="non_inferiority", metric="m", bound=margin), bounded_difference(paired))]
+    rules = [(Rule(kind="non_inferiority", metric="m", bound=margin), DifferenceEstimate(paired))]
     (result,) = evaluate_rules(rules, confidence_level=0.95, min_examples=10, adjustment="holm")
     return result.outcome, result.text
 

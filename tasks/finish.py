@@ -1,10 +1,8 @@
 """Finish experiments and comparisons: seal the complete ones; the others stay open to be resumed."""
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from prefect import task
@@ -15,7 +13,6 @@ from evalflows.engine.interrupts import interrupts_noted
 from evalflows.engine.run_context import RunContext
 from evalflows.llm import loop
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, StorageError
-from evalflows.specs.rare_collection import collect_rarely
 from evalflows.store.database import shared
 from evalflows.store.queries.complete_judgements import complete_judgements
 from evalflows.store.queries.continuing import continued_by
@@ -40,9 +37,6 @@ def finish(run: RunContext[Any], rows: Sequence[Row], stopped: str | None = None
 @contextmanager
 def calls_end_with_the_flow(run: RunContext[Any]) -> Iterator[None]:
     """If the flow is stopped in this block, cancel the calls in flight and start no more; finished calls are kept."""
-    collect_rarely()
-    # What intervals need takes a tenth of a second to load, and none while a run waits for answers.
-    threading.Thread(target=import_module, args=("scipy.special",), name="evalflows-load-ahead").start()
     try:
         with loop.ends_with(), interrupts_noted():
             yield
@@ -84,14 +78,14 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
     *results, _ = work.tables
     if is_tried := may_be_complete(store, work.owner, work.answers, work.planned * len(work.evaluators)):
         store.seal(work.owner, results)  # of sealed rows, no query has to find the newest
-    with shared.little_memory(is_needed=are_many(work.planned)), store.only(experiment_id=[work.owner]):
+    with shared.little_memory(is_needed=are_many(work.planned)), store.reading(only={"experiment_id": [work.owner]}):
         ended = store.steady(lambda: _ended(store, work, row), ("outputs", "judgements", "calls"))
     if is_stopped := ended.state == "incomplete" and stopped is not None:
         ended = replace(ended, reason=stopped)
     if is_tried and ended.state != "completed":
         store.reopen(work.owner, results)
     if ended.state == "completed":
-        with store.only(experiment_id=[work.owner]):
+        with store.reading(only={"experiment_id": [work.owner]}):
             complete_judgements(store, work.owner)
         store.seal(work.owner, results)
         store.publish(work.table, work.owner, [ended])

@@ -60,6 +60,7 @@ def work_through(
         begun: Steps that the run has begun before. What they spend is known before other processes get their parts.
         why_stop: Asked after each wave whether the run stops, and why.
     """
+    run.warm_up()
     done = Worked([*begun])
     with chunks_on(run.prepared.spec.task_runner, after=done.steps):
         for number, wave in enumerate(waves):

@@ -114,7 +114,7 @@ def diff(
         if settings["slices"]:
             for one in others:
                 keep_groups(store, store.read("experiments", one)[0].snapshot_id)
-        with store.remembering():
+        with store.reading(once=True):
             compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
         if form == "json":
             print_json(diff_document(compared))

@@ -8,7 +8,7 @@ import click
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import Commands, LateCommand
 from evalflows.specs import hints
-from evalflows.specs.rare_collection import end_quickly, search_rarely
+from evalflows.specs.process_memory import end_quickly, return_memory, search_rarely
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,6 +29,7 @@ def main() -> None:
     hints.program = hints.found_as(Path(sysconfig.get_path("scripts"), "evalflows"))
     end_quickly()
     search_rarely()
+    return_memory()
     cli()
 
 

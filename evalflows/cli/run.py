@@ -289,7 +289,7 @@ def _print_results(
     """Print the results of experiments, the decisions of their gates, the comparison beside them, the worst examples,
     and what to do next."""
     store, ids = Store(), experiment_ids
-    with store.remembering():
+    with store.reading(once=True):
         decisions = with_limits(store, decisions_of(store, ids))
         if form == "json":  # tables leave them to `explain`
             decisions = with_manifests(store, decisions)

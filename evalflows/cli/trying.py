@@ -105,7 +105,7 @@ def _changed(row: "ExperimentRow", prompt: Path, field: str | None) -> "Experime
 def _print(store: Store, baseline: str, candidate: str, form: str) -> None:
     from evalflows.reports.diff import diff_document, diff_of
 
-    with store.remembering():
+    with store.reading(once=True):
         compared = diff_of(store, baseline, [candidate], slices=True)
     if form == "json":
         print_json(diff_document(compared))

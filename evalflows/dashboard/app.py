@@ -377,7 +377,7 @@ class _Shown:
             key = (_address(request), tuple(_parameters(request)), site.is_raw, prefect_ui(), day)
             if state is not None and (known := self.kept.get(key, state)) is not None:
                 return HTMLResponse(known)
-            with self.store.remembering():
+            with self.store.reading(once=True):
                 page = self.page(site, query)
                 if query.text(FILE):
                     return _file(page, site, is_picture=query.text(FILE) == PICTURE)

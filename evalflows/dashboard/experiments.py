@@ -58,7 +58,7 @@ def experiment_page(site: Site, query: Query) -> Page:
         row: ExperimentRow = site.store.read("experiments", found[0])[0]
         related = related_experiments(site.store, row.experiment_id, row.run_group)
         baselines = [one.experiment_id for one in related if one.relation == "run"]
-        with site.store.about([*found, *baselines]):
+        with site.store.reading(about=[*found, *baselines]):
             return _page(site, query, row, related, baselines)
 
     return site.store.steady(made)

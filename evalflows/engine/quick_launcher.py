@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from evalflows.engine.child import given_pipe
-from evalflows.specs.rare_collection import collect_rarely, search_rarely
+from evalflows.specs.process_memory import collect_rarely, return_memory, search_rarely
 
 
 def main(pipes: Sequence[Connection]) -> None:
     """Launch a process for each pipe, which works until that is closed, and wait for all."""
     search_rarely()
+    return_memory()
     from evalflows.engine.quick_worker import work  # late: a second of imports
 
     collect_rarely()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from evalflows.engine.budget_parts import Started, spent_by
@@ -21,6 +22,7 @@ from evalflows.engine.tally import Tally
 from evalflows.engine.workers import Workers
 from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.ledger import Calls, Ledger
+from evalflows.specs.process_memory import collect_rarely, return_memory
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
 
@@ -101,6 +103,13 @@ class RunContext(Generic[Of]):
         self._prepared, self._token = prepared, token or new_id("run")
         self._jobs: dict[str, JobOfRun] = {}
         self._lock = threading.RLock()
+
+    def warm_up(self) -> None:
+        """Prepare this process for the calls of a run."""
+        return_memory()
+        collect_rarely()
+        # What intervals need takes a tenth of a second to load, and none while a run waits for answers.
+        threading.Thread(target=import_module, args=("scipy.special",), name="evalflows-load-ahead").start()
 
     @property
     def calls(self) -> Calls:

@@ -270,7 +270,7 @@ def _types_apart(store: Store, results: Sequence[Result]) -> list[TypesApart]:
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
     """Return the errors of targets and evaluators in these experiments, the most frequent first."""
-    with store.only(experiment_id=experiments):
+    with store.reading(only={"experiment_id": experiments}):
         return ask_records(store, Failure, _FAILURES_OF_EACH, [list(experiments)])
 
 
@@ -282,7 +282,7 @@ def overviews(store: Store, where: str, values: Sequence[object]) -> list[Experi
 def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOverview]:
     """Return experiments given by id, in this order. Of those that have ended, no files but their own are read."""
     query = f"{_OVERVIEW} where is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
-    with store.only(experiment_id=experiments):
+    with store.reading(only={"experiment_id": experiments}):
         (rows,) = ask(store, (query, [list(experiments)]))
     return _with_tried(store, rows)
 

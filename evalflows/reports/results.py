@@ -240,9 +240,9 @@ def results_of_each(store: Store, experiments: Sequence[str]) -> dict[str, list[
 def _results(store: Store, experiments: Sequence[str]) -> list[Result]:
     groups = run_groups(store, experiments)
     store.verify(groups, {"verdicts"})
-    with store.only(run_group=groups):
+    with store.reading(only={"run_group": groups}):
         compared = {one for pair in ask(store, (_COMPARED, [groups]))[0] for one in pair}
-    with store.only(run_group=groups, experiment_id=sorted({*experiments, *compared})):
+    with store.reading(only={"run_group": groups, "experiment_id": sorted({*experiments, *compared})}):
         found = ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
     return _without_rejected(store, _as_decided(store, found))
 

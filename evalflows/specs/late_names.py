@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from evalflows.specs.rare_collection import without_collection
+from evalflows.specs.process_memory import without_collection
 
 
 def lazy_names(

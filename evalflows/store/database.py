@@ -375,6 +375,16 @@ def _spill_folder() -> str:
     return str(folder)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Database:
+    """A database with views, and what queries find beside them, which ends before it."""
+
+    copies: TableCopies | None = None
+    named: NamedFiles | None = None
+    limit: str | None = None  # of the memory that it may use
+    views: duckdb.DuckDBPyConnection
+
+
 class SharedDatabases:
     """One database per root and process, for the store's own queries: creating one takes longer than most queries.
 
@@ -383,12 +393,9 @@ class SharedDatabases:
     """
 
     def __init__(self) -> None:
-        self._databases: dict[tuple[int, str, int, bool], duckdb.DuckDBPyConnection] = {}
-        self._copies: dict[tuple[int, str, int, bool], TableCopies] = {}  # beside some of them
-        self._named: dict[tuple[int, str, int, bool], NamedFiles] = {}  # likewise
+        self._databases: dict[tuple[int, str, int, bool], _Database] = {}
         self._lock = threading.RLock()  # making a database may find damaged files
         self._memory = AS_DUCKDB
-        self._limits: dict[tuple[int, str, int, bool], str] = {}  # of the memory that each database may use
 
     def cursor(
         self,
@@ -412,26 +419,23 @@ class SharedDatabases:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
             if key not in self._databases:
                 if len(self._databases) >= MAX_DATABASES:
-                    oldest = next(iter(self._databases))
-                    self._copies.pop(oldest, None)
-                    self._named.pop(oldest, None)
-                    self._limits.pop(oldest, None)
-                    self._databases.pop(oldest)
-                self._databases[key] = make()
-            views = self._databases[key]
-            if alone and key not in self._named:
-                self._named[key] = NamedFiles(views, layout)
-            elif states is not None and not alone and key not in self._copies:
-                self._copies[key] = TableCopies(views, layout, has_damage=bool(damages.of()))
-            cursor, copies, named = views.cursor(), self._copies.get(key), self._named.get(key)
-            if self._limits.get(key) != self._memory:
+                    self._databases.pop(next(iter(self._databases)))
+                self._databases[key] = _Database(views=make())
+            database = self._databases[key]
+            views = database.views
+            if alone and database.named is None:
+                database.named = NamedFiles(views, layout)
+            elif states is not None and not alone and database.copies is None:
+                database.copies = TableCopies(views, layout, has_damage=bool(damages.of()))
+            cursor = views.cursor()
+            if database.limit != self._memory:
                 cursor.execute(f"set memory_limit = '{self._memory}'")
-                self._limits[key] = self._memory
-        if states is not None and alone and named is not None:
-            named.find(cursor, states, tables)
-        elif states is not None and copies is not None:
-            copies.follow(states, tables)
-            cursor.execute(owners.follow(views, states, tables, copies.tables) if owners else FIND_COPIES)
+                database.limit = self._memory
+        if states is not None and alone and database.named is not None:
+            database.named.find(cursor, states, tables)
+        elif states is not None and database.copies is not None:
+            database.copies.follow(states, tables)
+            cursor.execute(owners.follow(views, states, tables, database.copies.tables) if owners else FIND_COPIES)
         else:
             cursor.execute(FIND_STAGING)
         return cursor
@@ -452,9 +456,6 @@ class SharedDatabases:
 
     def close(self) -> None:
         with self._lock:
-            self._copies.clear()
-            self._named.clear()
-            self._limits.clear()
             self._databases.clear()
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-import ctypes
 import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Written = TypeVar("Written")
-
-# Only glibc has it, and keeps much of what many threads have freed. Below 16 MB, statistics would take several times as
-# long: each array of draws would be memory that the kernel clears anew.
-with suppress(OSError, AttributeError, TypeError):
-    for _option, _value in ((-1, 16 << 20), (-3, 16 << 20), (-8, 2)):  # trim and mmap threshold, number of arenas
-        ctypes.CDLL(None).mallopt(_option, _value)
 
 ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
 """The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""

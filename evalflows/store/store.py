@@ -11,7 +11,7 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -80,16 +80,24 @@ class _Steady(NamedTuple):
         return self.tables is None or (tables is not None and {*tables} <= {*self.tables})
 
 
+class _Reading(NamedTuple):
+    """How queries read in a block: see `Store.reading`."""
+
+    steady: _Steady | None = None
+    answers: dict[str, list[list[Any]]] | None = None  # that are remembered
+    about: OwnerCopies | None = None
+    only: Mapping[str, Collection[str]] | None = None
+
+
+_PLAINLY = _Reading()
+
+
 class Store:
     """The files under one root, for any number of processes. InputError if it cannot be created or read."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.layout = Layout.at(root)
-        self._steady: ContextVar[_Steady | None] = ContextVar("evalflows_steady", default=None)
-        self._answers: ContextVar[dict[str, list[list[Any]]] | None]
-        self._answers = ContextVar("evalflows_answers", default=None)
-        self._owners: ContextVar[OwnerCopies | None] = ContextVar("evalflows_owners", default=None)
-        self._only: ContextVar[dict[str, Collection[str]] | None] = ContextVar("evalflows_only", default=None)
+        self._reading: ContextVar[_Reading] = ContextVar("evalflows_reading", default=_PLAINLY)
         try:
             self._fs = files_at(self.layout)
             prepare(self.layout, self._fs)
@@ -228,11 +236,13 @@ class Store:
         Within `steady`, these tables are copies in memory if they are small; the others are files.
         """
         folder, packed = readable(self.layout, self._fs), is_packed(self.layout, self._fs)
-        make, known = partial(self._confined, folder.root, packed), self._steady.get()
+        reading = self._reading.get()
+        make, known = partial(self._confined, folder.root, packed), reading.steady
         if not tables or known is None or not known.may_copy or not known.has(tables):
             return shared.cursor(folder, self._damages, packed, make)
-        owners = self._owners.get()
-        return shared.cursor(folder, self._damages, packed, make, known.states, tables, owners, alone=known.alone)
+        return shared.cursor(
+            folder, self._damages, packed, make, known.states, tables, reading.about, alone=known.alone
+        )
 
     def _confined(self, root: str, with_packed: bool) -> duckdb.DuckDBPyConnection:
         connection = self.connect(with_packed=with_packed)
@@ -289,7 +299,7 @@ class Store:
         return [damage for damage in self._damages.of() if damage.file.table == table]
 
     def _known_states(self, tables: Collection[str] | None) -> dict[str, object]:
-        known = self._steady.get()
+        known = self._reading.get().steady
         return known.states if known and known.has(tables) else self._states(tables)
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -308,16 +318,33 @@ class Store:
         return self.answered((sql, parameters), read, tables)[0]
 
     @contextmanager
-    def remembering(self) -> Iterator[None]:
-        """Within the block, answer a question that has been asked before with the rows of that time, if they are few.
+    def reading(
+        self,
+        *,
+        only: Mapping[str, Collection[str]] | None = None,
+        about: Collection[str] | None = None,
+        once: bool = False,
+    ) -> Iterator[Store]:
+        """Within the block, let queries read less than the whole store, or less often.
 
-        It is for what only reads, as a report does, whose parts ask some things alike.
+        Args:
+            only: Read just the files of these owners, by column, for queries of tables that have such ones, as long as
+                they are sealed. Such queries take no longer in a store of many others, whose rows they do not see.
+            about: Within `steady`, read the rows of these experiments once, into memory. Queries may then miss answers,
+                scores and calls of all others.
+            once: Answer a question that has been asked before with the rows of that time, if they are few: for what
+                only reads, as a report does, whose parts ask some things alike.
         """
-        token = self._answers.set(self._answers.get() or {})
+        now = self._reading.get()
+        copies = now.about if about is None else OwnerCopies(about)
+        answers = now.answers or {} if once else now.answers
+        token = self._reading.set(now._replace(answers=answers, about=copies, only=now.only if only is None else only))
         try:
-            yield
+            yield self
         finally:
-            self._answers.reset(token)
+            self._reading.reset(token)
+            if about is not None and copies is not None:
+                copies.close()
 
     def answered(
         self, question: object, read: Callable[[], list[list[tuple[Any, ...]]]], tables: Collection[str]
@@ -326,7 +353,7 @@ class Store:
         return self._remembered(question, lambda: self.steady(read, tables))
 
     def _remembered(self, question: object, read: Callable[[], list[list[Any]]]) -> list[list[Any]]:
-        if (known := self._answers.get()) is None:
+        if (known := self._reading.get().answers) is None:
             return read()
         if (key := repr(question)) not in known:
             answer = read()
@@ -335,36 +362,9 @@ class Store:
             known[key] = answer
         return [[*rows] for rows in known[key]]
 
-    @contextmanager
-    def about(self, experiments: Collection[str]) -> Iterator[None]:
-        """Within the block, within `steady`, read the rows of these experiments once, into memory.
-
-        Queries may then miss answers, scores and calls of all others.
-        """
-        owners = OwnerCopies(experiments)
-        token = self._owners.set(owners)
-        try:
-            yield
-        finally:
-            self._owners.reset(token)
-            owners.close()
-
-    @contextmanager
-    def only(self, **owners: Collection[str]) -> Iterator[None]:
-        """Within the block, read just the files of these owners, by column, for queries of tables that have such ones.
-
-        That holds as long as they are sealed. Such queries take no longer in a store of many others, whose rows they
-        do not see.
-        """
-        token = self._only.set(owners)
-        try:
-            yield
-        finally:
-            self._only.reset(token)
-
     def _states_alone(self, tables: Collection[str] | None) -> dict[str, object] | None:
         """Return the files of the owners in `only`; None if tables have others, or rows that are not in such files."""
-        owners, states = self._only.get(), dict[str, object]()
+        owners, states = self._reading.get().only, dict[str, object]()
         if owners is None or tables is None or not self.layout.is_local:
             return None
         for table in tables:
@@ -403,27 +403,34 @@ class Store:
         """
         if not self.layout.is_local:
             tables = None  # the mirror has one state of all
-        if (known := self._steady.get()) and known.has(tables):
+        if (known := self._reading.get().steady) and known.has(tables):
             return read()
-        if (alone := self._states_alone(tables)) is not None:
-            token = self._steady.set(_Steady(alone, tables, may_copy=True, alone=True))
+        if alone := self._read_alone(read, tables):
+            return alone[0]
+        return self._read_unchanged(read, tables, may_grow=may_grow)
+
+    def _read_alone(self, read: Callable[[], Result], tables: Collection[str] | None) -> tuple[Result] | None:
+        """Return the result of `read` from the files in `only`; None if there are others, or they changed meanwhile."""
+        if (alone := self._states_alone(tables)) is None:
+            return None
+        with self._seeing(_Steady(alone, tables, may_copy=True, alone=True)):
             try:
                 result = read()
-                if self._states_alone(tables) == alone:
-                    return result
-            except DUCKDB_ERRORS:  # of a file that was replaced or is damaged: see below
-                pass
-            finally:
-                self._steady.reset(token)
+            except DUCKDB_ERRORS:  # of a file that was replaced or is damaged, which reading all files finds
+                return None
+        return (result,) if self._states_alone(tables) == alone else None
+
+    def _read_unchanged(self, read: Callable[[], Result], tables: Collection[str] | None, *, may_grow: bool) -> Result:
+        """Return the result of `read`, repeated until no file changed meanwhile."""
         tries = Tries(self.layout.root)
         while True:
             before, version = self._states(tables, follow=True), self._damages.version
             self._damages.forget_changed(partial(state_of, self.layout, self._fs))
             copies = Copies(self.layout, self._fs, before)
             may_copy = self.layout.is_local and tries.count == 0  # files that change all the time are not followed
-            token = self._steady.set(_Steady(before, tables, may_copy))
             try:
-                result = read()
+                with self._seeing(_Steady(before, tables, may_copy)):
+                    result = read()
             except (InputError, StorageError, *DUCKDB_ERRORS) as error:
                 had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
                 has_gone = not (before.items() <= self._states(tables).items() and copies.are_kept)
@@ -433,9 +440,16 @@ class Store:
                 after = self._states(tables)
                 if (unchanged(before, after) or (may_grow and has_grown(before, after))) and copies.are_kept:
                     return result
-            finally:
-                self._steady.reset(token)
             tries.pause(before, partial(self._states, tables))
+
+    @contextmanager
+    def _seeing(self, steady: _Steady) -> Iterator[None]:
+        """Let all queries of the block see these files."""
+        token = self._reading.set(self._reading.get()._replace(steady=steady))
+        try:
+            yield
+        finally:
+            self._reading.reset(token)
 
     def _merged(self, table: str, paths: list[str], columns: Sequence[str]) -> Iterator[pa.Table]:
         yield from merge_parts(self.cursor, self.layout, self._fs, table, paths, columns)

@@ -58,7 +58,7 @@ def test_what_is_about_an_experiment_sees_its_rows_of_large_tables_and_all_of_ot
     asked = (f"{query} order by all", ["exp-1"]), ("select count(*) from outputs", []), (NAMES, [])
 
     def read() -> list[list[tuple[Any, ...]]]:
-        with store.about(["exp-1"]):
+        with store.reading(about=["exp-1"]):
             return ask(store, *asked)
 
     wanted = [[("exp-1-a", "one"), ("exp-1-b", "one")], [(4,)], [("exp-1", "one")]]
@@ -76,11 +76,11 @@ def test_what_only_reads_may_ask_again_for_the_rows_that_it_has_seen(store: Stor
         store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name=name)])
 
     publish("first")
-    with store.remembering():
+    with store.reading(once=True):
         seen = ask(store, (NAMES, []))[0]
         seen.clear()  # a caller's own list
         publish("second")
-        with store.remembering():
+        with store.reading(once=True):
             assert ask(store, (NAMES, []))[0] == [("exp-1", "first")]
         assert ask(store, (NAMES + " desc", []))[0] == [("exp-1", "second")]
     assert ask(store, (NAMES, []))[0] == [("exp-1", "second")]
@@ -92,7 +92,7 @@ def test_questions_about_some_owners_read_their_sealed_files_alone(
     count = "select count(*) from source.outputs where is_one_of(experiment_id, $1)"
 
     def answers(*owners: str, of: str = "exp-1") -> list[Any]:
-        with store.only(experiment_id=[of]):
+        with store.reading(only={"experiment_id": [of]}):
             return [row[0] for row in store.query(count, [[*owners]])]
 
     for identity in ("exp-1", "exp-2"):
@@ -101,7 +101,7 @@ def test_questions_about_some_owners_read_their_sealed_files_alone(
     both = "exp-1", "exp-2"
     assert answers(*both) == [2], "the rows of the other are not read"
     assert answers(*both, of="exp-9") == [0]
-    with store.only(snapshot_id=["snap-1"]):
+    with store.reading(only={"snapshot_id": ["snap-1"]}):
         assert store.query(count, [[*both]])[0][0] == 4, "answers belong to no snapshot"
     store.reopen("exp-1", ["outputs"])
     store.append("outputs", "exp-1", "p", [make("outputs", experiment_id="exp-1", run_id="exp-1-c", outputs='"a"')])

@@ -106,7 +106,7 @@ def are_many(runs: int) -> bool:
 
 def clusters_of(store: Store, snapshot_id: str) -> list[str | None] | None:
     """Return each example's cluster, in the snapshot's order; None if no example has one."""
-    with store.only(snapshot_id=[snapshot_id]):
+    with store.reading(only={"snapshot_id": [snapshot_id]}):
         ((count,),) = store.query("select count(cluster) from source.examples where snapshot_id = ?", [snapshot_id])
         if not count:
             return None
@@ -125,7 +125,7 @@ def metric_values(store: Store, experiment: ExperimentRow) -> Iterator[MetricVal
     if experiment.n_examples * experiment.repetitions > VERY_MANY_RUNS:
         metrics = [metric for (metric,) in ask(store, (_METRICS, [experiment.experiment_id]))[0]]
     for metric in metrics:
-        with store.only(experiment_id=[experiment.experiment_id], snapshot_id=[experiment.snapshot_id]):
+        with store.reading(only={"experiment_id": [experiment.experiment_id], "snapshot_id": [experiment.snapshot_id]}):
             found = ask_arrow(store, query, [*parameters, metric])
         for row in _columns(found):
             if row["is_number"]:

@@ -358,7 +358,7 @@ class ReadingTools:
         answer = _Answer()
         answer.line(f"{found.conclusion}: {found.title} ({found.decision_id})")
         for rule in found.rules:
-            answer.line(f"{rule['outcome']}: {rule['text']}")
+            answer.line(f"{rule.outcome}: {rule.text}")
         for line in found.where:
             answer.line(line)
         for limit in found.what_limits:

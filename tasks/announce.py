@@ -49,6 +49,6 @@ def payload(decision: Decision) -> dict[str, object]:
         "candidate_experiment_id": decision.candidate_experiment_id,
         "baseline": decision.baseline,
         "baseline_experiment_id": decision.baseline_experiment_id,
-        "broken": [rule["metric"] for rule in decision.rules if rule["outcome"] == "broken"],
-        "open": [rule["metric"] for rule in decision.rules if rule["outcome"] == "open"],
+        "broken": [rule.metric for rule in decision.rules if rule.outcome == "broken"],
+        "open": [rule.metric for rule in decision.rules if rule.outcome == "open"],
     }

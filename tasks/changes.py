@@ -1,11 +1,12 @@
 """What changed between the spec of a run and that of the work it continues."""
 
-import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from evalflows.analysis.comparability import changed_parts, parts_in
 from evalflows.specs.code_versions import listed
+from evalflows.store.described import DescribedEvaluator, from_described
 
 
 def changes_in_words(before: Any, row: Any, columns: Iterable[str]) -> Iterator[str]:
@@ -27,25 +28,25 @@ def changes_in_words(before: Any, row: Any, columns: Iterable[str]) -> Iterator[
             yield f"then with {name} {old}, now with {new}"
 
 
-def _without_live_references(evaluators: str) -> list[dict[str, object]]:
+def _without_live_references(evaluators: str) -> list[DescribedEvaluator]:
     """Return the evaluators of a row without references to live functions.
 
     These differ between processes, though the versions are the same.
     """
     return [
-        {name: value for name, value in evaluator.items() if not str(value).startswith("live:")}
-        for evaluator in json.loads(evaluators)
+        replace(evaluator, use=None) if (evaluator.use or "").startswith("live:") else evaluator
+        for evaluator in from_described(evaluators)
     ]
 
 
 def _labels(evaluators: str) -> set[str]:
     """Return name, version and sample of each evaluator of a row."""
     return {
-        f"{evaluator['name']}@{evaluator['version']}" + (f" of {evaluator['sample']}" if "sample" in evaluator else "")
-        for evaluator in json.loads(evaluators)
+        f"{evaluator.name}@{evaluator.version}" + (f" of {evaluator.sample}" if evaluator.sample is not None else "")
+        for evaluator in from_described(evaluators)
     }
 
 
 def _code(evaluators: str) -> dict[str, str]:
     """Return a hash of each part of the user's code in the evaluators of a row."""
-    return {name: digest for one in json.loads(evaluators) for name, digest in one.get("code", {}).items()}
+    return {name: digest for evaluator in from_described(evaluators) for name, digest in (evaluator.code or {}).items()}

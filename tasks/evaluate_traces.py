@@ -18,6 +18,7 @@ from evalflows.engine.traces import KEYS_AT_ONCE, Context, Counts, TraceChunk, t
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.database import keep_catalog
+from evalflows.store.described import to_described
 from evalflows.store.observations import last_recorded, open_owners, seal_past_days
 from evalflows.store.queries.trace_filters import condition
 from evalflows.store.queries.traces import (
@@ -106,7 +107,7 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
         kind="schedule" if backfill is None else "backfill",
         scope=spec.scope,
         filter=None if spec.filter is None else to_json(spec.filter),
-        evaluators=to_json(run.prepared.described),
+        evaluators=to_described(run.prepared.described),
         spec=spec.model_dump_json(),
         since=window.since,
         resumed_from=backfill.resume if backfill else None,

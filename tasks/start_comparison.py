@@ -10,8 +10,9 @@ from evalflows.engine.pair_trials import pair_chunk_size, pairs_of
 from evalflows.engine.pairs import Context, experiments_of
 from evalflows.engine.votes import read_votes
 from evalflows.specs.comparison import ComparisonSpec, VotesSpec
+from evalflows.store.described import to_described
 from evalflows.store.queries.shared_examples import shared_examples
-from evalflows.store.records import ComparisonSetRow, to_json
+from evalflows.store.records import ComparisonSetRow
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.changes import changes_in_words
@@ -53,7 +54,7 @@ def _rows(run: Context, identity: str, columns: Mapping[str, Any]) -> list[Compa
         name=spec.name,
         experiments=spec.experiments,
         baseline_experiment_id=spec.baseline,
-        evaluators=to_json(run.prepared.described),
+        evaluators=to_described(run.prepared.described),
         randomize_order=spec.randomize_order,
         both_orders=spec.both_orders,
         order_rule=spec.order_rule,

@@ -16,7 +16,8 @@ from evalflows.engine.prepare import PreparedExperiment, experiment_id
 from evalflows.engine.quick_processes import is_quick
 from evalflows.engine.spec_targets import said_version, target_code, target_version
 from evalflows.specs.escaping import print_note
-from evalflows.store.records import ExperimentRow, to_json
+from evalflows.store.described import to_described
+from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
 from evalflows.tasks.changes import changes_in_words
 from evalflows.tasks.limits import check_limits
@@ -68,7 +69,7 @@ def _rows(run: Context, group: str, columns: Mapping[str, Any]) -> list[Experime
             target_version=target_version(target, spec.connections),
             target_code=target_code(target),
             application_version=said_version(target),
-            evaluators=to_json(prepared.described),
+            evaluators=to_described(prepared.described),
             **columns,
         )
         for target in spec.targets

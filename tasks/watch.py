@@ -25,7 +25,7 @@ def watch_windows(run: Context) -> list[str]:
     spec, store = run.prepared.spec, run.store
     if not spec.watch:
         return []
-    identity, versions = evaluation_id(spec.name), [evaluator["version"] for evaluator in run.prepared.described]
+    identity, versions = evaluation_id(spec.name), [judge.version for judge in run.prepared.described]
     watched = watch(store, identity, spec, versions, flow_run_id())
     for event in watched.events:
         write_event(store, event)

@@ -8,6 +8,7 @@ from typing import Any
 from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.described import DescribedEvaluator, from_described
 from evalflows.store.records import ExperimentRow, Json, Reason
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -15,7 +16,7 @@ from evalflows.store.store import Store
 UNKNOWN_UNLESS_SAID = "http"
 """The kind of target whose application only says itself which version it is."""
 
-Described = Mapping[str, Mapping[str, Any]]
+Described = Mapping[str, DescribedEvaluator]
 """Descriptions of evaluators, by name."""
 
 JudgeModels = Mapping[tuple[str, str], str]
@@ -93,15 +94,15 @@ def differences(
     ]
 
 
-def evaluators_of(row: ExperimentRow) -> dict[str, dict[str, Any]]:
+def evaluators_of(row: ExperimentRow) -> dict[str, DescribedEvaluator]:
     """Return the description of each evaluator of an experiment, by name."""
-    return {evaluator["name"]: evaluator for evaluator in json.loads(row.evaluators)}
+    return {evaluator.name: evaluator for evaluator in from_described(row.evaluators)}
 
 
 def version_differences(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
     """Return the metrics scored by different versions of an evaluator, and the composites that depend on them."""
     shared = candidate.keys() & baseline.keys()
-    changed = {name for name in shared if candidate[name]["version"] != baseline[name]["version"]}
+    changed = {name for name in shared if candidate[name].version != baseline[name].version}
     differences = [
         Difference(what="evaluator", text=_versions(name, candidate, baseline), metric=name, refuses=True)
         for name in sorted(changed)
@@ -123,8 +124,8 @@ def incomparable_metrics(differences: Sequence[Difference]) -> dict[str, Reason]
 
 
 def _versions(name: str, candidate: Described, baseline: Described) -> str:
-    old, new = (side[name].get("declared_version") or side[name]["version"][:SHORT] for side in (baseline, candidate))
-    parts = changed_parts(*(side[name].get("code", {}) for side in (candidate, baseline)))
+    old, new = (side[name].declared_version or side[name].version[:SHORT] for side in (baseline, candidate))
+    parts = changed_parts(*(side[name].code or {} for side in (candidate, baseline)))
     changed = f" ({listed(parts)} changed)" if parts else ""
     return f"{name} was scored by a different version of its evaluator: {old} then, {new} now{changed}"
 
@@ -194,7 +195,7 @@ def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
 def _of_evaluators(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
     differences = version_differences(candidate, baseline, spec)
     for name in sorted(candidate.keys() & baseline.keys()):
-        if candidate[name].get("sample") != baseline[name].get("sample"):
+        if candidate[name].sample != baseline[name].sample:
             text = f"{name} scored a different sample: only examples scored on both sides are compared"
             differences.append(Difference(what="sample", text=text, metric=name))
     return differences

@@ -19,7 +19,7 @@ from evalflows.analysis.pairing import MetricSample, PairedMetric
 from evalflows.analysis.production_baseline import ProductionComparison
 from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalibration_row
 from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample, run_level_estimate
-from evalflows.analysis.rules import Estimate, Outcome, Rule, RuleResult, rules_of
+from evalflows.analysis.rules import Estimate, Rule, rules_of
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.revision import revision
@@ -43,6 +43,7 @@ from evalflows.store.records import (
     now,
     to_json,
 )
+from evalflows.store.rule_outcomes import Outcome, RuleOutcome
 from evalflows.store.schemas import to_arrow
 from evalflows.store.store import Store
 
@@ -64,7 +65,7 @@ class GateEvaluation:
     pair: ExperimentPair
 
     @cached_property
-    def rule_results(self) -> list[RuleResult]:
+    def rule_results(self) -> list[RuleOutcome]:
         confidence_level = self.pair.spec.confidence_level
         return evaluate_rules(
             self.estimates,

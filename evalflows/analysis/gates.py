@@ -6,20 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from evalflows.analysis.rule_texts import figures_text, outcome_text, why_open
-from evalflows.analysis.rules import (
-    Estimate,
-    Outcome,
-    Rule,
-    RuleResult,
-    outcomes,
-    p_below_threshold,
-    replicated_rule,
-    threshold_outcome,
-)
+from evalflows.analysis.rules import Estimate, Rule, outcomes, p_below_threshold, replicated_rule, threshold_outcome
 from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs.gate import Adjustment
 from evalflows.stats.multiple_tests import adjusted
 from evalflows.store.records import DecisionConclusion, Reason, ReasonCode
+from evalflows.store.rule_outcomes import Outcome, RuleOutcome
 
 
 def evaluate_rules(
@@ -28,7 +20,7 @@ def evaluate_rules(
     confidence_level: float,
     min_examples: int,
     adjustment: Adjustment,
-) -> list[RuleResult]:
+) -> list[RuleOutcome]:
     """Evaluate each rule on its estimate; a Reason instead of an estimate leaves the rule open.
 
     Rules in batches have confidence sequences, whose levels are adjusted by Bonferroni; for the others, see `outcomes`.
@@ -65,19 +57,19 @@ def evaluate_rules(
     return results
 
 
-def conclusion_of(results: Sequence[RuleResult]) -> DecisionConclusion:
+def conclusion_of(results: Sequence[RuleOutcome]) -> DecisionConclusion:
     """FAIL if any rule is broken, PASS if all are met."""
     outcomes = {result.outcome for result in results}
     return "FAIL" if "broken" in outcomes else "NOT ENOUGH EVIDENCE" if "open" in outcomes else "PASS"
 
 
-def _with_figures(result: RuleResult, estimate: Estimate, confidence_level: float) -> RuleResult:
+def _with_figures(result: RuleOutcome, estimate: Estimate, confidence_level: float) -> RuleOutcome:
     """Add the estimate to a result."""
     facts, (low, high) = estimate.facts, estimate.interval_at(confidence_level) or (None, None)
     return replace(result, value=facts.value, low=low, high=high, n=facts.n, n_missing=facts.n_missing)
 
 
-def _with_adjustment(result: RuleResult, confidence_level: float, n_tests: int, adjustment: Adjustment) -> RuleResult:
+def _with_adjustment(result: RuleOutcome, confidence_level: float, n_tests: int, adjustment: Adjustment) -> RuleOutcome:
     """Say so if a rule is open only because its p-value is adjusted."""
     p, p_adjusted, alpha = result.p_below, result.p_adjusted, (1 - confidence_level) / 2
     if result.outcome != "open" or p is None or p_adjusted is None or not p <= alpha < p_adjusted:
@@ -88,7 +80,7 @@ def _with_adjustment(result: RuleResult, confidence_level: float, n_tests: int, 
 
 def _evaluated(
     rule: Rule, estimate: Estimate, confidence_level: float, min_examples: int, outcome: Outcome
-) -> RuleResult:
+) -> RuleOutcome:
     figures, facts = figures_text(rule, estimate, confidence_level), estimate.facts
     if facts.n < min_examples:
         text = outcome_text(rule, "open", confidence_level, higher_is_better=facts.higher_is_better)
@@ -104,7 +96,7 @@ def _evaluated(
     return _result(rule, outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)
 
 
-def _result(rule: Rule, outcome: Outcome, text: str, code: ReasonCode | None) -> RuleResult:
-    return RuleResult(
+def _result(rule: Rule, outcome: Outcome, text: str, code: ReasonCode | None) -> RuleOutcome:
+    return RuleOutcome(
         rule=rule.kind, metric=rule.metric, bound=rule.bound, outcome=outcome, text=text, reason_code=code
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evalflows.specs.metric_names import base_metric
+from evalflows.store.described import from_described
 from evalflows.store.file_states import owner_states
 from evalflows.store.packs import packed_owners
 from evalflows.store.records import PEOPLE_PREFIX, ComparisonSetRow, Reason, ReasonCode, controls_batch, from_json
@@ -104,7 +105,7 @@ def excluded_metrics(store: Store, groups: Mapping[str, str]) -> dict[tuple[str,
 
     found: dict[tuple[str, str], Exclusion] = {}
     for identity, metrics, evaluators, spec in _rows(store, _METRICS, concerned):
-        versions = [(one["name"], one["version"]) for one in from_json(evaluators)]
+        versions = [(judge.name, judge.version) for judge in from_described(evaluators)]
         judged = [
             JudgedMetric(metric, _evaluator(metric, [name for name, of in versions if of == version]), version)
             for metric, version in metrics
@@ -228,7 +229,7 @@ def stepped_in(store: Store, specs: Mapping[str, str]) -> list[Stepped]:
 
 def of_comparison(store: Store, row: ComparisonSetRow, evaluators: Mapping[str, str]) -> dict[str, Reason]:
     """Return the metrics of a comparison that decide nothing, and why; `evaluators` are those that gave them."""
-    versions = {one["name"]: one["version"] for one in from_json(row.evaluators)}
+    versions = {judge.name: judge.version for judge in from_described(row.evaluators)}
     judged = [JudgedMetric(metric, name, versions.get(name, "")) for metric, name in evaluators.items()]
     controls = by_controls(store, [row.comparison_id])[row.comparison_id]
     fallback = by_fallback(store, {row.comparison_id: row.spec}).get(row.comparison_id, {})

@@ -30,6 +30,7 @@ from evalflows.stats.monitoring import (
     windows_sd,
 )
 from evalflows.stats.proportions import normal_quantile
+from evalflows.store.described import from_described
 from evalflows.store.queries.incidents import (
     Incident,
     event_id,
@@ -445,7 +446,7 @@ def _wanted(row: WatermarkRow, size: WindowSize, dimensions: Collection[str]) ->
     return WindowsWanted(
         evaluation_id=row.evaluation_id,
         scope=row.scope,
-        versions=[evaluator["version"] for evaluator in from_json(row.evaluators)],
+        versions=[judge.version for judge in from_described(row.evaluators)],
         condition=condition(spec.filter, spec.scope),
         size=size,
         dimensions=dimensions,

@@ -153,7 +153,7 @@ class HistoryQuery:
     def version(self, name: str) -> str | None:
         """Return the version of an evaluator or a composite; None if unknown."""
         described = self.prepared.by_name.get(name)
-        return None if described is None else described["version"]
+        return None if described is None else described.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

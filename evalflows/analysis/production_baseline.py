@@ -52,7 +52,7 @@ def check_production(store: Store, prepared: PreparedExperiment, gate: GateSpec,
     if window.evaluation not in (known := known_evaluations(store)):
         names = ", ".join(known) or "none yet (`evaluate-traces`)"
         raise InputError(f"{where}: no trace evaluation is called {window.evaluation!r}, wanted one of {names}")
-    versions = {name: one["version"] for name, one in prepared.by_name.items()}
+    versions = {name: judge.version for name, judge in prepared.by_name.items()}
     for metric in gate.compared:
         if metric in (timed := timed_metrics(spec)):
             raise InputError(f"{where}: {metric} cannot be compared with production: {timed[metric]}")

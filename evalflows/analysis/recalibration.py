@@ -7,7 +7,6 @@ minus the baseline's by the older one predicts it. Prediction-powered inference 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from evalflows.specs.metric_names import metric_of
 from evalflows.specs.target import RecordedTarget
 from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
 from evalflows.stats.paired import PairedDifference
+from evalflows.store.described import DescribedEvaluator
 from evalflows.store.queries.values import MetricValues, Values
 from evalflows.store.records import ExperimentRow, Reason, derived_id
 from evalflows.store.snapshots import load_snapshot
@@ -58,14 +58,14 @@ def metrics_to_recalibrate(
 
 def recalibration_spec(
     spec: ExperimentSpec,
-    evaluators: Mapping[str, Mapping[str, Any]],
+    evaluators: Mapping[str, DescribedEvaluator],
     recalibrate: RecalibrationSpec,
     baseline: ExperimentRow,
 ) -> ExperimentSpec:
     """Return the spec that replays the baseline's answers to a sample of its examples, for the newer evaluators to
     score.
     """
-    versions = sorted(evaluator["version"] for evaluator in evaluators.values())
+    versions = sorted(evaluator.version for evaluator in evaluators.values())
     key = derived_id(RECALIBRATION, baseline.experiment_id, recalibrate.sample, recalibrate.seed, *versions)
     return spec.model_copy(
         update={

@@ -3,10 +3,11 @@
 import math
 
 from evalflows.analysis.figures import estimate as estimate_text
-from evalflows.analysis.rules import Estimate, Facts, Gain, Kind, Outcome, Rule
+from evalflows.analysis.rules import Estimate, Facts, Gain, Rule
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.power import least_n
 from evalflows.store.records import Reason, ReasonCode
+from evalflows.store.rule_outcomes import Kind, Outcome
 
 MAX_SUGGESTED_N = 1_000_000
 """The largest sample size that is suggested: beyond it, the estimate is next to the threshold."""

@@ -4,8 +4,8 @@ Rules are evaluated on R replicates at once: the pair itself is one, and a backt
 `GateSpec`, and here a kind and its outcome; its estimate is in `rule_estimates.py` and its texts in `rule_texts.py`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,7 @@ from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.proportions import one_sided_p
 from evalflows.store.queries.values import Values
 from evalflows.store.records import Reason, ReasonCode
-
-Kind = Literal["non_inferiority", "superiority", "threshold", "confident_threshold"]
-
-Outcome = Literal["met", "broken", "open"]
+from evalflows.store.rule_outcomes import Kind, Outcome
 
 Interval = tuple[float, float]
 
@@ -131,28 +128,6 @@ class Rule:
         if self.is_difference:
             return -self.bound if self.kind == "non_inferiority" else self.bound
         return self.bound if higher_is_better else -self.bound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleResult:
-    """The outcome of a rule, with its figures."""
-
-    rule: Kind
-    metric: str
-    bound: float
-    outcome: Outcome
-    text: str
-    reason_code: ReasonCode | None = None  # why it is open
-    value: float | None = None  # the difference or the mean, in the metric's own direction; low and high likewise
-    low: float | None = None
-    high: float | None = None
-    n: int | None = None
-    n_missing: int | None = None
-    p_below: float | None = None  # one-sided p for a broken bound, in the candidate's best case
-    p_adjusted: float | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def rules_of(gate: GateSpec) -> list[Rule]:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from evalflows.engine.views import evaluations_view
 from evalflows.evaluators.views import Evaluation
+from evalflows.store.described import from_described
 from evalflows.store.queries.traces import batch_row, batch_scores, processed_with_earlier
 from evalflows.store.records import JudgementRow, from_json
 from evalflows.store.store import Store
@@ -111,7 +111,7 @@ class BatchEvaluationResult:
 
     @property
     def evaluator_stats(self) -> list[EvaluatorStats]:
-        names = [one["name"] for one in from_json(self._row.evaluators) if one.get("scope") not in ("mapper",)]
+        names = [judge.name for judge in from_described(self._row.evaluators) if judge.scope != "mapper"]
         return [_stats(name, self._of_evaluator(name)) for name in names if name not in self._composites]
 
     @property
@@ -169,7 +169,9 @@ class BatchEvaluationResult:
     def _by_functions(self) -> int:
         """Scores that composites given as functions created in this batch."""
         created = (row for row in self._scores if row.recorded_at >= self._row.started_at)
-        functions = self._composites - {one["name"] for one in from_json(self._row.evaluators) if _is_composite(one)}
+        functions = self._composites - {
+            judge.name for judge in from_described(self._row.evaluators) if judge.scope == "composite"
+        }
         return sum(row.evaluator in functions and row.status == "scored" for row in created)
 
     def _of_evaluator(self, name: str) -> list[JudgementRow]:
@@ -183,10 +185,6 @@ def _filter(row: WatermarkRow) -> str | None:
     """Return a filter as it was given, if that was a text; else as JSON."""
     given = from_json(row.filter)
     return given if isinstance(given, str) else row.filter
-
-
-def _is_composite(described: Mapping[str, Any]) -> bool:
-    return described.get("scope") == "composite"
 
 
 def _stats(name: str, rows: Sequence[JudgementRow]) -> EvaluatorStats:

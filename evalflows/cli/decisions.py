@@ -32,8 +32,8 @@ def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> Ren
         parts.append(Text(one.conclusion, DECISION_STYLES[one.conclusion]).append(f"  {one.title}", "bold"))
         out = indented_lines(7)
         kinds: dict[tuple[str, str], list[str]] = {}  # of the rules with the same outcome and text
-        for rule in sorted(one.rules, key=lambda rule: [*OUTCOMES].index(rule["outcome"]), reverse=True):
-            kinds.setdefault((rule["outcome"], rule["text"]), []).append(rule["rule"].replace("_", " "))
+        for rule in sorted(one.rules, key=lambda rule: [*OUTCOMES].index(rule.outcome), reverse=True):
+            kinds.setdefault((rule.outcome, rule.text), []).append(rule.name)
         for (outcome, text), of_text in kinds.items():
             of_rules = f" ({', '.join(of_text)})" if len(of_text) > 1 else ""
             out.add_row(Text(outcome, style=OUTCOMES[outcome]), Text(f"{text}{of_rules}"))
@@ -112,6 +112,6 @@ def _rules(decision: Decision) -> RenderableType:
     """Return the outcome, kind and text of each rule; long texts are wrapped in their column."""
     out = indented_lines(7, 20)
     for rule in decision.rules:
-        mark = Text(rule["outcome"], style=OUTCOMES[rule["outcome"]])
-        out.add_row(mark, Text(rule["rule"].replace("_", " ")), Text(rule["text"]))
+        mark = Text(rule.outcome, style=OUTCOMES[rule.outcome])
+        out.add_row(mark, Text(rule.name), Text(rule.text))
     return Padding(out, (0, 0, 0, 2))

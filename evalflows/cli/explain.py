@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -22,6 +22,7 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import one_line
 from evalflows.store.evidence import verify_decision
 from evalflows.store.records import DecisionRow, from_json
+from evalflows.store.rule_outcomes import rule_outcomes
 from evalflows.store.signatures import is_signed, sign, signature_of
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
@@ -164,7 +165,7 @@ def _are_same(stored: DecisionRow, again: DecisionRow) -> bool:
     """
 
     def said(row: DecisionRow) -> list[object]:
-        return [row.conclusion, row.n_shared, [{**rule, "text": None} for rule in from_json(row.reasons)]]
+        return [row.conclusion, row.n_shared, [replace(rule, text="") for rule in rule_outcomes(row.reasons)]]
 
     is_worded_alike = stored.evalflows_version != again.evalflows_version or stored.summary == again.summary
     return stored.decision_id == again.decision_id and said(stored) == said(again) and is_worded_alike

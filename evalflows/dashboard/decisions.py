@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 from evalflows.analysis.figures import estimate
-from evalflows.analysis.rules import Kind, Outcome, Rule
+from evalflows.analysis.rules import Rule
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates
@@ -24,6 +24,7 @@ from evalflows.reports.decisions import (
 from evalflows.specs.metric_names import metric_of
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.records import DecisionConclusion
+from evalflows.store.rule_outcomes import Kind, Outcome, RuleOutcome
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -112,35 +113,39 @@ class StoredRule:
 
 def stored_rules(store: Store, decision: Decision) -> list[StoredRule]:
     """Return the rules of a decision, in its order."""
-    metrics = [metric_of(rule["metric"]) for rule in decision.rules]
+    metrics = [metric_of(rule.metric) for rule in decision.rules]
     directions, verdicts = ask(
         store, (_DIRECTIONS, [decision.candidate_experiment_id, metrics]), (_WORST_CASES, [decision.decision_id])
     )
     higher = dict(directions)
     worst = {(rule, metric): (low, high) for rule, metric, low, high in verdicts}
     return [
-        _stored(rule, higher.get(metric_of(rule["metric"]), True), worst.get((rule["rule"], rule["metric"])))
+        _stored(rule, higher.get(metric_of(rule.metric), True), worst.get((rule.rule, rule.metric)))
         for rule in decision.rules
     ]
 
 
-def _stored(given: Mapping[str, Any], higher_is_better: bool, worst_case: Sequence[float | None] | None) -> StoredRule:
-    rule = Rule(kind=given["rule"], metric=given["metric"], bound=given["bound"])
+def _stored(given: RuleOutcome, higher_is_better: bool, worst_case: Sequence[float | None] | None) -> StoredRule:
+    rule = Rule(kind=given.rule, metric=given.metric, bound=given.bound)
     threshold = rule.threshold(higher_is_better=higher_is_better)
     low, high = worst_case if worst_case and rule.is_difference else (None, None)
-    # decisions of early versions lack some
-    fields = ("value", "low", "high", "n", "n_missing", "p_below", "p_adjusted")
     return StoredRule(
         kind=rule.kind,
         metric=rule.metric,
-        outcome=given["outcome"],
-        text=given["text"],
+        outcome=given.outcome,
+        text=given.text,
         is_difference=rule.is_difference,
         higher_is_better=higher_is_better,
         threshold=threshold if higher_is_better else -threshold,
         worst_case_low=low,
         worst_case_high=high,
-        **{name: given.get(name) for name in fields},
+        value=given.value,
+        low=given.low,
+        high=given.high,
+        n=given.n,
+        n_missing=given.n_missing,
+        p_below=given.p_below,
+        p_adjusted=given.p_adjusted,
     )
 
 

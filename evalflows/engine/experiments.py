@@ -38,7 +38,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Complete
 from evalflows.specs.target import ChatTarget, HttpTarget, TargetSpec
-from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
+from evalflows.store.described import to_described
+from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
@@ -141,7 +142,7 @@ class Experiment(JudgesAnswers[Answered]):
     def check_code(self, *, in_cluster: bool = True) -> None:
         row, here = self.row, target_version(self.target_spec, self.spec.connections)
         check_code(row.experiment_id, f"target {row.target!r}", row.target_version, here, in_cluster=in_cluster)
-        described = to_json(self.run.prepared.described)
+        described = to_described(self.run.prepared.described)
         check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: ExampleChunk) -> Loaded[Answered]:

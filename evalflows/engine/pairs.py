@@ -28,10 +28,11 @@ from evalflows.evaluators.offers import offer_pair
 from evalflows.evaluators.score import Place
 from evalflows.evaluators.views import RunView
 from evalflows.specs.comparison import ComparisonSpec
+from evalflows.store.described import to_described
 from evalflows.store.queries.complete_judgements import FAILED_OUTPUT, judgement_id, pair_id
 from evalflows.store.queries.progress import item_metrics
 from evalflows.store.queries.shared_examples import shared_examples
-from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow, to_json
+from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import Examples, size_of
 from evalflows.store.spilled import SpilledRows
@@ -67,7 +68,7 @@ class Comparison(Job[Pair]):
         return len(list(pair_chunks(self.row)))
 
     def check_code(self, *, in_cluster: bool = True) -> None:
-        described = to_json(self.run.prepared.described)
+        described = to_described(self.run.prepared.described)
         check_code(self.row.comparison_id, "evaluators", self.row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: PairChunk) -> Loaded[Pair]:

@@ -33,6 +33,7 @@ from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.reference import load, parts_of, version_of
 from evalflows.specs.target import ChatTarget, TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.described import DescribedEvaluator
 from evalflows.store.records import dependent_id
 
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,47 +76,45 @@ class Prepared(Generic[Of]):
         return list(dict.fromkeys(metric for evaluator in self.of_runs for metric in evaluator.metrics))
 
     @property
-    def by_name(self) -> dict[str, dict[str, Any]]:
+    def by_name(self) -> dict[str, DescribedEvaluator]:
         """The descriptions by the name of the evaluator or composite."""
-        return {one["name"]: one for one in self.described}
+        return {evaluator.name: evaluator for evaluator in self.described}
 
     @cached_property
-    def described(self) -> list[dict[str, Any]]:
+    def described(self) -> list[DescribedEvaluator]:
         """The evaluators, composites and mapper, or the metrics of the votes, as stored with what they judge."""
         spec = self.spec
         if isinstance(spec, ComparisonSpec) and spec.votes is not None:
             votes = read_votes(spec.votes)
-            return [{"name": metric, "use": "votes", "version": votes.version} for metric in votes.metrics]
-        found = [self._described(evaluator) for evaluator in self.of_runs]
+            return [DescribedEvaluator(name=metric, use="votes", version=votes.version) for metric in votes.metrics]
+        evaluators = [self._described(evaluator) for evaluator in self.of_runs]
         if isinstance(spec, ComparisonSpec):
-            return found
+            return evaluators
         composites = [
-            {"name": composite.name, "version": composite_version(composite, spec), "scope": "composite"}
+            DescribedEvaluator(name=composite.name, version=composite_version(composite, spec), scope="composite")
             for composite in spec.composites
         ]
         if isinstance(spec, ExperimentSpec):
-            return [*found, *composites]
+            return [*evaluators, *composites]
         asking = [one.name for one in self.evaluators for j in one.all if j.bound.asks_for("evaluations", "scores")]
-        found = _with_parts(found, composites, asking)
-        if (mapper := spec.mapper) is not None:
-            code = parts_of(load(mapper)) if isinstance(mapper, str) else mapper
-            found.append({"name": "mapper", "version": mapper_version(mapper), "scope": "mapper", "code": code})
-        return found
+        judges = _with_parts(evaluators, composites, asking)
+        if (mapper := spec.mapper) is None or (version := mapper_version(mapper)) is None:
+            return judges
+        code = parts_of(load(mapper)) if isinstance(mapper, str) else mapper
+        return [*judges, DescribedEvaluator(name="mapper", version=version, scope="mapper", code=code)]
 
-    def _described(self, evaluator: PreparedEvaluator[Any]) -> dict[str, Any]:
+    def _described(self, evaluator: PreparedEvaluator[Any]) -> DescribedEvaluator:
         spec, is_experiment = evaluator.spec, isinstance(self.spec, ExperimentSpec)
-        described = {
-            "name": evaluator.name,
-            "use": spec.use,
-            "version": evaluator_version(evaluator, self.spec.connections),
-            "declared_version": spec.version,
-            "code": {name: digest for one in evaluator.all for name, digest in parts_of(one.bound.function).items()},
-        }
-        if is_experiment:
-            described["scope"] = evaluator.scope
-        if isinstance(self.spec, TraceEvaluationSpec) or (is_experiment and spec.is_sampled):
-            described["sample"] = spec.model_dump(mode="json", include=SAMPLE)
-        return described
+        is_sampled = isinstance(self.spec, TraceEvaluationSpec) or (is_experiment and spec.is_sampled)
+        return DescribedEvaluator(
+            name=evaluator.name,
+            use=spec.use,
+            version=evaluator_version(evaluator, self.spec.connections),
+            declared_version=spec.version,
+            code={name: digest for part in evaluator.all for name, digest in parts_of(part.bound.function).items()},
+            scope=evaluator.scope if is_experiment else None,
+            sample=spec.model_dump(mode="json", include=SAMPLE) if is_sampled else None,
+        )
 
 
 PreparedExperiment = Prepared[ExperimentSpec]
@@ -195,22 +194,23 @@ def _check_agreed(
 
 
 def _with_parts(
-    evaluators: Sequence[dict[str, Any]], composites: Sequence[dict[str, Any]], asking: Collection[str]
-) -> list[dict[str, Any]]:
+    evaluators: Sequence[DescribedEvaluator], composites: Sequence[DescribedEvaluator], asking: Collection[str]
+) -> list[DescribedEvaluator]:
     """Return what judges items of production: versions of what is made of scores include those of their evaluators.
 
     Otherwise a changed evaluator would leave a composite of its old scores. `asking` are the evaluators that ask for
     scores; the `definition` of a composite is its version without its evaluators.
     """
-    own = {one["name"]: one["version"] for one in evaluators}
+    own = {evaluator.name: evaluator.version for evaluator in evaluators}
     judges = []
-    for one in evaluators:
-        others = [version for name, version in own.items() if name != one["name"]]
-        judges.append({**one, "version": _version_of_all(one["version"], others)} if one["name"] in asking else one)
-    versions = [one["version"] for one in judges]
+    for judge in evaluators:
+        others = [version for name, version in own.items() if name != judge.name]
+        is_asking = judge.name in asking
+        judges.append(replace(judge, version=_version_of_all(judge.version, others)) if is_asking else judge)
+    versions = [judge.version for judge in judges]
     return judges + [
-        {**one, "version": _version_of_all(one["version"], versions), "definition": one["version"]}
-        for one in composites
+        replace(composite, version=_version_of_all(composite.version, versions), definition=composite.version)
+        for composite in composites
     ]
 
 

@@ -22,9 +22,10 @@ from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import UNREACHABLE
 from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.store.described import to_described
 from evalflows.store.queries.spending import judged_in_part
 from evalflows.store.queries.traces import ItemKey, JudgedBy, batch_row, scores_of_items
-from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, to_json
+from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.store.trace_records import SUBJECT_KINDS, WatermarkRow
@@ -161,7 +162,7 @@ class TraceEvaluation(JudgesAnswers[AnsweredItem]):
         return CHUNKS_AT_ONCE
 
     def check_code(self, *, in_cluster: bool = True) -> None:
-        row, described = self.batch, to_json(self.run.prepared.described)
+        row, described = self.batch, to_described(self.run.prepared.described)
         check_code(row.batch_id, "evaluators or mapper", row.evaluators, described, in_cluster=in_cluster)
 
     def load(self, chunk: TraceChunk) -> Loaded[AnsweredItem]:
@@ -305,7 +306,7 @@ def _made(run: Context, batch_id: str) -> TraceEvaluation:
     budget = run.budget(batch)
     ledger = run.ledger(batch.evaluation_id)
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
-    versions = {one["name"]: one["version"] for one in prepared.described if one.get("scope") != "mapper"}
+    versions = {judge.name: judge.version for judge in prepared.described if judge.scope != "mapper"}
     made = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     evaluators = [replace(one, version=versions[one.bound.name]) if one.asks_for_scores else one for one in made]
     return TraceEvaluation(

@@ -11,6 +11,7 @@ from evalflows.specs.metric_names import metric_of
 from evalflows.store import Store
 from evalflows.store.records import DecisionRow, from_json
 from evalflows.store.row_specs import gate_spec
+from evalflows.store.rule_outcomes import rule_outcomes
 
 SHOWN = 5
 WIDTH = 100
@@ -45,8 +46,8 @@ def _missing(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     for result in incomplete:
         total = result.missing + result.scored
         yield f"{result.missing} of {total} values of {result.metric} are missing in {result.experiment}"
-    (rule,) = from_json(decision.reasons)
-    if rule["outcome"] == "open" and rule["p_below"] is not None and not incomplete:
+    (rule,) = rule_outcomes(decision.reasons)
+    if rule.outcome == "open" and rule.p_below is not None and not incomplete:
         yield "no values are missing: more examples or a less strict bound would decide"
 
 

@@ -1,11 +1,11 @@
 """Several candidates of one gate, in one table of rules and candidates, and how they compare with each other."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflows.reports.decisions import Decision, rule_texts
+from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.store import Store
 
 
@@ -41,9 +41,9 @@ class CandidatesOfGate:
             RuleOfCandidate(
                 rule=_named(rule),
                 candidate=decision.candidate_apart,
-                outcome=rule["outcome"],
+                outcome=rule.outcome,
                 figures=_figures(rule),
-                text=rule["text"],
+                text=rule.text,
             )
             for place in range(len(self.decisions[0].rules))
             for decision in self.decisions
@@ -96,7 +96,7 @@ def _standing(store: Store, decisions: Sequence[Decision]) -> str:
     compared = passing(decisions) or [*names]
     if len(compared) < 2:
         return f"only {names[compared[0]]} passes"
-    metrics = dict.fromkeys(rule["metric"] for rule in decisions[0].rules)
+    metrics = dict.fromkeys(rule.metric for rule in decisions[0].rules)
     found = standing(store, compared, [*metrics])
     listed, by = _and([names[one] for one in compared]), _and(found.metrics) or "no metric that they share"
     if found.best is not None:
@@ -111,14 +111,14 @@ def _standing(store: Store, decisions: Sequence[Decision]) -> str:
     return f"none of {listed} is better than all others: {'; '.join(parts)}"
 
 
-def _named(rule: Mapping[str, Any]) -> str:
-    bound = f" {rule['bound']:g}" if rule["bound"] else ""
-    return f"{str(rule['rule']).replace('_', ' ')} {rule['metric']}{bound}"
+def _named(rule: RuleOutcome) -> str:
+    bound = f" {rule.bound:g}" if rule.bound else ""
+    return f"{rule.name} {rule.metric}{bound}"
 
 
-def _figures(rule: Mapping[str, Any]) -> str:
+def _figures(rule: RuleOutcome) -> str:
     """Return the value and its interval; empty for a rule without them."""
-    texts = rule_texts(rule, rule["value"], rule["low"], rule["high"]) if rule["value"] is not None else ()
+    texts = rule_texts(rule, rule.value, rule.low, rule.high) if rule.value is not None else ()
     return " ".join(filter(None, texts))
 
 

@@ -2,21 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import assumed_direction, figure
 from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
-from evalflows.reports.decisions import Decision, is_difference, rule_texts
+from evalflows.reports.decisions import Decision, rule_texts
 from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs.metric_names import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.queries.looks import look_of, looks_until, unkept_looks
 from evalflows.store.records import EXCLUDED, controls_batch, from_json
+from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.sql import ask, fields_of, records_of
 from evalflows.store.store import Store
-
-StoredRule = Mapping[str, Any]
-"""A rule of a decision, as it is stored."""
 
 _JUDGES = """
 select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores
@@ -88,7 +85,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     candidate = experiments[decision.candidate_experiment_id]
     tested = {one.name: one for one in records_of(_Tested, verdicts)}
     for rule in decision.rules:
-        yield from _of_rule(rule, tested.get(rule["metric"]))
+        yield from _of_rule(rule, tested.get(rule.metric))
     for name, row in sorted(tested.items()):
         yield from _of_pairs(name, row, decision.n_shared)
     yield from _of_directions(candidate, tested.values())
@@ -101,51 +98,51 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
 
-def _of_rule(rule: StoredRule, tested: _Tested | None) -> Iterator[str]:
+def _of_rule(rule: RuleOutcome, tested: _Tested | None) -> Iterator[str]:
     if _is_untested(rule):  # its text says why
         return
-    name, n = f"{rule['metric']}, {rule['rule'].replace('_', ' ')}", rule["n"]
-    if rule["n_missing"]:
+    name, n = f"{rule.metric}, {rule.name}", rule.n
+    if rule.n_missing:
         yield f"{name}: {_missing(rule, tested)}"
     if n is not None and n < MIN_EXAMPLES:  # a gate may ask for fewer
         yield f"{name}: n = {n}, fewer than the {MIN_EXAMPLES} that gates ask for by default"
-    if rule["rule"] == "threshold" and _includes_bound(rule):
+    if rule.rule == "threshold" and _includes_bound(rule):
         yield (
-            f"{name}: only the mean counts, and its interval {_interval(rule, rule['low'], rule['high'])} includes the "
-            f"bound {rule['bound']:g}: chance may have decided (confident_thresholds take it into account)"
+            f"{name}: only the mean counts, and its interval {_interval(rule, rule.low, rule.high)} includes the "
+            f"bound {rule.bound:g}: chance may have decided (confident_thresholds take it into account)"
         )
-    is_open = rule["outcome"] == "open" and is_difference(rule)
+    is_open = rule.outcome == "open" and rule.is_difference
     if is_open and tested and tested.minimum_detectable_effect is not None:
         size = figure(tested.minimum_detectable_effect, tested.metric)
         whose = "" if tested.name == tested.metric else "the slice's "
         yield f"{name}: {whose}{tested.n_pairs} pairs detect a difference of {size} or more ({tested.power:.0%} power)"
 
 
-def _is_untested(rule: StoredRule) -> bool:
+def _is_untested(rule: RuleOutcome) -> bool:
     """Return whether a rule is open because it has no estimate or interval, or too few examples."""
-    if rule["outcome"] != "open":
+    if rule.outcome != "open":
         return False
-    has_interval = rule["rule"] == "threshold" or rule["low"] is not None
-    return rule["value"] is None or not has_interval or rule["reason_code"] == "below_min_examples"
+    has_interval = rule.rule == "threshold" or rule.low is not None
+    return rule.value is None or not has_interval or rule.reason_code == "below_min_examples"
 
 
-def _missing(rule: StoredRule, tested: _Tested | None) -> str:
+def _missing(rule: RuleOutcome, tested: _Tested | None) -> str:
     """Return how many values are missing for a rule, and what they can change at worst."""
-    count = f"{rule['n_missing']} missing value{'' if rule['n_missing'] == 1 else 's'}"
-    if rule["reason_code"] == "missing_unbounded":
+    count = f"{rule.n_missing} missing value{'' if rule.n_missing == 1 else 's'}"
+    if rule.reason_code == "missing_unbounded":
         return f"{count}; no declared range bounds what they can change"
-    effect = f"; the rule is {rule['outcome']} in any case" if rule["outcome"] != "open" else ""
-    if rule["reason_code"] == "missing_could_flip":
+    effect = f"; the rule is {rule.outcome} in any case" if rule.outcome != "open" else ""
+    if rule.reason_code == "missing_could_flip":
         effect = ", which can change the outcome"
-    ends = (tested.worst_case_ci_low, tested.worst_case_ci_high) if tested and is_difference(rule) else (None, None)
+    ends = (tested.worst_case_ci_low, tested.worst_case_ci_high) if tested and rule.is_difference else (None, None)
     return f"{count}{effect}" + (f"; worst-case interval {_interval(rule, *ends)}" if None not in ends else "")
 
 
-def _includes_bound(rule: StoredRule) -> bool:
-    return rule["low"] is not None and rule["high"] is not None and bool(rule["low"] <= rule["bound"] <= rule["high"])
+def _includes_bound(rule: RuleOutcome) -> bool:
+    return rule.low is not None and rule.high is not None and bool(rule.low <= rule.bound <= rule.high)
 
 
-def _interval(rule: StoredRule, low: float | None, high: float | None) -> str:
+def _interval(rule: RuleOutcome, low: float | None, high: float | None) -> str:
     return rule_texts(rule, None, low, high)[1]
 
 
@@ -178,9 +175,9 @@ def _metrics_of_rules(decision: Decision, candidate: _Experiment) -> dict[str, l
     parts = {one["name"]: {*one["weights"], *one.get("requirements", {})} for one in composites}
     found: dict[str, dict[str, None]] = {}
     for rule in decision.rules:
-        metric = base_metric(metric_of(rule["metric"]))
-        for part in () if rule["reason_code"] in EXCLUDED else (metric, *sorted(parts.get(metric, ()))):
-            found.setdefault(part, {})[rule["metric"]] = None
+        metric = base_metric(metric_of(rule.metric))
+        for part in () if rule.reason_code in EXCLUDED else (metric, *sorted(parts.get(metric, ()))):
+            found.setdefault(part, {})[rule.metric] = None
     return {part: [*metrics] for part, metrics in found.items()}
 
 

@@ -2,7 +2,7 @@
 reproduce it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from evalflows.store.manifests import manifests, newest_evidence
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import from_json
+from evalflows.store.rule_outcomes import RuleOutcome, rule_outcomes
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 
@@ -58,9 +59,8 @@ class Decision:
     manifest_sha256: str | None = None  # of the manifest that names its evidence; only `with_manifests` looks for it
 
     @property
-    def rules(self) -> list[dict[str, Any]]:
-        """The rules: each a dict of rule, metric, bound, outcome and text."""
-        return list(from_json(self.reasons))
+    def rules(self) -> list[RuleOutcome]:
+        return rule_outcomes(self.reasons)
 
     @property
     def notes(self) -> list[str]:
@@ -101,16 +101,10 @@ class Decision:
         return f"{self.title}: {self.conclusion}: {self.summary}"
 
 
-def is_difference(rule: Mapping[str, Any]) -> bool:
-    """Return whether a rule of a decision compares with a baseline."""
-    return rule["rule"] in ("non_inferiority", "superiority")
-
-
-def rule_texts(rule: Mapping[str, Any], value: float | None, low: float | None, high: float | None) -> tuple[str, str]:
+def rule_texts(rule: RuleOutcome, value: float | None, low: float | None, high: float | None) -> tuple[str, str]:
     """Return a value and an interval of a rule in words, with enough digits to tell them from its bound."""
-    bound = rule["bound"]
-    marks = (0.0, bound, -bound) if is_difference(rule) else (bound,)
-    return estimate(value, low, high, metric_of(rule["metric"]), signed=is_difference(rule), marks=marks)
+    marks = (0.0, rule.bound, -rule.bound) if rule.is_difference else (rule.bound,)
+    return estimate(value, low, high, metric_of(rule.metric), signed=rule.is_difference, marks=marks)
 
 
 STORED = Decision.__slots__[:-6]
@@ -332,7 +326,7 @@ def _queries(decision: Decision) -> Iterator[str]:
 def _kinds(decision: Decision) -> dict[str, set[str]]:
     kinds: dict[str, set[str]] = {}
     for rule in decision.rules:
-        kinds.setdefault(rule["metric"], set()).add(rule["rule"])
+        kinds.setdefault(rule.metric, set()).add(rule.rule)
     return kinds
 
 

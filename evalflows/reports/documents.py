@@ -141,7 +141,7 @@ def _decision(decision: Decision) -> Document:
     parsed = ("reasons", "comparability", "policy", "candidate_apart", "baseline_apart", "limits")
     return {
         **{name: value for name, value in asdict(decision).items() if name not in parsed},
-        "rules": decision.rules,
+        "rules": from_json(decision.reasons),
         "limits": decision.what_limits,
         "comparability": from_json(decision.comparability) or [],
         "policy": from_json(decision.policy),

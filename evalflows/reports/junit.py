@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element, SubElement
 from evalflows.reports.decisions import Decision
 from evalflows.specs import hints
 from evalflows.specs.escaping import escaped, joined, one_line
+from evalflows.store.rule_outcomes import RuleOutcome
 
 TAGS = {"broken": "failure", "open": "error"}
 """The element of a rule that is not met, by its outcome."""
@@ -37,16 +38,16 @@ def junit(decisions: Sequence[Decision], incomplete: str | None = None) -> str:
 
 def _decided(decision: Decision) -> Element:
     properties = {name: value for name in PROPERTIES if (value := getattr(decision, name)) is not None}
-    lines = [f"{rule['outcome']}: {rule['text']}" for rule in decision.rules]
+    lines = [f"{rule.outcome}: {rule.text}" for rule in decision.rules]
     why = f"why, and how to reproduce it: {hints.explain(decision.decision_id)}"
     cases = [_rule(decision.gate, rule) for rule in decision.rules]
     output = "\n".join([*lines, *decision.where, *decision.what_limits, why])
     return _suite(decision.suite, decision.decided_at, cases, properties, output)
 
 
-def _rule(gate: str, rule: Mapping[str, str]) -> Element:
-    name = f"{rule['rule'].replace('_', ' ')}: {rule['metric']}"
-    return _case(f"gate.{gate}", name, TAGS.get(rule["outcome"]), rule["reason_code"] or rule["rule"], rule["text"])
+def _rule(gate: str, rule: RuleOutcome) -> Element:
+    name = f"{rule.name}: {rule.metric}"
+    return _case(f"gate.{gate}", name, TAGS.get(rule.outcome), rule.reason_code or rule.rule, rule.text)
 
 
 def _case(classname: str, name: str, tag: str | None, kind: str, text: str) -> Element:

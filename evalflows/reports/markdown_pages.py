@@ -124,7 +124,7 @@ def after_comparison(store: Store, overview: Overview) -> Hint:
 def _after_open(
     store: Store, decision: Decision, spec: str | None, explained: bool, since: "Sequence[PreviousRun]"
 ) -> Hint:
-    codes = {rule.get("reason_code") for rule in decision.rules if rule["outcome"] == "open"}
+    codes = {rule.reason_code for rule in decision.rules if rule.outcome == "open"}
     candidate = decision.candidate_experiment_id
     if codes & RETRIED:
         is_final = store.is_sealed("experiments", candidate)
@@ -427,7 +427,7 @@ def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) ->
     """Return the page of decisions: each with its rule results, and what limits it."""
     parts = []
     for decision in decisions:
-        rules = [(rule["outcome"], rule["rule"].replace("_", " "), rule["text"]) for rule in decision.rules]
+        rules = [(rule.outcome, rule.name, rule.text) for rule in decision.rules]
         table = markdown_table(("", "rule", ""), rules)
         limits = "\n".join(f"- {escaped(one)}" for one in decision.what_limits)
         limits = f"**Limits of this decision**\n\n{limits}" if limits else ""

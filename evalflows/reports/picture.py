@@ -91,8 +91,8 @@ def _of_decision(what: Reported, decision: Decision) -> Card:
     baseline, candidate = decision.baseline_experiment_id, decision.candidate_experiment_id
     rows = _rows(results_against(what.store, candidate, baseline, [decision.decision_id]))
     order = ("broken", "open", "met", None)
-    rules = sorted(decision.rules, key=lambda rule: order.index(rule["outcome"]), reverse=True)  # the worst one counts
-    outcomes = {metric_of(rule["metric"]): rule["outcome"] for rule in rules}
+    rules = sorted(decision.rules, key=lambda rule: order.index(rule.outcome), reverse=True)  # the worst one counts
+    outcomes = {metric_of(rule.metric): rule.outcome for rule in rules}
     rows.sort(key=lambda row: order.index(outcomes.get(row.name)))
     title = f"{decision.title[0].upper()}{decision.title[1:]}"
     return Card(verdict=decision.conclusion, title=title, sentences=[decision.summary, *decision.where], rows=rows)

@@ -286,9 +286,9 @@ def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decisi
     worse, or if all answers have the same scores.
     """
     outcomes = {
-        (decision.candidate_experiment_id, metric_of(rule["metric"])): rule["outcome"]
+        (decision.candidate_experiment_id, metric_of(rule.metric)): rule.outcome
         for decision in decisions
-        for rule in sorted(decision.rules, key=lambda rule: rule["outcome"] == "broken")
+        for rule in sorted(decision.rules, key=lambda rule: rule.outcome == "broken")
     }
     if any(result.baseline_experiment_id for result in results):
         return _drops(store, results, outcomes)

@@ -83,4 +83,4 @@ def test_a_comparison_is_prepared_with_its_prompts_as_texts(monkeypatch: pytest.
     prepared = prepare(given)
     assert prepared.spec.evaluators[0].args["prompt"].startswith("Which is better?")
     assert prepared.evaluators[0].spec == prepared.spec.evaluators[0]
-    assert [one["name"] for one in prepared.described] == ["pairwise_preference"]
+    assert [one.name for one in prepared.described] == ["pairwise_preference"]

@@ -146,7 +146,7 @@ def test_a_baseline_without_answers_to_the_final_examples_is_named_as_the_reason
         found = decisions_named(store, decision_ids) if decision_ids else decisions_of(store, run(spec))
         (decision,) = with_limits(store, found)
         command = after_experiments(store, [], [decision], spec="spec.yaml").command
-        return decision.rules[0]["text"], [one for one in decision.limits if "final examples" in one], command
+        return decision.rules[0].text, [one for one in decision.limits if "final examples" in one], command
 
     text, _, command = decided(by_gate=True)
     assert "run the version to compare with by this gate, then `evalflows baseline approve" in text

@@ -220,7 +220,7 @@ def test_why_there_is_nothing_to_hold_a_rule_against_is_said(tmp_path: Path) -> 
     }
     fields = gated(tmp_path, [{"thresholds": dict.fromkeys(why, 0.5)}], new=[True] * 30)
     (one,) = decided(fields | {"evaluators": ["odd_evaluators:manner", "odd_evaluators:mixed"]})
-    assert {rule["metric"]: rule["text"].partition(": ")[2] for rule in one.rules} == why
+    assert {rule.metric: rule.text.partition(": ")[2] for rule in one.rules} == why
 
 
 @pytest.mark.slow

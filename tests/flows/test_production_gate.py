@@ -109,9 +109,7 @@ def test_a_candidate_passes_or_fails_against_production(tmp_path: Path) -> None:
     assert find_decision(Store(), "release").title == f"gate release: app against {one.baseline}"
     worse = decided(spec_of(tmp_path, mostly(0.5, 400), superiority={"grade": 0.0, "both": 0.0}))
     assert worse.conclusion == "FAIL"
-    assert {rule["metric"]: rule["outcome"] for rule in worse.rules} == dict.fromkeys(
-        ("right", "grade", "both"), "broken"
-    )
+    assert {rule.metric: rule.outcome for rule in worse.rules} == dict.fromkeys(("right", "grade", "both"), "broken")
 
 
 @pytest.mark.slow
@@ -121,7 +119,7 @@ def test_sessions_that_agree_make_the_interval_wider(tmp_path: Path) -> None:
     together = one.rules[0]
     alone = decide_on(one.candidate_experiment_id, None, GateSpec(confident_thresholds={"right": 0.1}))
     of_candidate = json.loads(alone.reasons)[0]
-    wider = (together["value"] - together["low"]) ** 2 - (of_candidate["value"] - of_candidate["low"]) ** 2
+    wider = (together.value - together.low) ** 2 - (of_candidate.value - of_candidate.low) ** 2
     if_independent = 1.96**2 * 0.8 * 0.2 / 600
     assert 2.2 < wider / if_independent < 3.8
 
@@ -132,9 +130,9 @@ def test_a_version_and_a_sampled_window_are_weighed(tmp_path: Path) -> None:
     right = [i % 2 == 0 for i in range(1200)]
     watched(right, sample_by="version", sample_rates={"1.5": 0.25}, sample_rate=1.0)
     whole = decided(spec_of(tmp_path, mostly(0.5, 400), non_inferiority={"right": 0.2}))
-    assert whole.rules[0]["value"] == pytest.approx(0.0, abs=0.03)  # 0.3 without weights
+    assert whole.rules[0].value == pytest.approx(0.0, abs=0.03)  # 0.3 without weights
     sliced = decided(spec_of(tmp_path, mostly(0.5, 400), baseline="production:watch@24h[version=1.4]"))
-    assert sliced.rules[0]["value"] == pytest.approx(0.5, abs=1e-9)
+    assert sliced.rules[0].value == pytest.approx(0.5, abs=1e-9)
     assert sliced.conclusion == "PASS" and "600 traces of production" in sliced.summary
 
 
@@ -168,7 +166,7 @@ def test_another_version_of_the_evaluator_is_refused(tmp_path: Path) -> None:
     assert Store().query("select count(*) from source.experiments") == [(0,)]
     (identity,) = run(spec)  # decides too, without refusing
     (one,) = [find_decision(Store(), identity)]
-    assert (one.conclusion, one.rules[0]["reason_code"]) == ("NOT ENOUGH EVIDENCE", "not_comparable")
+    assert (one.conclusion, one.rules[0].reason_code) == ("NOT ENOUGH EVIDENCE", "not_comparable")
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def failing(made: ExperimentSpec) -> Any:
 @pytest.mark.slow
 def test_a_regression_in_a_slice_fails_the_gate_that_passes_elsewhere(tmp_path: Path) -> None:
     found = failing(spec(tmp_path, **RULES))
-    assert [(rule["metric"], rule["outcome"], rule["n"]) for rule in found.rules] == [
+    assert [(rule.metric, rule.outcome, rule.n) for rule in found.rules] == [
         ("exact_match@split=easy", "met", 90),
         ("exact_match@split=hard", "broken", 30),
     ]

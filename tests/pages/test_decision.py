@@ -92,7 +92,7 @@ def test_a_page_says_what_was_decided_and_how_to_make_it_again(filled: dict[str,
     text = shown_text(html)
     assert decision.conclusion in text and decision.summary in text
     for rule in decision.rules:
-        assert rule["text"] in text
+        assert rule.text in text
     rows = [cells for cells in table_rows(html) if cells and cells[0] in ("met", "broken", "open")]
     assert [(cells[1], cells[2], cells[4]) for cells in rows] == [
         ("non-inferiority", "right", "above -0.3"),

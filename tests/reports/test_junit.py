@@ -15,6 +15,7 @@ HOSTILE = "a\x00b\x1b[31m\u202ered\x0b\ufffe\uffff <b>&\"']]> \n second line"
 def rule(outcome: str, text: str = "accuracy is not worse", reason_code: str | None = None) -> dict[str, Any]:
     return {
         "rule": "non_inferiority",
+        "bound": 0.05,
         "metric": "accuracy",
         "outcome": outcome,
         "text": text,

@@ -12,10 +12,12 @@ from evalflows.reports.results import Result
 from evalflows.store.records import to_json
 from evalflows.store.store import Store
 
+RULE = {"rule": "non_inferiority", "bound": 0.1}
+
 
 def decision(conclusion: str, *open_codes: str) -> Decision:
     fields: dict[str, Any] = dict.fromkeys(Decision.__slots__)
-    rules = [{"outcome": "open", "reason_code": code, "metric": "right", "text": ""} for code in open_codes]
+    rules = [{"outcome": "open", "reason_code": code, "metric": "right", "text": "", **RULE} for code in open_codes]
     fields |= {"decision_id": "dec-1", "conclusion": conclusion, "candidate_experiment_id": "exp-new"}
     return Decision(**fields | {"reasons": to_json(rules), "decided_at": datetime(2026, 1, 1, tzinfo=UTC)})
 

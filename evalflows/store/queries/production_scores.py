@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from evalflows.specs.gate import ProductionBaseline
+from evalflows.store.described import from_described
 from evalflows.store.observations import day_of
 from evalflows.store.queries.values import MetricValues, has_two_values
 from evalflows.store.sql import ask
@@ -51,8 +51,8 @@ def known_evaluations(store: Store) -> dict[str, str]:
 def composite_definitions(store: Store, evaluation_id: str) -> dict[str, str]:
     """Return the versions of an evaluation's composites, each with that of its definition alone."""
     rows = store.query("select distinct evaluators from source.watermarks where evaluation_id = ?", [evaluation_id])
-    parts = [part for (evaluators,) in rows for part in json.loads(evaluators)]
-    return {part["version"]: part["definition"] for part in parts if part.get("scope") == "composite"}
+    judges = [judge for (evaluators,) in rows for judge in from_described(evaluators)]
+    return {judge.version: judge.definition for judge in judges if judge.definition is not None}
 
 
 def versions_in(store: Store, evaluation_id: str, window: ProductionBaseline, metric: str) -> dict[str, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any, Literal
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.traces import Filter, TraceScope
+from evalflows.store.described import from_described
 from evalflows.store.layout import quoted
 from evalflows.store.observations import FIRST_DAY, day_of
 from evalflows.store.queries.trace_filters import condition
@@ -341,9 +341,9 @@ def batch_scores(store: Store, row: WatermarkRow, kind: SubjectKind) -> list[Jud
 
     Those are the items from where it began to its last one. What has come between them since has no scores.
     """
-    parts = json.loads(row.evaluators)
-    mapper = next((described["version"] for described in parts if described.get("scope") == "mapper"), None)
-    versions = [described["version"] for described in parts if described.get("scope") != "mapper"]
+    judges = from_described(row.evaluators)
+    mapper = next((judge.version for judge in judges if judge.scope == "mapper"), None)
+    versions = [judge.version for judge in judges if judge.scope != "mapper"]
     by = JudgedBy(evaluation_id=row.evaluation_id, kind=kind, versions=versions, mapper_version=mapper)
     behind = None if row.resumed_from is None else last_item(store, row.resumed_from)
     window = Window(moment="started_at", since=row.since, until=row.started_at, behind=behind, newest_first=True)

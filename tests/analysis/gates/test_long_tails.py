@@ -10,8 +10,9 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from evalflows.analysis.gates import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale
 from evalflows.analysis.rule_estimates import ENOUGH_FOR_TAILS, DifferenceEstimate
-from evalflows.analysis.rules import Kind, Rule
+from evalflows.analysis.rules import Rule
 from evalflows.specs.metrics import MetricSpec
+from evalflows.store.rule_outcomes import Kind
 
 
 def text(candidate: Any, baseline: Any, kind: Kind = "non_inferiority", bound: float = 5.0, **settings: Any) -> str:

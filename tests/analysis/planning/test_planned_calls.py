@@ -141,7 +141,7 @@ def test_a_judge_that_needs_a_reference_is_not_called_without_one() -> None:
 
 def test_calls_per_judgement_of_a_users_judge_come_from_its_history() -> None:
     spec = chat_spec(evaluators=[{"use": "judges:says_correct", "connection": "mine"}])
-    version = prepare(spec).by_name["says_correct"]["version"]
+    version = prepare(spec).by_name["says_correct"].version
     score = score_row("exp-x", "q00000", 0, "says_correct", 1.0, True)
     given = {name: getattr(score, name) for name in score.__slots__}
     Store().publish("judgements", "exp-x", [JudgementRow(**given | {"evaluator_version": version, "calls": 2})])

@@ -1,0 +1,50 @@
+"""What judged a run, as it is stored: evaluators, composites and the mapper, with the versions that tell runs apart."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from evalflows.store.records import Json, from_json, to_json
+
+DescribedScope = Literal["item", "run", "pair", "composite", "mapper"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedEvaluator:
+    """An evaluator, a composite, the mapper of a trace evaluation, or a metric of votes."""
+
+    name: str
+    version: str
+    use: str | None = None  # as the spec names it; None of composites and mappers
+    declared_version: str | None = None
+    code: Mapping[str, str] | None = None  # a hash of each part of the user's code; the paths of a mapper of paths
+    scope: DescribedScope | None = None
+    sample: Mapping[str, Any] | None = None  # which subjects it judges, if not all
+    definition: str | None = None  # of a composite of production: its version without its evaluators
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The fields that apply, for JSON."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        is_evaluator = self.use is not None and self.code is not None
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or (name == "declared_version" and is_evaluator)
+        }
+
+
+_NAMES = frozenset(field.name for field in fields(DescribedEvaluator))
+
+
+def to_described(evaluators: Iterable[DescribedEvaluator]) -> Json:
+    """Return evaluators as a row of a run, a comparison or a batch has them."""
+    return to_json([evaluator.stored for evaluator in evaluators])
+
+
+def from_described(text: Json) -> list[DescribedEvaluator]:
+    """Return the evaluators of such a row."""
+    return [
+        DescribedEvaluator(**{name: value for name, value in stored.items() if name in _NAMES})
+        for stored in from_json(text)
+    ]

@@ -206,7 +206,7 @@ class ReadingTools:
             answer.line(sentence)
         for decision in decisions:
             answer.line(f"{decision.sentence} ({_call('decision', decision=decision.decision_id)})")
-        shown = [one for one in results if one.has_rows]
+        shown = [result for result in results if result.has_rows]
         answer.rows(map(_result, shown), count=len(shown), more="sql(query=from results)")
         answer.note(f"next: {after_experiments(self._store, results, decisions, experiments=ids)}")
         return str(answer)
@@ -236,7 +236,7 @@ class ReadingTools:
                 for one, (name, slice_, n, there, other, p, word) in cells
             ]
             answer.data("slices", rows, count=len(rows), more=f"{hints.diff(*ids).command} --slices")
-        shown = [one for one in found.results if one.has_rows]
+        shown = [result for result in found.results if result.has_rows]
         more = _call("diff", baseline=ids[0], candidate=ids[1], metric="METRIC")
         answer.rows(map(_result, shown), count=len(shown), more=more)
         answer.note(f"the examples: {_call('worst', experiment=ids[1], metric=metric or 'METRIC', against=ids[0])}")
@@ -248,13 +248,13 @@ class ReadingTools:
         """
         from evalflows.analysis.best import best_of  # late: scipy is slow to import
 
-        ids = [identity for one in experiments for identity in find_experiments(self._store, one)]
+        ids = [identity for experiment in experiments for identity in find_experiments(self._store, experiment)]
         base = find_experiments(self._store, baseline, just_one=True)[0] if baseline else None
         found = best_of(self._store, ids, metric, base)
         answer = _Answer()
         for sentence in found.sentences:
             answer.line(sentence)
-        rows = (f"{one.experiment_id} {one.name}: {one.mean:.4g}" for one in found.variants)
+        rows = (f"{variant.experiment_id} {variant.name}: {variant.mean:.4g}" for variant in found.variants)
         answer.rows(rows, count=len(found.variants), more="results(experiment=ID)")
         return str(answer)
 
@@ -307,7 +307,7 @@ class ReadingTools:
         A long text is cut; `field` (such as `outputs`, or `against.outputs`) gives only that one, from `offset` on.
         """
         references = [experiment, *([against] if against else [])]
-        ids = [find_experiments(self._store, one, just_one=True)[0] for one in references]
+        ids = [find_experiments(self._store, reference, just_one=True)[0] for reference in references]
         detail = example_detail(self._store, ids, example_id)
         texts: dict[str, str | None] = {
             "inputs": detail.inputs,
@@ -339,9 +339,9 @@ class ReadingTools:
         share = max(100, answer.left // max(1, len(given)) - 200)
         for name, text in given.items():
             answer.text(name, text, share, _call("example", **call, field=name))
-        for one in labels_of(self._store, ids[0], [run.run_id for run in detail.runs]):
-            giver = f"{'a program' if one.by_machine else 'a person'}, {one.labeller or 'not named'}"
-            answer.line(f"label by {giver}: {one.metric} {one.label if one.value is None else one.value}")
+        for label in labels_of(self._store, ids[0], [run.run_id for run in detail.runs]):
+            giver = f"{'a program' if label.by_machine else 'a person'}, {label.labeller or 'not named'}"
+            answer.line(f"label by {giver}: {label.metric} {label.label if label.value is None else label.value}")
         metrics = [*{score.metric: None for run in detail.runs for score in run.scores}]
         past = past_values(self._store, ids, example_id, metrics)[-10:]
         rows = (f"earlier: {one.started_at:%Y-%m-%d} {one.experiment_id} {one.metric} {one.value}" for one in past)
@@ -394,7 +394,7 @@ class ReadingTools:
 
     def alerts(self, with_ended: bool = False) -> str:
         """Incidents of production that are not over: what fell, since when, and how sure it is."""
-        found = [one for one in incidents(self._store, None) if with_ended or not one.is_over]
+        found = [incident for incident in incidents(self._store, None) if with_ended or not incident.is_over]
         answer = _Answer()
         answer.line(f"{len(found)} incidents")
         rows = (f"{one.incident_id} {one.state}, {one.name}, {one.metric} {one.slice}: {one.text}" for one in found)

@@ -54,7 +54,11 @@ def run_controls(run: RunContext[Any], rows: Sequence[ExperimentRow | Comparison
 
 def _test_judges(job: Experiment | Comparison, group: str) -> str | None:
     """Test the judges of a job. A cascade is tested by its last tier, which decides the hard cases."""
-    tested = [(one.tiers[-1] if one.tiers else one, one.controls) for one in job.evaluators if one.controls]
+    tested = [
+        (evaluator.tiers[-1] if evaluator.tiers else evaluator, evaluator.controls)
+        for evaluator in job.evaluators
+        if evaluator.controls
+    ]
     if not tested:
         return None
     batch = controls_batch(group)

@@ -44,7 +44,9 @@ def why_comparison_stops(run: Context, row: ComparisonSetRow) -> str | None:
     systems = _systems(run.store, row)
     if (look := systems.look) is None or look.is_last:
         return None
-    overall = [one for one in _estimated(run.store, row, systems, ())[0].verdicts if not one.length_controlled]
+    overall = [
+        verdict for verdict in _estimated(run.store, row, systems, ())[0].verdicts if not verdict.length_controlled
+    ]
     decided = [one.conclusion in ("better", "worse") for one in overall if one.reason_code not in EXCLUDED]
     if not decided or not all(decided):
         return None
@@ -69,7 +71,7 @@ def _estimated(
     else:
         seen = frozenset(look.places)
         metrics = [one.of_examples(seen) for one in preferences_in(store, row, examples[: look.n_seen])]
-    excluded = of_comparison(store, row, {one.metric: one.evaluator for one in metrics})
+    excluded = of_comparison(store, row, {metric.metric: metric.evaluator for metric in metrics})
     spec = comparison_spec(row)
     return estimate_win_rates(row.comparison_id, metrics, spec, by_slice, systems.names, excluded, look), metrics
 

@@ -52,7 +52,7 @@ def version_of(targets: Sequence[Any]) -> str:
         return ""
     (version,) = given
     commit = None if version else git_commit()
-    return " ".join(one.text for one in versions_of([("", version, commit)]).values())
+    return " ".join(version.text for version in versions_of([("", version, commit)]).values())
 
 
 def _is_random(name: str) -> bool:

@@ -61,7 +61,9 @@ def work_of(row: ExperimentRow | ComparisonSetRow) -> Work:
             snapshots=row.snapshot_ids,
             answers=0,
             planned=n_trials(row),
-            evaluators=[one.metric for one in comparison_spec(row).evaluators],  # none of votes, which are whole
+            evaluators=[
+                evaluator.metric for evaluator in comparison_spec(row).evaluators
+            ],  # none of votes, which are whole
         )
     spec, runs = experiment_spec(row), row.n_examples * row.repetitions
     return Work(
@@ -73,8 +75,11 @@ def work_of(row: ExperimentRow | ComparisonSetRow) -> Work:
         snapshots=[row.snapshot_id],
         answers=runs,
         planned=runs,
-        evaluators=[*(one.metric for one in spec.evaluators), *(composite.name for composite in spec.composites)],
-        summaries=[one.metric for one in spec.summary_evaluators],
+        evaluators=[
+            *(evaluator.metric for evaluator in spec.evaluators),
+            *(composite.name for composite in spec.composites),
+        ],
+        summaries=[evaluator.metric for evaluator in spec.summary_evaluators],
     )
 
 

@@ -54,7 +54,7 @@ def approval_problem(store: Store, gate: GateSpec, name: str, experiment_id: str
     """
     if not gate.approved_by and gate.signers is None:
         return None
-    approval = next((one for one in approvals(store, [experiment_id]) if one.name == name), None)
+    approval = next((approval for approval in approvals(store, [experiment_id]) if approval.name == name), None)
     if approval is None:
         return f"got a baseline that nobody approved as {name!r}, wanted an approved one (approved_by, signers)"
     if gate.signers is None:

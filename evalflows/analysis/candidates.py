@@ -21,7 +21,10 @@ class Standing:
     @property
     def best(self) -> str | None:
         """The candidate that is better than each other one in some metric, and worse in none; None if none is."""
-        return next((one for one in self.candidates if len(self.candidates) > 1 and self._beats_all(one)), None)
+        return next(
+            (candidate for candidate in self.candidates if len(self.candidates) > 1 and self._beats_all(candidate)),
+            None,
+        )
 
     def _beats_all(self, one: str) -> bool:
         others = [other for other in self.candidates if other != one]

@@ -49,15 +49,15 @@ where experiment_id = $1 order by position, example_id
 def all_changes(baseline: str, candidates: Sequence[str]) -> str:
     """Return the query of all changes. DuckDB opens only the files of experiments whose ids are constants."""
     parts = (
-        SELECTED.format(columns=", ".join(WITHOUT_TEXTS), candidate=quoted(one), baseline=quoted(baseline))
-        for one in candidates
+        SELECTED.format(columns=", ".join(WITHOUT_TEXTS), candidate=quoted(candidate), baseline=quoted(baseline))
+        for candidate in candidates
     )
     return "union all".join(parts)
 
 
 def counts_query(changes: str) -> str:
     """Return the query of counts by metric and candidate, of a query of changes."""
-    counts = ", ".join(f"count(*) filter (change = '{one}')" for one in CHANGES)
+    counts = ", ".join(f"count(*) filter (change = '{change}')" for change in CHANGES)
     return f"""
 select candidate_experiment_id, metric, {counts} from ({changes}) group by candidate_experiment_id, metric
 order by metric, list_position($1, candidate_experiment_id)
@@ -240,7 +240,7 @@ def _read(
         (rows,) = ask(store, (query, values))
         page = [ExampleChange(**dict(zip(WITHOUT_TEXTS, row[1:], strict=True))) for row in rows]
         changes = _with_texts(store, compared.baseline_experiment_id, page) if page else []
-        return [(row[0], one) for row, one in zip(rows, changes, strict=True)]
+        return [(row[0], change) for row, change in zip(rows, changes, strict=True)]
 
     return store.steady(read)
 
@@ -255,10 +255,10 @@ def _with_texts(store: Store, baseline: str, page: Sequence[ExampleChange]) -> l
     shown = {(place, is_baseline): dict(zip(OF_RUN, row, strict=True)) for place, is_baseline, *row in rows}
     of_example: dict[tuple[str, str], Any] = {(owner, example): row for owner, example, *row in texts}
     out = []
-    for place, one in enumerate(page):
+    for index, one in enumerate(page):
         inputs, reference = of_example[one.candidate_experiment_id, one.example_id]
-        baselines = {f"baseline_{name}": text for name, text in shown.get((place, True), {}).items()}
-        sides = {**shown.get((place, False), {}), **baselines}
+        baselines = {f"baseline_{name}": text for name, text in shown.get((index, True), {}).items()}
+        sides = {**shown.get((index, False), {}), **baselines}
         out.append(replace(one, inputs=inputs, reference_outputs=reference, **sides))
     return out
 

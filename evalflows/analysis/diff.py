@@ -136,7 +136,7 @@ def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> 
 def _notes(pair: ExperimentPair) -> list[Note]:
     assert pair.baseline is not None
     owner = pair.candidate.experiment_id
-    notes = [Note(candidate_experiment_id=owner, **one.as_dict()) for one in pair.differences]
+    notes = [Note(candidate_experiment_id=owner, **difference.as_dict()) for difference in pair.differences]
     commits = commit_change(pair.candidate, pair.baseline)
     if commits and is_plain_change(pair.candidate, pair.baseline):
         what = f"git commit {commits}"

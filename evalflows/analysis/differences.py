@@ -185,7 +185,8 @@ class MetricReader:
 
         def read() -> dict[str, Exclusion]:
             judged = [
-                JudgedMetric(one.metric, one.evaluator, one.evaluator_version) for one in self.all_values(row, spec)
+                JudgedMetric(value.metric, value.evaluator, value.evaluator_version)
+                for value in self.all_values(row, spec)
             ]
             people = self._once(("people",), lambda: by_people(self.store))
             controls = by_controls(self.store, [row.run_group])[row.run_group]

@@ -121,8 +121,8 @@ def _others(store: Store, spec: ExperimentSpec, run_group: str, since: datetime 
     One that ended before any answer has shown nothing.
     """
     looks = looks_at(store, spec.dataset.snapshot or "", since)
-    shown = {*held_leases(store), *_answered(store, [one.run_group for one in looks])} - {run_group}
-    return [one for one in looks if one.run_group in shown]
+    shown = {*held_leases(store), *_answered(store, [look.run_group for look in looks])} - {run_group}
+    return [look for look in looks if look.run_group in shown]
 
 
 def _answered(store: Store, groups: list[str]) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _answered(store: Store, groups: list[str]) -> Iterator[str]:
 def _since(store: Store, spec: ExperimentSpec) -> datetime | None:
     """When the newest of the baselines that the spec's gates compare with was approved, for the first time in a row."""
     names = {spec.name, *(baseline_name(spec, gate) for gate in spec.gates if spec.baseline_target(gate) is None)}
-    held = (one for one in approvals(store) if one.name in names)  # by name, newest first
+    held = (approval for approval in approvals(store) if approval.name in names)  # by name, newest first
     same = (
         next(groupby(of_name, lambda one: one.experiment_id))[1] for _, of_name in groupby(held, lambda one: one.name)
     )

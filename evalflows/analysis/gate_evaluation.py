@@ -81,7 +81,7 @@ class GateEvaluation:
     @property
     def summary(self) -> str:
         """The texts of the rules that led to the conclusion."""
-        return "; ".join(one.text for one in self.rule_results if one.outcome == _DECIDING[self.conclusion])
+        return "; ".join(result.text for result in self.rule_results if result.outcome == _DECIDING[self.conclusion])
 
     @cached_property
     def estimates(self) -> tuple[tuple[Rule, Estimate | Reason], ...]:
@@ -156,7 +156,7 @@ class GateEvaluation:
         since a mean can hide one that got worse.
         """
         pair = self.pair
-        broken = [one.metric for one in self.rule_results if one.outcome == "broken"]
+        broken = [result.metric for result in self.rule_results if result.outcome == "broken"]
         searched = dict.fromkeys(map(metric_of, broken or self.gate.compared))
         metrics = [metric for metric in searched if metric in pair.values]
         if metrics and pair.matched and pair.matched.n_shared and not pair.is_against_itself:

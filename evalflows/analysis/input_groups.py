@@ -46,11 +46,11 @@ def kept_groups(store: Store, snapshot_id: str) -> list[int] | None:
 def named_groups(examples: Sequence[ExampleRow], groups: Sequence[int], fewest: int, most: int) -> list[str | None]:
     """Return the name of each example's group, by the terms that tell its inputs from the others; None if it is in none
     of the `most` largest with at least `fewest` examples."""
-    terms, taken, names = Terms([one.inputs for one in examples]), set[str](), dict[int, str]()
+    terms, taken, names = Terms([example.inputs for example in examples]), set[str](), dict[int, str]()
     sizes = Counter(group for group in groups if group >= 0)
     for group, size in sizes.most_common(most):
         if size >= fewest:
-            name = terms.name(place for place, of in enumerate(groups) if of == group)
+            name = terms.name(index for index, of in enumerate(groups) if of == group)
             names[group] = unique(name, taken)
             taken.add(names[group])
     return [names.get(group) for group in groups]
@@ -64,11 +64,12 @@ def _groups(examples: Sequence[ExampleRow]) -> list[int]:
     from evalflows.stats.groups import groups
 
     texts = [
-        task_text(value if isinstance(value := from_json(one.inputs), dict) else {"text": value}) for one in examples
+        task_text(value if isinstance(value := from_json(example.inputs), dict) else {"text": value})
+        for example in examples
     ]
     distinct = sorted({*texts})
     vectors = dict(zip(distinct, local.embed(distinct), strict=True))
-    return [int(one) for one in groups(np.array([vectors[text] for text in texts]), SIMILARITY)]
+    return [int(group) for group in groups(np.array([vectors[text] for text in texts]), SIMILARITY)]
 
 
 def _path(store: Store, snapshot_id: str) -> str:

@@ -50,7 +50,7 @@ def interim_analyses_of(store: Store, rows: Sequence[ExperimentRow]) -> InterimA
     row = rows[0]
     examples = load_snapshot(store, row.snapshot_id)
     running = in_running_order(row, examples)
-    rank = {example_id: place for place, example_id in enumerate(running.ids)}
+    rank = {example_id: index for index, example_id in enumerate(running.ids)}
     done = min(_n_done(store, row, running.ids) for row in rows)
     batches = [*range(row.chunk_size, done + 1, row.chunk_size), *([done] if done == len(running) else [])]
     if row.seed is None:  # without batches, the first examples are not a random sample
@@ -66,7 +66,7 @@ def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:
     query = """select example_id from source.outputs where experiment_id = ? and status <> 'not_attempted'
                group by 1 having count(distinct repetition) = ?"""
     ran = {example for (example,) in store.query(query, [row.experiment_id, row.repetitions])}
-    return next((place for place, example in enumerate(running) if example not in ran), len(running))
+    return next((index for index, example in enumerate(running) if example not in ran), len(running))
 
 
 def interim_difference(paired: PairedMetric, interim_analyses: InterimAnalyses, places: Places) -> Estimate | Reason:
@@ -215,7 +215,7 @@ def _running_clusters(clusters: Clusters, seen: Places, counted: Mask) -> _Runni
     """Return the clusters; an example without one is a cluster of its own."""
     if clusters is None:
         return None
-    names = [name if name is not None else f"alone {place}" for place, name in enumerate(clusters)]
+    names = [name if name is not None else f"alone {index}" for index, name in enumerate(clusters)]
     sizes = Counter(names).values()
     return _RunningClusters(
         names=[names[place] for place in seen[counted]],

@@ -90,10 +90,10 @@ def look_at(row: ComparisonSetRow, examples: Examples, judged: Collection[str]) 
     """Return what can be looked at: `examples`, in the order of judging, up to the last batch whose pairs have all been
     `judged`, without the first part of a cluster."""
     clusters = dict(zip(examples.ids, examples.clusters, strict=True))
-    done = next((place for place, example in enumerate(examples.ids) if example not in judged), len(examples.ids))
+    done = next((index for index, example in enumerate(examples.ids) if example not in judged), len(examples.ids))
     if done < len(examples.ids):
         done = cluster_boundary(examples.clusters, done - done % row.chunk_size)
-    return Look(places={example: place for place, example in enumerate(examples.ids[:done])}, clusters=clusters)
+    return Look(places={example: index for index, example in enumerate(examples.ids[:done])}, clusters=clusters)
 
 
 def conclusion_of(test: DifferenceTest, at_level: DifferenceTest, n_tests: int) -> Verdict:

@@ -251,7 +251,7 @@ def _rows(store: Store, query: str, owners: Collection[str]) -> list[tuple[Any, 
     """Ask about some owners by their ids, which DuckDB then finds by the names of the files."""
     if not owners:
         return []
-    places = ", ".join(f"${place}" for place in range(1, len(owners) + 1))
+    places = ", ".join(f"${index}" for index in range(1, len(owners) + 1))
     return ask(store, (query.replace("{}", places), [*owners]))[0]
 
 

@@ -131,7 +131,7 @@ def find_modes(
         raise InputError(f"{len(to_read)} to describe, got at most {model.max_calls} calls, wanted as many at least")
     texts = texts_of(store, to_read)
     if kind == "topic" and not describes:
-        told = {one.id: sentence for one in texts if (sentence := task_text(_fields(one.inputs)))}
+        told = {text.id: sentence for text in texts if (sentence := task_text(_fields(text.inputs)))}
     budget, owner = Budget(calls=model.max_calls if model else None), new_id("trial")
     names = {embeddings, *([model.connection] if model else [])}
     connections = with_shared({}, names)
@@ -171,7 +171,7 @@ def find_modes(
 def to_describe(failures: Sequence[Failure], kind: Kind) -> list[str]:
     """Return the ids of what a model would describe, in a call each: failures without a note, or all tasks."""
     noted = {} if kind == "topic" else _noted(failures)
-    return [one.id for one in failures if one.id not in noted]
+    return [failure.id for failure in failures if failure.id not in noted]
 
 
 def map_of(sentences: Sequence[str]) -> FloatArray:
@@ -179,14 +179,14 @@ def map_of(sentences: Sequence[str]) -> FloatArray:
     shape (n, 2). Raise InputError if the model is not installed."""
     unique = list(dict.fromkeys(sentences))
     found = np.asarray(local.embed(unique), dtype=np.float64).reshape(len(unique), -1)
-    number = {sentence: place for place, sentence in enumerate(unique)}
+    number = {sentence: index for index, sentence in enumerate(unique)}
     return plane(found[[number[sentence] for sentence in sentences]])
 
 
 def _noted(failures: Sequence[Failure]) -> dict[str, str]:
     """Return what was noted about each failure by its id, on one line. Of calls, the arguments are left out, and names
     that few failures have: these tell what a task is about, and not what went wrong."""
-    lines = {one.id: line for one in failures if (line := one_line("; ".join(one.notes)).strip())}
+    lines = {failure.id: line for failure in failures if (line := one_line("; ".join(failure.notes)).strip())}
     names = Counter(name for line in lines.values() for name in {*_CALL.findall(line)})
 
     def shortened(call: re.Match[str]) -> str:
@@ -256,7 +256,7 @@ def _with_variants(joined: IntArray, compared: Sequence[Compared]) -> IntArray:
     """Return the group of each note, where those of one template with other usual values are groups of their own."""
     usual = _usual(len(compared))
     counts = Counter(one.text for one in compared if one.is_variant)
-    numbers = {text: len(compared) + place for place, text in enumerate(counts) if counts[text] >= usual}
+    numbers = {text: len(compared) + index for index, text in enumerate(counts) if counts[text] >= usual}
     found = np.array([numbers.get(one.text, of) for one, of in zip(compared, joined, strict=True)], dtype=np.intp)
     names, sizes = np.unique(found, return_counts=True)
     found[np.isin(found, names[sizes == 1])] = -1

@@ -487,11 +487,11 @@ def what_changed(store: Store, incident: Incident) -> list[Changed]:
     wanted = replace(_wanted(row, size, DIMENSIONS), versions=[version], within=incident.slice, metric=metric)
     sums: defaultdict[str, list[list[float]]] = defaultdict(lambda: [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     of = "failure" if incident.kind == "failure_share" else "value"
-    for one in windows_of_day(store, wanted, (start - BEFORE).date(), (end - timedelta(microseconds=1)).date()):
-        if (one.evaluator_version, one.of) == (version, of) and start - BEFORE <= one.start < end:
-            part = sums[one.slice][one.start >= start]
-            for place, value in enumerate((one.n, one.weight, one.total)):
-                part[place] += value
+    for window in windows_of_day(store, wanted, (start - BEFORE).date(), (end - timedelta(microseconds=1)).date()):
+        if (window.evaluator_version, window.of) == (version, of) and start - BEFORE <= window.start < end:
+            part = sums[window.slice][window.start >= start]
+            for index, value in enumerate((window.n, window.weight, window.total)):
+                part[index] += value
     (_, weight_before, total_before), (_, weight, total) = sums.pop(ALL, [[0.0] * 3, [0.0] * 3])
     if not weight:
         return []
@@ -546,7 +546,7 @@ def _spans(store: Store, row: WatermarkRow, days: int | None) -> Iterator[tuple[
 def _of_days(
     windows: Sequence[Window], traces: Sequence[WindowTraces], spec: TraceEvaluationSpec
 ) -> Iterator[WindowFigures]:
-    took = {(one.start, one.slice): one for one in traces}
+    took = {(trace.start, trace.slice): trace for trace in traces}
     values = {(w.start, w.slice, w.metric, w.evaluator_version): w for w in windows if w.of == "value"}
     for window in windows:
         is_measured = window.evaluator_version == MEASURED_VERSION
@@ -666,8 +666,8 @@ def alarm(name: str, stream: Stream, look: WatchedWindowRow, slices: int) -> Ale
 def incident_of(event: AlertRow) -> Incident:
     """Return the incident that an alarm begins."""
     assert event.window_start is not None and event.window_end is not None
-    names = {one.name for one in fields(Incident)} & {one.name for one in fields(AlertRow)}
-    given: dict[str, Any] = {one.name: None for one in fields(Incident)}
+    names = {field.name for field in fields(Incident)} & {field.name for field in fields(AlertRow)}
+    given: dict[str, Any] = {field.name: None for field in fields(Incident)}
     given |= {name: getattr(event, name) for name in names}
     return Incident(**given | {"state": "open", "alarmed_at": event.recorded_at})
 

@@ -85,7 +85,9 @@ def _in_window(
     if not same:
         then = given[evaluator][0]
         return _other_version(metric, evaluator, definitions.get(then, then), versions[evaluator])
-    for part in sorted({name for one in spec.composites if one.name == metric for name in one.metrics}):
+    for part in sorted(
+        {name for composite in spec.composites if composite.name == metric for name in composite.metrics}
+    ):
         for name, found in versions_in(store, identity, window, part).items():
             if changed := {*found} - {versions.get(name)}:  # a composite's score does not say which version it is of
                 return _other_version(metric, name, min(changed), versions.get(name))

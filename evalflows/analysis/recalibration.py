@@ -189,7 +189,7 @@ def recalibrated(
     store: Store, paired: PairedMetric, example_ids: Sequence[str], rejudged: MetricValues, row: ExperimentRow
 ) -> Recalibrated:
     """Align the newer judge's scores of the baseline, `rejudged` of experiment `row`, with the paired examples."""
-    places = {example_id: place for place, example_id in enumerate(load_snapshot(store, row.snapshot_id).ids)}
+    places = {example_id: index for index, example_id in enumerate(load_snapshot(store, row.snapshot_id).ids)}
     at = [places.get(example_id) for example_id in example_ids]
     values = np.array([np.nan if place is None else rejudged.values[place] for place in at], dtype=np.float64)
     missing = np.array([place is not None and bool(rejudged.missing[place]) for place in at], dtype=bool)

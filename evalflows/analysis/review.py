@@ -124,12 +124,12 @@ def _kind(reviewed: Reviewed) -> QuestionKind | None:
         is_binary = judged.data_type is None and judged.are_whole and (judged.low, judged.high) in _BINARY
         return "yes_no" if judged.data_type == "BOOLEAN" or is_binary else "numbers"
     known: dict[str | None, QuestionKind] = {"BOOLEAN": "yes_no", "NUMERIC": "numbers", "CATEGORICAL": "labels"}
-    return next((known[one.data_type] for one in reviewed.labels if one.data_type in known), None)
+    return next((known[label.data_type] for label in reviewed.labels if label.data_type in known), None)
 
 
 def _labels(reviewed: Reviewed, asked: OwnQuestion) -> Question:
     by_judge = reviewed.judged.labels if reviewed.judged else ()
-    known = asked.labels or sorted({*by_judge, *(one.label for one in reviewed.labels if one.label is not None)})
+    known = asked.labels or sorted({*by_judge, *(label.label for label in reviewed.labels if label.label is not None)})
     if not known:
         raise InputError(
             f"metric: got {reviewed.metric!r}, which no judge has, wanted one that a judge has, or at least two labels"
@@ -137,8 +137,8 @@ def _labels(reviewed: Reviewed, asked: OwnQuestion) -> Question:
     return Question(
         kind="labels",
         choices=[
-            Choice(key=str(place) if place <= 9 else None, token=derived_id(name)[:12], name=name)
-            for place, name in enumerate(dict.fromkeys(known), 1)
+            Choice(key=str(index) if index <= 9 else None, token=derived_id(name)[:12], name=name)
+            for index, name in enumerate(dict.fromkeys(known), 1)
         ],
     )
 
@@ -181,12 +181,12 @@ class Review:
     @cached_property
     def mine(self) -> Mapping[str, GivenLabel]:
         """The person's labels by item, in the order in which they were given."""
-        return {token_of(one): one for one in self.reviewed.labels if one.labeller == self.labeller}
+        return {token_of(label): label for label in self.reviewed.labels if label.labeller == self.labeller}
 
     @cached_property
     def labelled(self) -> Collection[str]:
         """The items that anybody has labelled."""
-        return {token_of(one) for one in self.reviewed.labels}
+        return {token_of(label) for label in self.reviewed.labels}
 
     @cached_property
     def left(self) -> Sequence[ReviewItem]:
@@ -295,8 +295,8 @@ class Disagreement:
 def disagreements(reviewed: Reviewed) -> list[Disagreement]:
     """Return the items with different labels, in random order."""
     by_item: defaultdict[str, list[GivenLabel]] = defaultdict(list)
-    for one in reviewed.labels:
-        by_item[token_of(one)].append(one)
+    for label in reviewed.labels:
+        by_item[token_of(label)].append(label)
     differing = [item for item in reviewed.items if len({(one.value, one.label) for one in by_item[item.token]}) > 1]
     return [Disagreement(item=item, labels=by_item[item.token]) for item in differing]
 
@@ -330,8 +330,8 @@ def people_agreement(reviewed: Reviewed, kind: Kind) -> dict[str, Any] | None:
     If there is a random sample, it rests on that.
     """
     known = {item.token: item.together for item in reviewed.items}
-    labels = [one for one in reviewed.labels if token_of(one) in known]
-    counted = [one for one in labels if one.is_fair] or labels
+    labels = [label for label in reviewed.labels if token_of(label) in known]
+    counted = [label for label in labels if label.is_fair] or labels
     if len({one.labeller for one in counted}) < 2:
         return None
     frame = pd.DataFrame(

@@ -225,9 +225,9 @@ def pareto_sentences(systems: Sequence[str], metrics: Sequence[str], front: Pare
     """Say which systems are on the Pareto front, which dominate others, and how stable the front is."""
     on_front = [name for name, is_on_front in zip(systems, front.on_front, strict=True) if is_on_front]
     sentences = [f"on {', '.join(metrics)}, no system dominates {' or '.join(on_front)}"]
-    for place, dominator in enumerate(front.dominated_by):
+    for index, dominator in enumerate(front.dominated_by):
         if dominator is not None:
-            better = f"{systems[dominator]} dominates {systems[place]}"
+            better = f"{systems[dominator]} dominates {systems[index]}"
             sentences.append(f"{better}: at least as good on every metric, better on at least one")
     if front.shares is not None:
         shares = ", ".join(f"{name} {percent(share)}" for name, share in zip(systems, front.shares, strict=True))

@@ -101,7 +101,7 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     places = pair.shared_places("")
     positions = pair.matched.candidate[places]
     examples = list(load_snapshot(pair.reader.store, pair.candidate.snapshot_id).rows(positions.tolist()))
-    given = _of_answers(pair, [one.example_id for one in examples])
+    given = _of_answers(pair, [example.example_id for example in examples])
     if groups := kept_groups(pair.reader.store, pair.candidate.snapshot_id):
         of_examples = [groups[place] for place in positions]
         given["group of inputs"] = named_groups(examples, of_examples, MIN_EXAMPLES, MAX_VALUES)
@@ -134,11 +134,11 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
         metrics=named,
         fields=sorted({field for one in slices.singles for field in one.fields}),
         min_examples=MIN_EXAMPLES,
-        n_slices=len({one.slice for one in contrasts}),
+        n_slices=len({contrast.slice for contrast in contrasts}),
         n_left_out=slices.n_left_out,
         found=[row(one) for one in departing(slices, contrasts, level)],
     )
-    return search, [row(one) for one in contrasts]
+    return search, [row(contrast) for contrast in contrasts]
 
 
 def slices_of(
@@ -169,7 +169,7 @@ def contrasts_of(
 def departing(slices: Slices, contrasts: Sequence[SliceContrast], level: float) -> list[SliceContrast]:
     """Return the contrasts that are listed: those first that lost and are worse than elsewhere, by examples times
     loss."""
-    significant = [one for one in contrasts if one.p_adjusted <= 1 - level + 1e-12]
+    significant = [contrast for contrast in contrasts if contrast.p_adjusted <= 1 - level + 1e-12]
     by_harm = sorted(significant, key=lambda one: (max(one.within, one.estimate) >= 0, _harm(one), one.estimate))
     return [*islice(_apart(by_harm, slices.all), LISTED)]
 
@@ -183,7 +183,7 @@ def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str
     """Return the metrics that are compared, their differences by example (higher is better), and for each metric 1 or
     -1 by its direction."""
     named, differences, signs = [], [], []
-    for metric in metrics or [one for one in pair.values if one not in MEASURES]:
+    for metric in metrics or [value for value in pair.values if value not in MEASURES]:
         paired = pair.paired(metric)
         if paired is None or pair.why_refused(metric) or pair.why_excluded(metric):
             continue
@@ -251,10 +251,10 @@ def _single(examples: Sequence[ExampleRow], given: Given, left_out: Collection[s
 
 def _fields(examples: Sequence[ExampleRow], left_out: Collection[str | None]) -> Iterator[tuple[str, list[Any], str]]:
     """Yield each field of the examples: its path, its values (None if an example has none), and SQL that reads it."""
-    yield "split", [one.split for one in examples], "split"
-    yield "cluster", [one.cluster for one in examples], "cluster"
+    yield "split", [example.split for example in examples], "split"
+    yield "cluster", [example.cluster for example in examples], "cluster"
     for column in ("metadata", "inputs"):
-        rows: list[Mapping[str, Any]] = [from_json(getattr(one, column)) or {} for one in examples]
+        rows: list[Mapping[str, Any]] = [from_json(getattr(example, column)) or {} for example in examples]
         for name in dict.fromkeys(name for row in rows for name in row if '"' not in name):
             if column == "metadata" and name in left_out:
                 continue
@@ -265,7 +265,7 @@ def _fields(examples: Sequence[ExampleRow], left_out: Collection[str | None]) ->
             else:
                 simple = [None if isinstance(value, dict) else value for value in values]
                 yield f"{column}.{name}", simple, f"{column}->>{path}"
-    yield "length of inputs", [len(one.inputs) for one in examples], "length(inputs)"  # after what people named
+    yield "length of inputs", [len(example.inputs) for example in examples], "length(inputs)"  # after what people named
 
 
 def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[Slice]:

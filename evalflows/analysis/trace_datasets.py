@@ -84,10 +84,10 @@ def _uncertainty(values: Sequence[ItemValue], declared: tuple[float, float] | No
     most = max(map(len, by_item.values()))
     means = np.full((most, len(by_item)), np.nan)
     spreads = np.full(len(by_item), np.nan)
-    for place, of_item in enumerate(by_item.values()):
-        means[: len(of_item), place] = [np.clip(value.mean, low, high) for value in of_item]
+    for index, of_item in enumerate(by_item.values()):
+        means[: len(of_item), index] = [np.clip(value.mean, low, high) for value in of_item]
         known = [value.spread for value in of_item if value.spread is not None]
-        spreads[place] = max(known, default=np.nan)
+        spreads[index] = max(known, default=np.nan)
     others = means[1:] if most > 1 else None
     errors = expected_error(means[0], low, high, spreads=spreads, others=others)
     return dict(zip(by_item, map(float, errors), strict=True))

@@ -73,7 +73,7 @@ class ItemOutcome:
         return from_json(self.output.outputs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        said = [f"{one.metric}={one.label if one.value is None else one.value}" for one in self.scores]
+        said = [f"{score.metric}={score.label if score.value is None else score.value}" for score in self.scores]
         return f"ItemOutcome({', '.join([repr(self.row.example_id), self.output.status, *said])})"
 
 
@@ -318,7 +318,7 @@ class DiffResult:
         self.report: ExperimentsDiff = experiments_diff(store, self._figures, limit=EXAMPLES_LISTED)
 
     def __repr__(self) -> str:
-        names = ", ".join(repr(one.name) for one in self.report.candidates)
+        names = ", ".join(repr(candidate.name) for candidate in self.report.candidates)
         compared = [result for result in self.report.results if result.conclusion and result.metric not in MEASURES]
         verdicts = ", ".join(f"{result.metric} {result.verdict_text}" for result in compared)
         return f"DiffResult({names} against {self.report.baseline.name!r}: {verdicts or 'no shared metric'})"
@@ -341,7 +341,9 @@ class DiffResult:
 
     @property
     def _title(self) -> str:
-        return f"{', '.join(one.name for one in self.report.candidates)} against {self.report.baseline.name}"
+        return (
+            f"{', '.join(candidate.name for candidate in self.report.candidates)} against {self.report.baseline.name}"
+        )
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per metric and candidate: the means of both sides, the difference, p-values, verdict and
@@ -411,7 +413,9 @@ def diff(baseline: Compared, *candidates: Compared, where: str | None = None) ->
     that is none or holds for no shared example.
     """
     store = Store()
-    return DiffResult(store, identity_of(store, baseline), [identity_of(store, one) for one in candidates], where)
+    return DiffResult(
+        store, identity_of(store, baseline), [identity_of(store, candidate) for candidate in candidates], where
+    )
 
 
 def _row(result: Result, baseline: Result | None) -> dict[str, object]:

@@ -99,8 +99,10 @@ def run_batched_evaluation(
     InputError, before anything is called, if the settings are wrong.
     """
     composites = [*composite_evaluators, *([composite_evaluator] if composite_evaluator else [])]
-    weighted = [one for one in composites if isinstance(one, CompositeSpec) or _is_weighted(one)]
-    combining = [_named(one) for one in composites if one not in weighted]
+    weighted = [
+        composite for composite in composites if isinstance(composite, CompositeSpec) or _is_weighted(composite)
+    ]
+    combining = [_named(composite) for composite in composites if composite not in weighted]
     judges = [_sampled(_named(evaluator), sample_rate) for evaluator in evaluators]
     try:
         spec = TraceEvaluationSpec(
@@ -127,7 +129,10 @@ def run_batched_evaluation(
             if error.batch is None:
                 raise
             batch = error.batch
-    own = [*(one.metric for one in spec.evaluators[len(judges) :]), *(one.name for one in spec.composites)]
+    own = [
+        *(evaluator.metric for evaluator in spec.evaluators[len(judges) :]),
+        *(composite.name for composite in spec.composites),
+    ]
     return BatchEvaluationResult(batch, composites=own)
 
 

@@ -44,7 +44,7 @@ def approve(
             signed = f", signed with {key}" if key else ""
             echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}{signed}"))
         own = experiment_spec(store.read("experiments", identity)[0])
-        beside = [one.name for one in own.gates if own.baseline_target(one) is not None]
+        beside = [gate.name for gate in own.gates if own.baseline_target(gate) is not None]
         if beside and len(beside) == len(own.gates) and approved.name == own.name:
             command = hints.gate_against(approved.name).code
             echo_error(f"its spec's gates compare with a target of each run, not with this: {command} does")

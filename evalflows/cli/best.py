@@ -38,7 +38,7 @@ def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None,
             out.print(Text(sentence, style="bold"))
         out.print()
         rows = table("variant", "mean", "may be the best", headings=1)
-        for one in found.variants:
-            may_be = {True: "yes", False: "no", None: "unknown"}[one.may_be_best]
-            rows.add_row(one.name, figure(one.mean, found.metric), may_be)
+        for variant in found.variants:
+            may_be = {True: "yes", False: "no", None: "unknown"}[variant.may_be_best]
+            rows.add_row(variant.name, figure(variant.mean, found.metric), may_be)
         out.print(rows)

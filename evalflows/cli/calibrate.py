@@ -64,8 +64,10 @@ def print_calibration(found: "Calibration") -> None:
     if found.reason:
         return
     rows = table("metric", "declared", "weight", "95 %", headings=1)
-    for one in found.metrics:
-        rows.add_row(one.metric, f"{one.declared:.2f}", f"{one.weight:.2f}", f"{one.low:.2f} to {one.high:.2f}")
+    for metric in found.metrics:
+        rows.add_row(
+            metric.metric, f"{metric.declared:.2f}", f"{metric.weight:.2f}", f"{metric.low:.2f} to {metric.high:.2f}"
+        )
     out.print(rows)
-    weights = ", ".join(f"{one.metric}: {one.weight:.2f}" for one in found.metrics)
+    weights = ", ".join(f"{metric.metric}: {metric.weight:.2f}" for metric in found.metrics)
     out.print(Text(f"weights: {{{weights}}}"))

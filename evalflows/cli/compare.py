@@ -171,7 +171,7 @@ def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> l
     errors = [Text(f"  {count} x {evaluator}: {error}", "yellow") for evaluator, error, count in report.errors]
     return [
         lines_section(
-            [Text(one, "bold") for one in verdicts],
+            [Text(verdict, "bold") for verdict in verdicts],
             "verdict",
             least=min(4 if is_alone else 1, len(verdicts)),
             is_apart=is_alone,

@@ -225,9 +225,11 @@ def show(reference: str, form: str, verbose: bool) -> None:
             return
         out = console()
         out.print(f"{snapshot}: {len(examples)} examples")
-        for one in versions:
-            since = f"{one.recorded_at:%Y-%m-%d %H:%M}"
-            out.print(f"  since {since} UTC: {one.snapshot_id}, {one.n_examples} examples, from {one.source}")
+        for version in versions:
+            since = f"{version.recorded_at:%Y-%m-%d %H:%M}"
+            out.print(
+                f"  since {since} UTC: {version.snapshot_id}, {version.n_examples} examples, from {version.source}"
+            )
         for check in checks:
             out.print(Text(f"  {check.mark}: {check.message}", style="bold red" if check.mark == "failed" else ""))
         out.print(_listed(first))

@@ -24,20 +24,22 @@ def decisions_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Secti
 
 def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> RenderableType:
     parts: list[RenderableType] = []
-    for one in decisions:
-        if isinstance(one, CandidatesOfGate):
-            where = [Padding(Text(line), (0, 0, 0, 2)) for line in one.where]
-            parts += [Text(one.title, style="bold"), Text(one.standing), _candidates(one), *where]
+    for decision in decisions:
+        if isinstance(decision, CandidatesOfGate):
+            where = [Padding(Text(line), (0, 0, 0, 2)) for line in decision.where]
+            parts += [Text(decision.title, style="bold"), Text(decision.standing), _candidates(decision), *where]
             continue
-        parts.append(Text(one.conclusion, DECISION_STYLES[one.conclusion]).append(f"  {one.title}", "bold"))
+        parts.append(
+            Text(decision.conclusion, DECISION_STYLES[decision.conclusion]).append(f"  {decision.title}", "bold")
+        )
         out = indented_lines(7)
         kinds: dict[tuple[str, str], list[str]] = {}  # of the rules with the same outcome and text
-        for rule in sorted(one.rules, key=lambda rule: [*OUTCOMES].index(rule.outcome), reverse=True):
+        for rule in sorted(decision.rules, key=lambda rule: [*OUTCOMES].index(rule.outcome), reverse=True):
             kinds.setdefault((rule.outcome, rule.text), []).append(rule.name)
         for (outcome, text), of_text in kinds.items():
             of_rules = f" ({', '.join(of_text)})" if len(of_text) > 1 else ""
             out.add_row(Text(outcome, style=OUTCOMES[outcome]), Text(f"{text}{of_rules}"))
-        for number, line in enumerate(one.where):
+        for number, line in enumerate(decision.where):
             out.add_row("" if number else "where", Text(line))
         parts.append(Padding(out, (0, 0, 0, 2)))
     return Group(*parts)
@@ -46,7 +48,9 @@ def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> Ren
 def limits_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
     """Return what limits the decisions, each once; never cut."""
     limits = [
-        limit for one in decisions for limit in (one.limits if isinstance(one, CandidatesOfGate) else one.what_limits)
+        limit
+        for decision in decisions
+        for limit in (decision.limits if isinstance(decision, CandidatesOfGate) else decision.what_limits)
     ]
     lines = indented_lines(8)
     for number, limit in enumerate(dict.fromkeys(limits)):
@@ -80,9 +84,9 @@ def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
 
 def _candidates(candidates: CandidatesOfGate) -> Table:
     rows = table("rule", "candidate", "outcome", "value", headings=2, wrapped=("value",))
-    for one in candidates.decisions:
-        conclusion = Text(one.conclusion, style=DECISION_STYLES[one.conclusion])
-        rows.add_row("decision", one.candidate_apart, conclusion, one.decision_id)
+    for decision in candidates.decisions:
+        conclusion = Text(decision.conclusion, style=DECISION_STYLES[decision.conclusion])
+        rows.add_row("decision", decision.candidate_apart, conclusion, decision.decision_id)
     for rule in candidates.rules:
         outcome = Text(rule.outcome, style=OUTCOMES[rule.outcome])
         rows.add_row(rule.rule, rule.candidate, outcome, rule.figures or rule.text)

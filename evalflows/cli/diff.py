@@ -161,7 +161,7 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
 
     `rest` is the command or option that prints what is cut, beyond `most` lines.
     """
-    counts = {(one.candidate_experiment_id, one.metric): one for one in diff.counts}
+    counts = {(count.candidate_experiment_id, count.metric): count for count in diff.counts}
 
     def worse_and_better(result: Result) -> str:
         one = counts.get((result.experiment_id, result.metric))
@@ -183,8 +183,8 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
 
 def _worst(diff: ExperimentsDiff, changes: ChangeList, width: int) -> Section:
     lines = [
-        brief_lines(one, f"{one.metric} {change_text(*values_of(one))}", min(width, MAX_WIDTH) - 2)
-        for one in changes.examples
+        brief_lines(example, f"{example.metric} {change_text(*values_of(example))}", min(width, MAX_WIDTH) - 2)
+        for example in changes.examples
     ]
     return worst_section(
         heading=lambda n: heading(diff, replace(changes, examples=changes.examples[:n])),
@@ -195,7 +195,11 @@ def _worst(diff: ExperimentsDiff, changes: ChangeList, width: int) -> Section:
 
 def _counted(diff: ExperimentsDiff) -> list[Text]:
     """Return how many examples changed otherwise than for the worse, which are listed."""
-    others = [heading(diff, replace(one, examples=[])) for one in diff.lists if one.change != "regressed"]
+    others = [
+        heading(diff, replace(example_list, examples=[]))
+        for example_list in diff.lists
+        if example_list.change != "regressed"
+    ]
     return [Text(one) for one in (others if diff.lists else [no_examples(diff)])]
 
 

@@ -137,7 +137,7 @@ def _print_decided(report: GateReport, *, detail: Detail, form: str) -> None:
         for number, one in enumerate(report.reports, start=1):
             rest = (report.calls_made or 0, limits) if number == len(report.reports) else ()
             sections += results_sections(one, out.width, *rest)
-        groups = run_groups(Store(), [one.candidate_experiment_id for one in report.decisions])
+        groups = run_groups(Store(), [decision.candidate_experiment_id for decision in report.decisions])
         print_sections(out, sections, IN_BRIEF, hints.show_all(groups[0]).command)
     else:
         for one in report.reports:
@@ -146,5 +146,5 @@ def _print_decided(report: GateReport, *, detail: Detail, form: str) -> None:
         for one in report.reports:
             print_worst(out, one.worst)
         print_calls(report.experiments, report.calls_made or 0)
-    decided = [one.decision_id for one in report.decisions]
+    decided = [decision.decision_id for decision in report.decisions]
     print_next(out, report.next_command, links_here().page("decisions", *(decided if len(decided) == 1 else ())))

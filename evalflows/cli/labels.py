@@ -74,9 +74,9 @@ def list_(form: str, verbose: bool) -> None:
             return
         columns = ("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
         out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
-        for one in rows:
-            counts, when = (str(one.n_labels), str(one.n_labellers)), f"{one.imported_at:%Y-%m-%d %H:%M}"
-            out.add_row(one.source, one.metrics, *counts, one.experiments or "", when, one.batch_id)
+        for row in rows:
+            counts, when = (str(row.n_labels), str(row.n_labellers)), f"{row.imported_at:%Y-%m-%d %H:%M}"
+            out.add_row(row.source, row.metrics, *counts, row.experiments or "", when, row.batch_id)
         console().print(out)
 
 
@@ -103,7 +103,7 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
                 batch = compare_with_people(experiment, metric, people)
         reports = judge_reports(Store(), batch)
         if form == "json":
-            print_json([{**asdict(one), "judge": one.judge, "sentences": one.sentences} for one in reports])
+            print_json([{**asdict(report), "judge": report.judge, "sentences": report.sentences} for report in reports])
             return
         for report in reports:
             _print(report)

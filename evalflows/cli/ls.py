@@ -61,7 +61,7 @@ def ls(with_ids: bool, form: str, verbose: bool, **wanted: str | datetime | None
         none = "no experiments of that kind" if is_filtered else one_line(no_experiments(layout))
         experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
         compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
-        gates = conclusions_on(store, [one.experiment_id for one in experiments]) if experiments else {}
+        gates = conclusions_on(store, [experiment.experiment_id for experiment in experiments]) if experiments else {}
         if form != "json":
             experiments = _with_sources(store, experiments)
         _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
@@ -69,12 +69,15 @@ def ls(with_ids: bool, form: str, verbose: bool, **wanted: str | datetime | None
 
 def _with_sources(store: Store, experiments: Sequence[ExperimentOverview]) -> list[ExperimentOverview]:
     """Name datasets by their sources if several have one name, as two files of one name in two folders have."""
-    (rows,) = ask(store, (_SOURCES, [[one.snapshot_id for one in experiments]]))
+    (rows,) = ask(store, (_SOURCES, [[experiment.snapshot_id for experiment in experiments]]))
     sources: dict[str, set[str]] = {}
     for _, name, source in rows:
         sources.setdefault(name, set()).add(source)
     apart = {snapshot: source for snapshot, name, source in rows if source and len(sources[name]) > 1}
-    return [replace(one, dataset_name=apart.get(one.snapshot_id, one.dataset_name)) for one in experiments]
+    return [
+        replace(experiment, dataset_name=apart.get(experiment.snapshot_id, experiment.dataset_name))
+        for experiment in experiments
+    ]
 
 
 def _print_list(
@@ -93,12 +96,15 @@ def _print_list(
     if not experiments and not compared and none:
         echo(none)
     if not with_ids:
-        versions = versions_of((one.experiment_id, one.application_version, one.git_commit) for one in experiments)
-        _print_rows([_row(one, gates.get(one.experiment_id, {}), versions) for one in experiments])
+        versions = versions_of(
+            (experiment.experiment_id, experiment.application_version, experiment.git_commit)
+            for experiment in experiments
+        )
+        _print_rows([_row(experiment, gates.get(experiment.experiment_id, {}), versions) for experiment in experiments])
         _print_rows([_row_of_pairs(one) for one in compared])
         return
     if experiments:
-        lines = [_experiment_lines(one, gates.get(one.experiment_id, {})) for one in experiments]
+        lines = [_experiment_lines(experiment, gates.get(experiment.experiment_id, {})) for experiment in experiments]
         _print(_experiments(experiments, gates), lines)
     if compared:
         _print(_comparisons(compared), [_comparison_lines(one) for one in compared])
@@ -175,10 +181,18 @@ def _experiments(experiments: Sequence[ExperimentOverview], gates: Gates) -> Tab
     out = table(
         "experiment", "id", "state", "answered", "failed", "dataset", "started (UTC)", *decided, wrapped=("gates",)
     )
-    for one in experiments:
-        answered = f"{one.answered}/{one.planned}"
-        cells = (one.name, one.experiment_id, one.state, answered, str(one.failed), one.dataset_name or "", _when(one))
-        out.add_row(*cells, *([_gates(gates.get(one.experiment_id, {}))] if gates else []))
+    for experiment in experiments:
+        answered = f"{experiment.answered}/{experiment.planned}"
+        cells = (
+            experiment.name,
+            experiment.experiment_id,
+            experiment.state,
+            answered,
+            str(experiment.failed),
+            experiment.dataset_name or "",
+            _when(experiment),
+        )
+        out.add_row(*cells, *([_gates(gates.get(experiment.experiment_id, {}))] if gates else []))
     return out
 
 

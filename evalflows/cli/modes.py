@@ -138,7 +138,7 @@ def _searched(
     from evalflows.store.queries.lookup import find_experiments
 
     bad = [of.bad_score(text) for text in failed]
-    ids = [one for name in experiments for one in find_experiments(store, name)]
+    ids = [experiment for name in experiments for experiment in find_experiments(store, name)]
     if topics is not None:
         chosen = (
             of.share_of_traces(store, traces, topics)

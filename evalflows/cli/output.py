@@ -217,13 +217,13 @@ class Table(rich.table.Table):
         """Return the width of each column; None if they do not fit. Columns of sentences share what is left."""
         widths = [max(map(_width, column)) for column in cells]
         room -= sum(widths) + GAP * (len(widths) - 1)
-        for place, column in enumerate(cells):
-            if room < 0 and self.columns[lifted + place].header in self._wrapped:
-                least = MIN_VERDICT if self.columns[lifted + place].header == "verdict" else MIN_WRAPPED
+        for index, column in enumerate(cells):
+            if room < 0 and self.columns[lifted + index].header in self._wrapped:
+                least = MIN_VERDICT if self.columns[lifted + index].header == "verdict" else MIN_WRAPPED
                 least = max(least, *(_longest_word(cell) for cell in column))
-                shrunk = max(min(widths[place], least), widths[place] + room)
-                room += widths[place] - shrunk
-                widths[place] = shrunk
+                shrunk = max(min(widths[index], least), widths[index] + room)
+                room += widths[index] - shrunk
+                widths[index] = shrunk
         return widths if room >= 0 else None
 
     def _laid_out(

@@ -275,7 +275,9 @@ def _previous(store: Store, experiments: Sequence[str]) -> "list[PreviousRun]":
         return []
     from evalflows.reports.previous_runs import previous_runs
 
-    return previous_runs(store, [(one, earlier[one]) for one in experiments if one in earlier])
+    return previous_runs(
+        store, [(experiment, earlier[experiment]) for experiment in experiments if experiment in earlier]
+    )
 
 
 def _print_results(
@@ -305,9 +307,11 @@ def _print_results(
         command = after_experiments(
             store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids, since=previous
         )
-    calls_made = None if made is None else sum(made.get(one, 0) for one in [*ids, *([beside] if beside else [])])
+    calls_made = (
+        None if made is None else sum(made.get(identity, 0) for identity in [*ids, *([beside] if beside else [])])
+    )
     if form == "json":
-        made_known = None if any(one.has_unrecorded for one in report.experiments) else calls_made
+        made_known = None if any(experiment.has_unrecorded for experiment in report.experiments) else calls_made
         shown = document(
             [report],
             candidates=candidates,

@@ -46,9 +46,9 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
     Where lines lack, the section with the most items above its least gives one up, until the others fit.
     """
     shown = {
-        place: len(one.items) if one.least is None else min(len(one.items), max(one.least, most))
-        for place, one in enumerate(sections)
-        if one.items
+        index: len(section.items) if section.least is None else min(len(section.items), max(section.least, most))
+        for index, section in enumerate(sections)
+        if section.items
     }  # an item has a line at least
     heights: dict[tuple[int, int], int] = {}
 

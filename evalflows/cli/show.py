@@ -96,7 +96,9 @@ def results_sections(
     notes = [*(Text(remark, "bold") for remark in remarks(report.results)), *_checks(report)]
     by_cause = sorted(report.failures, key=lambda one: (one.source != "target", -one.count))
     failures = [*map(_failure_line, by_cause)]
-    has_nothing = any(one.missing and not one.scored for one in report.results)  # of a metric: then the error says why
+    has_nothing = any(
+        result.missing and not result.scored for result in report.results
+    )  # of a metric: then the error says why
     said = None if calls_made is None else calls_made_text(report.experiments, calls_made)
     made = [Text(said)] if said else []
     is_apart = not notes and not failures
@@ -142,15 +144,15 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
 
     def draw(rows: Sequence[Result]) -> RenderableType:
         out = table(*columns, *(["worse/better"] if counts else []), headings=1, wrapped=("verdict",))
-        for one in rows:
-            means = both[one.experiment_id, one.metric]
+        for row in rows:
+            means = both[row.experiment_id, row.metric]
             out.add_row(
-                one.metric,
-                *([one.target] if several else []),
-                means.text if means else one.mean_text,
-                cell_of_lines([one.difference_text, *([means.pairs] if means and means.pairs else [])]),
-                styled(one.verdict_text, one),
-                *([counts(one)] if counts else []),
+                row.metric,
+                *([row.target] if several else []),
+                means.text if means else row.mean_text,
+                cell_of_lines([row.difference_text, *([means.pairs] if means and means.pairs else [])]),
+                styled(row.verdict_text, row),
+                *([counts(row)] if counts else []),
             )
         return out
 
@@ -251,7 +253,7 @@ def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> N
 
 def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) -> str | None:
     """Return the number of calls recorded for experiments in this run, in words; None if they have none in any run."""
-    if not calls_made and all(one.calls_text == NO_CALLS for one in experiments):
+    if not calls_made and all(experiment.calls_text == NO_CALLS for experiment in experiments):
         return None
     if not any(overview.has_unrecorded for overview in experiments):
         return f"{calls_made} model calls made in this run"
@@ -326,9 +328,9 @@ def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text
 def states_in_brief(experiments: Sequence[ExperimentOverview]) -> list[Text]:
     """Return the lines without ids; experiments of the same state, counts and cost share one."""
     lines: dict[str, tuple[Text, list[str]]] = {}
-    for one in experiments:
-        line = overview_line(replace(one, name=""), with_id=False)
-        lines.setdefault(line.plain, (line, []))[1].append(one.name)
+    for experiment in experiments:
+        line = overview_line(replace(experiment, name=""), with_id=False)
+        lines.setdefault(line.plain, (line, []))[1].append(experiment.name)
     return [Text(", ".join(dict.fromkeys(names))).append(line) for line, names in lines.values()]
 
 

@@ -85,7 +85,7 @@ def _changed(row: "ExperimentRow", prompt: Path, field: str | None) -> "Experime
     from evalflows.store.row_specs import experiment_spec
 
     spec = experiment_spec(row)
-    target = next(one for one in spec.targets if one.name == row.target)
+    target = next(target for target in spec.targets if target.name == row.target)
     if not isinstance(target, ChatTarget):
         raise InputError(
             f"try: got {row.name!r}, whose target is of kind {target.kind}, wanted a chat target, whose prompt is in "

@@ -233,7 +233,7 @@ def take_acknowledgement(store: Store, query: Query, fields: Fields) -> dict[str
     others of its episode that are not over."""
     incident = find_incident(store, query.wanted("id"))
     by, note, is_end = _wanted(fields, "by"), fields.get("note"), "close" in fields
-    open_ones = [one for one in episode_of(store, incident).incidents if not one.is_over]
+    open_ones = [incident for incident in episode_of(store, incident).incidents if not incident.is_over]
     rows = [acknowledge(store, one, by=by, note=note, close=is_end) for one in open_ones or [incident]]
     return {"incident_id": incident.incident_id, "event": rows[0].event}
 
@@ -455,7 +455,7 @@ def _parameters(request: Request) -> list[tuple[str, str]]:
 
 def _proved(request: Request, query: Query, proofs: Proofs) -> str:
     """Return the address that a form leads to, with the proof of its condition instead of that of every condition."""
-    rest = [one for one in _parameters(request) if one[0] != PROOF]
+    rest = [parameter for parameter in _parameters(request) if parameter[0] != PROOF]
     where = query.text("where")
     return f"{request.url.path}?{urlencode([*rest, *([(PROOF, proofs.of(where))] if where else [])])}"
 

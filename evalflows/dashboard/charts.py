@@ -119,11 +119,11 @@ def histogram(counts: Sequence[tuple[str, int]], title: str, *, width: int = 280
     most = max((count for _, count in counts), default=0)
     y, step, foot = Scale(0, most or 1, 0, height - 28), width / max(len(counts), 1), height - 14
     drawn = []
-    for place, (name, count) in enumerate(counts):
-        tall, middle = y(count), step * (place + 0.5)
+    for index, (name, count) in enumerate(counts):
+        tall, middle = y(count), step * (index + 0.5)
         label = element("title", f"{name}: {count:,}")
         drawn.append(
-            element("rect", label, class_="bar", x=step * place + 1, y=foot - tall, width=max(step - 2, 1), height=tall)
+            element("rect", label, class_="bar", x=step * index + 1, y=foot - tall, width=max(step - 2, 1), height=tall)
         )
         if len(counts) <= 12:
             drawn.append(element("text", name, class_="tick", x=middle, y=height - 2, text_anchor="middle"))
@@ -179,7 +179,7 @@ def timeline(
     parts += [element("line", class_="mark", x1=LEFT, x2=width - RIGHT, y1=y(bound), y2=y(bound)) for bound in bounds]
     parts += _named_marks(marks, points, x, top, height - BOTTOM)
     for number in dict.fromkeys(point.series for point in points):
-        places = [place for place, point in enumerate(points) if point.series == number]
+        places = [index for index, point in enumerate(points) if point.series == number]
         some, at = [points[place] for place in places], [x[place] for place in places]
         ends_y = {"y1": top, "y2": height - BOTTOM}
         drawn = [
@@ -205,7 +205,7 @@ def _named_marks(
     """Draw each mark before the first point at or after its time, with its name where there is room for it."""
     parts, free = [], 0.0
     for at, name in marks:
-        place = next((place for place, point in enumerate(points) if point.at >= at), 0)
+        place = next((index for index, point in enumerate(points) if point.at >= at), 0)
         if place == 0:
             continue  # before the first point, or after the last one
         middle = (x[place - 1] + x[place]) / 2
@@ -230,16 +230,16 @@ class Place:
 
 def scatter(places: Sequence[Place], title: str, *, width: int = 640, height: int = 420) -> Markup:
     """Draw points without axes, by one scale in both directions."""
-    spread = [domain(one.x for one in places), domain(one.y for one in places)]
+    spread = [domain(place.x for place in places), domain(place.y for place in places)]
     unit = max((spread[0][1] - spread[0][0]) / width, (spread[1][1] - spread[1][0]) / height)
     middle = [sum(ends) / 2 for ends in spread]
     drawn = []
-    for one in places:
-        x, y = width / 2 + (one.x - middle[0]) / unit, height / 2 - (one.y - middle[1]) / unit
-        dot = element("g", element("title", one.title), element("circle", class_="dot", cx=x, cy=y, r=4))
-        linked = element("a", dot, href=one.href, aria_label=escaped(one.title)) if one.href else dot
-        drawn.append(element("g", linked, class_=f"series-{one.series}"))
-    return drawing(width, height, title, *drawn, class_="chart scatter", has_links=any(one.href for one in places))
+    for place in places:
+        x, y = width / 2 + (place.x - middle[0]) / unit, height / 2 - (place.y - middle[1]) / unit
+        dot = element("g", element("title", place.title), element("circle", class_="dot", cx=x, cy=y, r=4))
+        linked = element("a", dot, href=place.href, aria_label=escaped(place.title)) if place.href else dot
+        drawn.append(element("g", linked, class_=f"series-{place.series}"))
+    return drawing(width, height, title, *drawn, class_="chart scatter", has_links=any(place.href for place in places))
 
 
 def line_sample(series: int) -> Markup:
@@ -252,7 +252,7 @@ def line_sample(series: int) -> Markup:
 def sparkline(values: Sequence[float | None], title: str, *, width: int = 80, height: int = 20) -> Markup:
     """Draw values in order, without axes; None leaves a gap."""
     y, step = Scale(*domain(values), height - 3, 3), (width - 8) / max(len(values) - 1, 1)
-    places = [4 + step * place for place in range(len(values))]
+    places = [4 + step * index for index in range(len(values))]
     points = [Point(at=datetime.min, value=value, title="") for value in values]
     parts = _lines(points, places, y)
     if points and points[-1].value is not None:
@@ -268,7 +268,7 @@ def _times(points: Sequence[Point], start: float, end: float) -> list[float]:
     """Return each point's place, by its time; evenly if all have the same time."""
     seconds = [point.at.timestamp() for point in points]
     if not seconds or min(seconds) == max(seconds):
-        return [start + (end - start) * (place + 0.5) / len(points) for place in range(len(points))]
+        return [start + (end - start) * (index + 0.5) / len(points) for index in range(len(points))]
     scale = Scale(min(seconds), max(seconds), start + 8, end - 8)
     return [scale(second) for second in seconds]
 
@@ -364,14 +364,17 @@ class Estimate:
 
 def forest(estimates: Sequence[Estimate], title: str) -> Markup:
     """Draw a row for each estimate: its label, a plot, and its text. The colours are in the drawing itself."""
-    labels = [one.label if len(one.label) <= MOST_LETTERS else f"{one.label[: MOST_LETTERS - 1]}…" for one in estimates]
+    labels = [
+        estimate.label if len(estimate.label) <= MOST_LETTERS else f"{estimate.label[: MOST_LETTERS - 1]}…"
+        for estimate in estimates
+    ]
     left = GAP + LETTER * max(map(len, labels), default=0) + GAP
     right = left + FOREST_WIDTH + GAP
-    width = right + LETTER * max((len(one.text) for one in estimates), default=0) + GAP
+    width = right + LETTER * max((len(estimate.text) for estimate in estimates), default=0) + GAP
     height = ROW * max(len(estimates), 1) + GAP
     parts = [element("style", Markup(STYLE)), element("rect", class_="back", x=0, y=0, width=width, height=height)]
-    for place, (one, label) in enumerate(zip(estimates, labels, strict=True)):
-        top = GAP / 2 + ROW * place
+    for index, (one, label) in enumerate(zip(estimates, labels, strict=True)):
+        top = GAP / 2 + ROW * index
         middle = top + ROW / 2 + 4
         drawn = whisker(
             one.value,

@@ -96,7 +96,7 @@ def by_dataset(site: Site, search: str | None, beside: str | None) -> list[OfDat
         beside: The id of an experiment: only those on the same dataset are wanted.
     """
     found = _asked(site, _LISTED, search, beside, IN_LIST)
-    order = {dataset: place for place, dataset in enumerate(dict.fromkeys(one.dataset for one in found))}
+    order = {dataset: index for index, dataset in enumerate(dict.fromkeys(one.dataset for one in found))}
     ordered = sorted(found, key=lambda one: order[one.dataset])
     return [
         OfDataset(dataset=dataset, experiments=list(some))
@@ -246,9 +246,10 @@ def chosen_sides(store: Store, query: Query) -> tuple[str | None, list[str]]:
     references = query.all("candidate")
     ids = resolved(store, [*filter(None, (baseline, was)), *references])
     base, former = ids.get(baseline or ""), ids.get(was or "")
-    candidates = [ids[one] for one in references]
+    candidates = [ids[reference] for reference in references]
     if base in candidates:
-        candidates = [former if one == base else one for one in candidates if one != base or former]  # type: ignore[misc]
+        swapped = [former if candidate == base else candidate for candidate in candidates]
+        candidates = [candidate for candidate in swapped if candidate is not None]
     candidates = [one for one in dict.fromkeys(candidates) if one != base]
     if len(candidates) > MOST_CANDIDATES:
         raise InputError(f"candidate: got {len(candidates)}, wanted at most {MOST_CANDIDATES}")
@@ -308,8 +309,8 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
     ends = (
         abs(each.share(end) or 0.0)
         for each in rows
-        for one in each.candidates
-        for end in (one.difference, one.difference_low, one.difference_high)
+        for candidate in each.candidates
+        for end in (candidate.difference, candidate.difference_low, candidate.difference_high)
     )
     most = min(1.0, max([LEAST_AXIS, *ends]))
     return MetricTable(metrics=rows, axis=(-most, most))
@@ -320,7 +321,7 @@ def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[R
 
     `baselines` are the results of experiments that may be it.
     """
-    tested = [one for one in results if one.baseline_experiment_id is not None]
+    tested = [result for result in results if result.baseline_experiment_id is not None]
     if not tested:
         return None
     both = [tested[0].baseline_experiment_id or "", tested[0].experiment_id]
@@ -341,18 +342,20 @@ def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[R
 def _rows_of(
     diff: ExperimentsDiff, metric: str, results: Sequence[Result], limits: tuple[float, float] | None
 ) -> MetricRows:
-    baseline = next((one for one in results if one.experiment_id == diff.baseline.experiment_id), None)
+    baseline = next((result for result in results if result.experiment_id == diff.baseline.experiment_id), None)
     if limits is not None:
         span, text = limits[1] - limits[0], f"{limits[0]:g} to {limits[1]:g}"
     else:
-        ends = [abs(end) for one in results for end in (one.mean, one.ci_low, one.ci_high) if end is not None]
+        ends = [
+            abs(end) for result in results for end in (result.mean, result.ci_low, result.ci_high) if end is not None
+        ]
         known = baseline.mean if baseline is not None else None
         span, text = abs(known or 0.0) or max(ends, default=0.0) or 1.0, ""
     return MetricRows(
         metric=metric,
         baseline=baseline,
-        candidates=[one for one in results if one is not baseline],
-        counts={one.candidate_experiment_id: one for one in diff.counts if one.metric == metric},
+        candidates=[result for result in results if result is not baseline],
+        counts={count.candidate_experiment_id: count for count in diff.counts if count.metric == metric},
         span=span,
         span_text=text,
     )
@@ -373,13 +376,17 @@ class Summary:
 
 def summaries(store: Store, diff: ExperimentsDiff) -> list[Summary]:
     """Return the headline of each candidate: the verdicts of its row in few words."""
-    identities = [one.experiment_id for one in diff.candidates]
+    identities = [candidate.experiment_id for candidate in diff.candidates]
     decided = conclusions_on(store, identities)
     decisions = decisions_of(store, [*decided]) if decided else []
-    why = {one.candidate_experiment_id: one.summary for one in decisions if one.conclusion == "FAIL"}
-    on_these = [one for one in decisions if one.baseline_experiment_id == diff.baseline.experiment_id]
+    why = {
+        decision.candidate_experiment_id: decision.summary for decision in decisions if decision.conclusion == "FAIL"
+    }
+    on_these = [decision for decision in decisions if decision.baseline_experiment_id == diff.baseline.experiment_id]
     where = {one.candidate_experiment_id: with_slices(store, one).where for one in on_these}
-    results = {identity: [one for one in diff.results if one.experiment_id == identity] for identity in identities}
+    results = {
+        identity: [result for result in diff.results if result.experiment_id == identity] for identity in identities
+    }
     return [
         _summary(one, own, decided.get(one, {}), why.get(one, ""), where.get(one, ())) for one, own in results.items()
     ]
@@ -388,7 +395,7 @@ def summaries(store: Store, diff: ExperimentsDiff) -> list[Summary]:
 def _summary(
     candidate: str, results: Sequence[Result], gates: Mapping[str, str], why: str, where: Sequence[str]
 ) -> Summary:
-    judged = [one for one in results if one.baseline and one.metric not in MEASURES]
+    judged = [result for result in results if result.baseline and result.metric not in MEASURES]
     found = {one.conclusion for one in judged}
     kind: Literal["worse", "better", "changed", "calm"] = "calm"
     if {"worse", "better"} <= found:
@@ -435,7 +442,7 @@ class Wanted:
     @property
     def metrics(self) -> list[str]:
         """The metric that the examples are about, then others whose values are shown too."""
-        others = [one for one in self.kept.metrics if one not in MEASURES and one != self.asked.metric]
+        others = [metric for metric in self.kept.metrics if metric not in MEASURES and metric != self.asked.metric]
         return [*filter(None, [self.asked.metric]), *others][:MOST_METRICS]
 
     @property
@@ -464,10 +471,10 @@ def most_regressed(kept: KeptComparison) -> str | None:
     None if the systems share no metric of an evaluator.
     """
     moved = {metric: (0, 0) for metric in kept.metrics if metric not in MEASURES}
-    for one in kept.diff.counts:
-        if one.metric in moved:
-            worse, better = moved[one.metric]
-            moved[one.metric] = worse + one.regressed + one.flipped, better + one.improved
+    for count in kept.diff.counts:
+        if count.metric in moved:
+            worse, better = moved[count.metric]
+            moved[count.metric] = worse + count.regressed + count.flipped, better + count.improved
     return max(moved, key=lambda metric: moved[metric], default=None)
 
 
@@ -515,10 +522,10 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         marked=marked(rows, asked.baseline) if asked.words else {},
         wanted=wanted,
         last=last,
-        splits=sorted({one.split for one in kept.examples if one.split}),
-        changes=[(WORSE_IN_ANY, "worse in any metric"), *((one, one.replace("_", " ")) for one in CHANGES)],
+        splits=sorted({example.split for example in kept.examples if example.split}),
+        changes=[(WORSE_IN_ANY, "worse in any metric"), *((change, change.replace("_", " ")) for change in CHANGES)],
         examples=len(kept.examples),
-        shared={one.example_id: one.candidates for one in kept.examples if one.example_id in {*ids}},
+        shared={example.example_id: example.candidates for example in kept.examples if example.example_id in {*ids}},
         is_alone=is_alone,
     )
     worst, best = (_extremes(site, wanted, change) if is_alone else [] for change in ("regressed", "improved"))
@@ -594,17 +601,17 @@ def _listed(store: Store, wanted: Wanted, examples: Sequence[str]) -> list[_List
     of = wanted.asked.of
     return [
         _Listed(
-            example_id=one,
-            inputs=joined(shown_text(inputs[one])),
-            changes=[each for each in changes.get(one, ()) if of in (None, each.candidate_experiment_id)],
+            example_id=example,
+            inputs=joined(shown_text(inputs[example])),
+            changes=[each for each in changes.get(example, ()) if of in (None, each.candidate_experiment_id)],
         )
-        for one in examples
+        for example in examples
     ]
 
 
 def title(kept: KeptComparison) -> str:
     names = kept.diff.names
-    candidates = ", ".join(names[one.experiment_id] for one in kept.diff.candidates)
+    candidates = ", ".join(names[candidate.experiment_id] for candidate in kept.diff.candidates)
     return f"{candidates} against {names[kept.diff.baseline.experiment_id]}"
 
 
@@ -673,7 +680,7 @@ def _reading(site: Site, wanted: Wanted, example: str, *, is_whole: bool) -> Mar
         in_page=IN_PAGE,
         is_whole=is_whole,
         neighbours=neighbours(wanted.examples, example),
-        runs={one: [run for run in detail.runs if run.experiment_id == one] for one in ids},
+        runs={identity: [run for run in detail.runs if run.experiment_id == identity] for identity in ids},
         changes=_by_system(kept.changes(kept.metrics), example),
         words=answers_in_words(detail.runs, asked.baseline) if asked.words else {},
         steps={run.run_id: steps_of(run.steps) for run in detail.runs},
@@ -776,6 +783,6 @@ def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
         answers_apart=answers_apart,
         remarks=comments_of,
     )
-    names = ", ".join(diff.names[one.experiment_id] for one in diff.candidates)
+    names = ", ".join(diff.names[candidate.experiment_id] for candidate in diff.candidates)
     title = f"{names} against {diff.names[diff.baseline.experiment_id]}"
     return Page(title=title, section="compare", body=body)

@@ -54,7 +54,7 @@ def dataset_example_page(site: Site, query: Query) -> Page:
     if newest is None:
         raise NotFoundError(f"dataset {name!r}: not in the store")
     snapshot = query.text("version") or newest
-    if snapshot not in [one.snapshot_id for one in dataset_versions(site.store, name)]:
+    if snapshot not in [version.snapshot_id for version in dataset_versions(site.store, name)]:
         raise NotFoundError(f"version: got {snapshot!r}, wanted one of the dataset {name!r}")
     row = None if identity is None else stored_example(site.store, snapshot, identity)
     like = row or next(iter(load_snapshot(site.store, newest)), None)

@@ -55,7 +55,7 @@ def dataset_page(site: Site, query: Query) -> Page:
     if not versions:
         find_snapshot(site.store, name)
         raise NotFoundError(f"dataset {name!r}: got a snapshot's id, wanted a dataset's name")
-    snapshots = [one.snapshot_id for one in versions]
+    snapshots = [version.snapshot_id for version in versions]
     shown = query.choice("version", snapshots, snapshots[0])
     old = query.choice("against", snapshots, "")
     examples, count = listed_examples(site.store, shown, text, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
@@ -68,7 +68,7 @@ def dataset_page(site: Site, query: Query) -> Page:
         site,
         name=name,
         versions=versions,
-        shown=next(one for one in versions if one.snapshot_id == shown),
+        shown=next(version for version in versions if version.snapshot_id == shown),
         newest=NEWEST,
         old=old,
         checks=snapshot_checks(site.store, shown),
@@ -86,7 +86,9 @@ def dataset_page(site: Site, query: Query) -> Page:
         address=lambda page: site.links.dataset(name, version=chosen, q=text, page=page),
         experiments=ran.experiments,
         n_experiments=ran.count,
-        excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in ran.experiments}),
+        excluded=excluded_metrics(
+            site.store, {experiment.experiment_id: experiment.run_group for experiment in ran.experiments}
+        ),
         comparisons=comparison_overviews(site.store, _NEWEST_FIRST, [compared]) if compared else [],
         n_comparisons=n_comparisons,
         endings=[*READERS],

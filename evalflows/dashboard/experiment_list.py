@@ -58,11 +58,13 @@ def experiments_page(site: Site, query: Query) -> Page:
         number=number,
         last=-(-found.count // IN_PAGE),
         scale=_experiments_scale(found.experiments, metric),
-        excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in found.experiments}),
-        versions=versions_of(one.versioned for one in found.experiments),
+        excluded=excluded_metrics(
+            site.store, {experiment.experiment_id: experiment.run_group for experiment in found.experiments}
+        ),
+        versions=versions_of(experiment.versioned for experiment in found.experiments),
         how_to_begin=no_experiments(site.store.layout),
     )
-    is_running = any(one.state == "running" for one in found.experiments)
+    is_running = any(experiment.state == "running" for experiment in found.experiments)
     return Page(title="Experiments", section="experiments", body=body, refresh_s=5 if is_running else None)
 
 
@@ -96,5 +98,5 @@ def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int |
 
 def _experiments_scale(experiments: Sequence[ListedExperiment], metric: str | None) -> tuple[float, float]:
     """Return the range of the chosen metric's intervals."""
-    shown = [found for one in experiments if metric is not None and (found := one.metric(metric))]
+    shown = [found for experiment in experiments if metric is not None and (found := experiment.metric(metric))]
     return domain(value for one in shown for value in (one.mean, one.ci_low, one.ci_high))

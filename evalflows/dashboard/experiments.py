@@ -143,8 +143,8 @@ def _examples(site: Site, query: Query, row: ExperimentRow, metrics: Sequence[st
 
 def _by_field(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
     fields: dict[str, list[Slice]] = {}
-    for one in slices:
-        fields.setdefault(one.field, []).append(one)
+    for of_field in slices:
+        fields.setdefault(of_field.field, []).append(of_field)
     return fields
 
 
@@ -179,6 +179,6 @@ def example_page(site: Site, query: Query) -> Page:
 def _by_experiment(values: Sequence[PastValue]) -> list[dict[str, PastValue]]:
     """Return an example's values by metric in each experiment, newest first."""
     found: dict[str, dict[str, PastValue]] = {}
-    for one in reversed(values):
-        found.setdefault(one.experiment_id, {})[one.metric] = one
+    for value in reversed(values):
+        found.setdefault(value.experiment_id, {})[value.metric] = value
     return [*found.values()]

@@ -25,12 +25,14 @@ def home_page(site: Site, _: Query) -> Page:
         site,
         running=running,
         newest=newest.experiments,
-        versions=versions_of(one.versioned for one in newest.experiments),
+        versions=versions_of(experiment.versioned for experiment in newest.experiments),
         count=newest.count,
-        incidents=[one for one in episodes(incidents(site.store)) if not one.is_over],
+        incidents=[episode for episode in episodes(incidents(site.store)) if not episode.is_over],
         decisions=decisions[:NEWEST],
         n_gates=len(decisions),
-        excluded=excluded_metrics(site.store, {one.experiment_id: one.run_group for one in newest.experiments}),
+        excluded=excluded_metrics(
+            site.store, {experiment.experiment_id: experiment.run_group for experiment in newest.experiments}
+        ),
         most=NEWEST,
         how_to_begin=no_experiments(site.store.layout),
     )

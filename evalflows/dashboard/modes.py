@@ -69,20 +69,20 @@ class _Topics:
 
 
 def _topics(metric: str, shares: Sequence[LabelShare]) -> _Topics:
-    labels = [*dict.fromkeys(one.label for one in shares)]
+    labels = [*dict.fromkeys(share.label for share in shares)]
     points = [
         Point(
-            at=one.day,
-            value=one.share,
-            low=one.low,
-            high=one.high,
-            title=f"{one.label}, {one.day:%Y-%m-%d}: {one.in_percent[0]} of {one.n}",
-            series=labels.index(one.label),
+            at=share.day,
+            value=share.share,
+            low=share.low,
+            high=share.high,
+            title=f"{share.label}, {share.day:%Y-%m-%d}: {share.in_percent[0]} of {share.n}",
+            series=labels.index(share.label),
         )
-        for one in shares
-        if one.label in labels[:IN_CHART]
+        for share in shares
+        if share.label in labels[:IN_CHART]
     ]
-    newest = {one.label: one for one in shares}
+    newest = {share.label: share for share in shares}
     return _Topics(metric=metric, points=points, newest=[*newest.values()])
 
 
@@ -97,17 +97,19 @@ def modes_map_page(site: Site, query: Query) -> Page:
     found = modes_of(site.store, query.text("name"))
     experiment = found.experiment_id or ""
     members = map_members(site.store, experiment)
-    counts = Counter(one.mode for one in members).most_common()
+    counts = Counter(member.mode for member in members).most_common()
     colours = {mode: min(number, COLOURS - 1) for number, (mode, _) in enumerate(counts)}
     places = [
         Place(
             x=x,
             y=y,
-            title=f"{one.mode}: {one.comment[:IN_TITLE]}",
-            series=colours[one.mode],
-            href=site.links.example(experiment, one.example_id),
+            title=f"{member.mode}: {member.comment[:IN_TITLE]}",
+            series=colours[member.mode],
+            href=site.links.example(experiment, member.example_id),
         )
-        for one, (x, y) in zip(members, map_of([one.comment for one in members]) if members else (), strict=True)
+        for member, (x, y) in zip(
+            members, map_of([member.comment for member in members]) if members else (), strict=True
+        )
     ]
     legend = [(min(number, COLOURS - 1), mode, count) for number, (mode, count) in enumerate(counts)]
     body = render("modes_map.html", site, places=places, legend=legend)
@@ -174,7 +176,7 @@ def _change(query: Query) -> Change:
             return merged(mode, query.wanted("into"))
         case "split":
             examples = query.all("example")
-            if not all(one.isascii() and one.isdigit() for one in examples):
+            if not all(example.isascii() and example.isdigit() for example in examples):
                 raise InputError(f"example: got {', '.join(examples)}, wanted numbers")
             return split(mode, query.wanted("to"), _sentence(query), [*map(int, examples)])
         case "close":

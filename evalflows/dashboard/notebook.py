@@ -49,7 +49,9 @@ def shown(make: Callable[[], Markup]) -> str:
 
 def results_table(store: Store, title: str, results: Sequence[Result], notes: Sequence[str]) -> Markup:
     """Return a table of an experiment's metrics: means, or those of Compare if its run had a baseline."""
-    baselines = sorted({one.baseline_experiment_id for one in results if one.baseline_experiment_id is not None})
+    baselines = sorted(
+        {result.baseline_experiment_id for result in results if result.baseline_experiment_id is not None}
+    )
     compared = with_baseline(store, results, results_of(store, baselines)) if baselines else None
     return _table(store, title, results, notes, compared)
 
@@ -140,7 +142,7 @@ def plot_of_win_rates(title: str, report: ComparisonReport) -> Plot:
 
 
 def _scale(results: Sequence[Result]) -> tuple[float, float]:
-    ends = [end for one in results for end in (one.mean, one.ci_low, one.ci_high) if end is not None]
+    ends = [end for result in results for end in (result.mean, result.ci_low, result.ci_high) if end is not None]
     is_share = results[0].metric not in MEASURES and min(ends) >= 0 and max(ends) <= 1
     return (0.0, 1.0) if is_share else domain(ends)
 

@@ -24,7 +24,7 @@ def over_time_page(site: Site, query: Query) -> Page:
     names, target, metric = query.all("name"), query.text("target"), query.text("metric")
     shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
     first = shown.lines[0].line if shown.lines else None
-    drawn = [point for one in shown.lines for point in one.points]
+    drawn = [point for line in shown.lines for point in line.points]
     groups = {point.experiment_id: point.run_group for point in drawn}
     versions = versions_of((one.experiment_id, one.application_version, one.git_commit) for one in drawn)
     body = render(
@@ -50,9 +50,9 @@ def over_time_page(site: Site, query: Query) -> Page:
 def _marks(shown: MetricLines, versions: Mapping[str, Version]) -> list[tuple[datetime, str]]:
     """Return when each version first ran, if one system is shown."""
     first: dict[str, datetime] = {}
-    for one in shown.lines[0].points if len(shown.lines) == 1 else ():
-        if one.experiment_id in versions:
-            first.setdefault(versions[one.experiment_id].short, one.started_at)
+    for point in shown.lines[0].points if len(shown.lines) == 1 else ():
+        if point.experiment_id in versions:
+            first.setdefault(versions[point.experiment_id].short, point.started_at)
     return [(at, name) for name, at in first.items()]
 
 
@@ -64,19 +64,19 @@ def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[
     is_metric, is_one = metric == shown.metric, len(shown.lines) == 1
     return [
         Point(
-            at=one.started_at,
-            value=value(one),
-            low=one.ci_low if is_metric else None,
-            high=one.ci_high if is_metric else None,
-            title=f"{'' if is_one else f'{_named(of.line)}, '}{one.started_at:%Y-%m-%d %H:%M}: "
-            f"{figure(value(one), metric)}{_said(one)}",
-            is_break=one.is_break,
-            is_release=one.target_changed,
-            href=site.links.experiment(one.experiment_id),
+            at=point.started_at,
+            value=value(point),
+            low=point.ci_low if is_metric else None,
+            high=point.ci_high if is_metric else None,
+            title=f"{'' if is_one else f'{_named(of.line)}, '}{point.started_at:%Y-%m-%d %H:%M}: "
+            f"{figure(value(point), metric)}{_said(point)}",
+            is_break=point.is_break,
+            is_release=point.target_changed,
+            href=site.links.experiment(point.experiment_id),
             series=number,
         )
         for number, of in enumerate(shown.lines)
-        for one in of.points
+        for point in of.points
     ]
 
 

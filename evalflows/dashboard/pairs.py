@@ -86,7 +86,7 @@ def answers_of(pair: JudgedPair, most: int = IN_TABLE) -> tuple[Answer, Answer]:
     has_both = pair.left_outputs is not None and pair.right_outputs is not None
     if has_both:
         parts = word_diff(left.text, right.text)
-        first, second = ([one for one in parts if one[0] != other] for other in ("added", "removed"))
+        first, second = ([part for part in parts if part[0] != other] for other in ("added", "removed"))
     else:
         first, second = [("same", left.text)], [("same", right.text)]
     return (

@@ -73,7 +73,11 @@ def production_page(site: Site, query: Query) -> Page:
     shown = query.choice("incidents", SHOWN, "now")
     known, evaluations = incidents(site.store), trace_evaluations(site.store)
     found = episodes(known)
-    charts = [(one, chart) for one in evaluations for chart in _of_all_traces(_watched(site, one.evaluation_id, known))]
+    charts = [
+        (evaluation, chart)
+        for evaluation in evaluations
+        for chart in _of_all_traces(_watched(site, evaluation.evaluation_id, known))
+    ]
     body = render(
         "production.html",
         site,
@@ -149,7 +153,7 @@ def incident_page(site: Site, query: Query) -> Page:
         worst=worst_items(site.store, found, MOST_WORST),
         value=" ".join(filter(None, estimate(found.value, found.ci_low, found.ci_high, found.metric))),
         events=sorted(
-            (event for one in episode.incidents for event in events_of(site.store, one.incident_id)),
+            (event for incident in episode.incidents for event in events_of(site.store, incident.incident_id)),
             key=lambda event: event.recorded_at,
         ),
         where=where,
@@ -271,8 +275,8 @@ def _by_metric(found: Sequence[WindowFigures], size: Size, site: Site, known: Se
         _Metric(
             metric=metric,
             slice=sliced,
-            windows=[(one, _mean(one)) for one in reversed(rows)],
-            points=[_window(site, one, size, alarms.get((metric, sliced, one.window_start))) for one in rows],
+            windows=[(row, _mean(row)) for row in reversed(rows)],
+            points=[_window(site, row, size, alarms.get((metric, sliced, row.window_start))) for row in rows],
         )
         for (metric, sliced), rows in by_metric.items()
     ]

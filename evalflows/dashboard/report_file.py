@@ -51,8 +51,10 @@ def _parts(what: Reported) -> list[ReportPage]:
 
 def _comparisons(what: ReportedExperiments) -> list[ReportPage]:
     """Return the comparisons of experiments with the baselines of their run, and of the gates that decided on them."""
-    pairs = [(one.experiment_id, one.baseline_experiment_id) for one in results_of(what.store, what.identities)]
-    pairs += [(one.candidate_experiment_id, one.baseline_experiment_id) for one in what.decisions]
+    pairs = [
+        (result.experiment_id, result.baseline_experiment_id) for result in results_of(what.store, what.identities)
+    ]
+    pairs += [(decision.candidate_experiment_id, decision.baseline_experiment_id) for decision in what.decisions]
     compared: dict[str, list[str]] = {}
     for candidate, baseline in dict.fromkeys(pairs):
         if baseline is not None:

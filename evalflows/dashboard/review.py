@@ -256,7 +256,9 @@ def review_start_page(site: Site, query: Query) -> Page:
         "review_start.html",
         site,
         subjects=reviewable(site.store),
-        waiting=[] if subject else [(one, _gain(one.n_labelled, one.n_items)) for one in judged_metrics(site.store)],
+        waiting=[]
+        if subject
+        else [(metric, _gain(metric.n_labelled, metric.n_items)) for metric in judged_metrics(site.store)],
         subject=subject,
         metrics=[] if subject is None else review_metrics(site.store, subject),
         labelled=labelled_subjects(site.store, subject),

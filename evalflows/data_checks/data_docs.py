@@ -41,8 +41,8 @@ SECTION = {
 }
 """The renderer of a column's checks, as Great Expectations wants it named."""
 
-STAND_INS = str.maketrans({character: chr(0xFDD0 + place) for place, character in enumerate(SPECIAL)})
-ENTITIES = str.maketrans({chr(0xFDD0 + place): f"&#{ord(character)};" for place, character in enumerate(SPECIAL)})
+STAND_INS = str.maketrans({character: chr(0xFDD0 + index) for index, character in enumerate(SPECIAL)})
+ENTITIES = str.maketrans({chr(0xFDD0 + index): f"&#{ord(character)};" for index, character in enumerate(SPECIAL)})
 """To and from noncharacters, which Unicode keeps free for such use."""
 
 OBSERVED = 2

@@ -46,7 +46,7 @@ def composite_rows(
                 metadata=to_json({"parts": made.parts, "unmet_requirement": made.unmet_requirement}),
             )
         )
-        known = (one.sampling_rate for one in scores if one.metric in composite.metrics)
+        known = (score.sampling_rate for score in scores if score.metric in composite.metrics)
         rates.append(min((rate for rate in known if rate is not None), default=None))  # smaller samples are in larger
     if not results:
         return []

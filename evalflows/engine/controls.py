@@ -22,9 +22,9 @@ def control_pairs(examples: Sequence[ExampleRow], count: int) -> list[tuple[Exam
     candidates.sort(key=lambda candidate: hashlib.sha256(candidate[1].encode()).digest())
     numbers = [number for number, _ in candidates]
     pairs = []
-    for place, number in enumerate(numbers):
+    for index, number in enumerate(numbers):
         example = examples[number]
-        others = (examples[other].reference_outputs for other in (*numbers[place + 1 :], *numbers[:place]))
+        others = (examples[other].reference_outputs for other in (*numbers[index + 1 :], *numbers[:index]))
         wrong = next((other for other in others if other != example.reference_outputs), None)
         if wrong is not None:
             pairs.append((example, wrong))

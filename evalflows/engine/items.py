@@ -101,7 +101,7 @@ def _new_messages(trace: TraceView) -> list[dict[str, Any]]:
         spoken = (("user", trace.input), ("assistant", trace.output))
         return [{"role": role, "content": content} for role, content in spoken if isinstance(content, str)]
     messages = trace.messages or []
-    latest = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
+    latest = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=0)
     return [dict(message) for message in messages[latest:]]
 
 
@@ -208,7 +208,9 @@ def items_of(store: Store, scope: TraceScope, keys: Sequence[ItemKey]) -> list[I
             spans = {f"{row.trace_id}/{row.span_id}": row for rows in traces.values() for row in rows}
             return [observation_view(spans[key.id]) for key in keys if key.id in spans]
         case "sessions":
-            of_session = [[trace_view(traces[one]) for one in key.trace_ids if one in traces] for key in keys]
+            of_session = [
+                [trace_view(traces[identity]) for identity in key.trace_ids if identity in traces] for key in keys
+            ]
             return [session_view(found) for found in of_session if found]
         case "traces":
             return [trace_view(traces[key.id]) for key in keys if key.id in traces]

@@ -71,8 +71,10 @@ def check_engine(
     check_task_runner(runner)
     if not runner.imports_code:
         return
-    functions = [(f"target {one.name!r}", one.function) for one in targets if isinstance(one, PythonTarget)]
-    functions += [(f"evaluator {one.name!r}", judge.spec.use) for one in evaluators for judge in one.all]
+    functions = [(f"target {target.name!r}", target.function) for target in targets if isinstance(target, PythonTarget)]
+    functions += [
+        (f"evaluator {evaluator.name!r}", judge.spec.use) for evaluator in evaluators for judge in evaluator.all
+    ]
     for who, reference in (*functions, *others):
         if reference.startswith("live:"):
             raise InputError(
@@ -163,7 +165,9 @@ def check_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
     from evalflows.engine.items import load_mapper  # late: it loads OpenAI's SDK
 
     prepared = prepare(spec)
-    composed = [(f"composite {one.name!r}", one.function) for one in spec.composites if one.function]
+    composed = [
+        (f"composite {composite.name!r}", composite.function) for composite in spec.composites if composite.function
+    ]
     mapped = [("mapper", spec.mapper)] if isinstance(spec.mapper, str) else []
     check_engine(spec.task_runner, (), prepared.evaluators, [*mapped, *composed])
     if spec.task_runner.kind == "processes":

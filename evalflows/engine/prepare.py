@@ -96,7 +96,12 @@ class Prepared(Generic[Of]):
         ]
         if isinstance(spec, ExperimentSpec):
             return [*evaluators, *composites]
-        asking = [one.name for one in self.evaluators for j in one.all if j.bound.asks_for("evaluations", "scores")]
+        asking = [
+            evaluator.name
+            for evaluator in self.evaluators
+            for j in evaluator.all
+            if j.bound.asks_for("evaluations", "scores")
+        ]
         judges = _with_parts(evaluators, composites, asking)
         if (mapper := spec.mapper) is None or (version := mapper_version(mapper)) is None:
             return judges

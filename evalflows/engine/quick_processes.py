@@ -57,7 +57,7 @@ def pays(prepared: Prepared[Any], n_subjects: int, *, is_ours: bool = True) -> b
         check_quick(prepared)
         return True
     is_faster = is_quick(prepared) and n_subjects * len(evaluators) >= MANY_JUDGEMENTS and cores() > 1
-    return is_faster and is_ours and all(one.is_ours for one in evaluators) and kind == "threads"
+    return is_faster and is_ours and all(evaluator.is_ours for evaluator in evaluators) and kind == "threads"
 
 
 def check_quick(prepared: Prepared[Any]) -> None:

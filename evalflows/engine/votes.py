@@ -204,6 +204,6 @@ def voted_examples(rows: Sequence[JudgementRow]) -> list[ExampleRow]:
     """Return an example for each prompt of a comparison of votes, with the metadata of its first vote."""
     first = {row.example_id or "": row for row in reversed(rows)}
     return [
-        ExampleRow(snapshot_id="", example_id=prompt, position=place, inputs="{}", metadata=row.metadata)
-        for place, (prompt, row) in enumerate(sorted(first.items()))
+        ExampleRow(snapshot_id="", example_id=prompt, position=index, inputs="{}", metadata=row.metadata)
+        for index, (prompt, row) in enumerate(sorted(first.items()))
     ]

@@ -109,7 +109,7 @@ def reserve(breakers: Sequence[Breaker], owner: object) -> bool:
     Either all are reserved or none is, so that two owners never wait for each other.
     """
     with _reserving:
-        admitting = [one for one in breakers if one.admits_trial]
+        admitting = [breaker for breaker in breakers if breaker.admits_trial]
         if any(one._on_trial or one._reserved_by not in (None, owner) for one in admitting):
             return False
         for one in admitting:
@@ -120,6 +120,6 @@ def reserve(breakers: Sequence[Breaker], owner: object) -> bool:
 def give_back(breakers: Iterable[Breaker], owner: object) -> None:
     """End the owner's reservations of trials that did not take place."""
     with _reserving:
-        for one in breakers:
-            if one._reserved_by is owner:
-                one._reserved_by = None
+        for breaker in breakers:
+            if breaker._reserved_by is owner:
+                breaker._reserved_by = None

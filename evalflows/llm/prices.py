@@ -103,7 +103,11 @@ def price_at(base_url: str, model: str, connections: Iterable[ConnectionSpec]) -
 
     `base_url` is without a slash at its end.
     """
-    there = [one for one in connections if isinstance(one, EndpointConnection) and one.base_url.rstrip("/") == base_url]
+    there = [
+        connection
+        for connection in connections
+        if isinstance(connection, EndpointConnection) and connection.base_url.rstrip("/") == base_url
+    ]
     for named in (model, None):
         for one in there:
             if one.model == named and one.usd_per_million_input_tokens is not None:

@@ -55,7 +55,9 @@ def _answers(experiment: str) -> list[Answer]:
 
     store = Store()
     (row,) = store.read("experiments", experiment)
-    wrong = {one.id: "; ".join(one.notes) or "wrong" for one in failures_of_experiments(store, [experiment])}
+    wrong = {
+        failure.id: "; ".join(failure.notes) or "wrong" for failure in failures_of_experiments(store, [experiment])
+    }
     found: list[Answer] = []
     for one in ExperimentResult(experiment):
         repetition = f"[{one.output.repetition}]" if row.repetitions > 1 else ""

@@ -29,7 +29,7 @@ class CandidatesOfGate:
 
     @property
     def title(self) -> str:
-        first, counts = self.decisions[0], Counter(one.conclusion for one in self.decisions)
+        first, counts = self.decisions[0], Counter(decision.conclusion for decision in self.decisions)
         against = f" against {first.baseline_apart}" if first.baseline_apart else ""
         said = ", ".join(f"{count} {conclusion}" for conclusion, count in counts.most_common())
         return f"gate {first.gate}{against}, {len(self.decisions)} candidates: {said}"
@@ -45,9 +45,9 @@ class CandidatesOfGate:
                 figures=_figures(rule),
                 text=rule.text,
             )
-            for place in range(len(self.decisions[0].rules))
+            for index in range(len(self.decisions[0].rules))
             for decision in self.decisions
-            for rule in [decision.rules[place]]
+            for rule in [decision.rules[index]]
         ]
 
     @property
@@ -84,15 +84,17 @@ def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[Can
 def passing(decisions: Sequence[Decision]) -> list[str]:
     """Return the experiments on which all gates decided PASS, in order."""
     found: dict[str, bool] = {}
-    for one in decisions:
-        found[one.candidate_experiment_id] = found.get(one.candidate_experiment_id, True) and one.conclusion == "PASS"
+    for decision in decisions:
+        found[decision.candidate_experiment_id] = (
+            found.get(decision.candidate_experiment_id, True) and decision.conclusion == "PASS"
+        )
     return [identity for identity, passes in found.items() if passes]
 
 
 def _standing(store: Store, decisions: Sequence[Decision]) -> str:
     from evalflows.analysis.candidates import standing  # late: scipy is slow to import
 
-    names = {one.candidate_experiment_id: one.candidate_apart for one in decisions}
+    names = {decision.candidate_experiment_id: decision.candidate_apart for decision in decisions}
     compared = passing(decisions) or [*names]
     if len(compared) < 2:
         return f"only {names[compared[0]]} passes"

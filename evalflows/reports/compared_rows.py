@@ -58,6 +58,6 @@ def _rank(example: SharedExample, changes: Sequence[ExampleChange], sort: RowSor
         return (example.example_id,)
     if sort == "position":
         return (example.position, example.example_id)
-    gains = [one.gain if sort == "worst" else -one.gain for one in changes if one.gain is not None]
-    is_same = all(one.change == "same" for one in changes)
+    gains = [change.gain if sort == "worst" else -change.gain for change in changes if change.gain is not None]
+    is_same = all(change.change == "same" for change in changes)
     return (not gains, min(gains, default=0.0), not changes, is_same, example.position, example.example_id)

@@ -118,7 +118,7 @@ def changed_examples(
 
 
 def _chosen(examples: Examples, identities: Sequence[str]) -> Iterator[ExampleRow]:
-    places = {identity: place for place, identity in enumerate(examples.ids)}
+    places = {identity: index for index, identity in enumerate(examples.ids)}
     return examples.rows([places[identity] for identity in identities])
 
 

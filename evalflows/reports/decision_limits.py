@@ -57,7 +57,7 @@ class _Tested:
 
 def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions with what could still be wrong with each, and where it got worse."""
-    return [with_slices(store, replace(one, limits=list(_limits(store, one)))) for one in decisions]
+    return [with_slices(store, replace(decision, limits=list(_limits(store, decision)))) for decision in decisions]
 
 
 def with_slices(store: Store, decision: Decision) -> Decision:
@@ -81,9 +81,9 @@ def with_slices(store: Store, decision: Decision) -> Decision:
 def _limits(store: Store, decision: Decision) -> Iterator[str]:
     sides = [decision.candidate_experiment_id, decision.baseline_experiment_id]
     of_sides, judges, verdicts = ask(store, (_SIDES, sides), (_JUDGES, sides[:1]), (_TESTED, [decision.decision_id]))
-    experiments = {one.experiment_id: one for one in records_of(_Experiment, of_sides)}
+    experiments = {record.experiment_id: record for record in records_of(_Experiment, of_sides)}
     candidate = experiments[decision.candidate_experiment_id]
-    tested = {one.name: one for one in records_of(_Tested, verdicts)}
+    tested = {record.name: record for record in records_of(_Tested, verdicts)}
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule.metric))
     for name, row in sorted(tested.items()):
@@ -172,7 +172,7 @@ def _metrics_of_rules(decision: Decision, candidate: _Experiment) -> dict[str, l
     Those whose rules are open because of their judge are left out: the rules say so.
     """
     composites = from_json(candidate.spec).get("composites", [])  # without the specs' models, which are slow to import
-    parts = {one["name"]: {*one["weights"], *one.get("requirements", {})} for one in composites}
+    parts = {composite["name"]: {*composite["weights"], *composite.get("requirements", {})} for composite in composites}
     found: dict[str, dict[str, None]] = {}
     for rule in decision.rules:
         metric = base_metric(metric_of(rule.metric))

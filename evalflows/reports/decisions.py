@@ -168,10 +168,12 @@ def newest_decisions(store: Store) -> list[Decision]:
 
 def with_manifests(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions with the hash of each one's manifest, which binds it to its evidence."""
-    found = newest_evidence(manifests(store.layout, store.filesystem, {one.decision_id for one in decisions}))
+    found = newest_evidence(manifests(store.layout, store.filesystem, {decision.decision_id for decision in decisions}))
     return [
-        replace(one, manifest_sha256=found[one.decision_id].sha256) if one.decision_id in found else one
-        for one in decisions
+        replace(decision, manifest_sha256=found[decision.decision_id].sha256)
+        if decision.decision_id in found
+        else decision
+        for decision in decisions
     ]
 
 
@@ -219,14 +221,18 @@ def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decis
 
 def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     """Tell the candidate of each decision from a baseline of the same name."""
-    alike = [one for one in decisions if one.baseline == one.candidate and one.baseline_experiment_id]
+    alike = [
+        decision
+        for decision in decisions
+        if decision.baseline == decision.candidate and decision.baseline_experiment_id
+    ]
     sides = [(one.candidate_experiment_id, str(one.baseline_experiment_id)) for one in alike]
     groups = [dict.fromkeys(both, one.candidate) for both, one in zip(sides, alike, strict=True)]
     named = {
         one.decision_id: replace(one, candidate_apart=apart[candidate], baseline_apart=apart[baseline])
         for one, (candidate, baseline), apart in zip(alike, sides, names_apart_in_each(store, groups), strict=True)
     }
-    return [named.get(one.decision_id, one) for one in decisions]
+    return [named.get(decision.decision_id, decision) for decision in decisions]
 
 
 _LISTED = """
@@ -289,7 +295,11 @@ def identities(store: Store, decision: Decision) -> Iterator[str]:
     if decision.baseline_experiment_id:
         yield f"baseline   {decision.baseline_apart} ({decision.baseline_experiment_id})"
         owners = {owner for of in known.values() for one in of if one.evidence for owner in one.evidence.owners}
-        counted = [one for one in approvals(store, [decision.baseline_experiment_id]) if one.baseline_id in owners]
+        counted = [
+            approval
+            for approval in approvals(store, [decision.baseline_experiment_id])
+            if approval.baseline_id in owners
+        ]
         if counted:
             then = min(counted, key=lambda one: one.recorded_at)  # later ones only confirmed the decision
             yield f"approved   as {then.name} by {then.approved_by or 'somebody'}, {at(then.recorded_at)}"

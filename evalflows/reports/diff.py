@@ -121,7 +121,7 @@ def experiments_diff(
     Raise InputError for a metric that no experiment has.
     """
     diff = diff_without_lists(store, figures, metrics)
-    listed = metrics or [one.metric for one in diff.counts if one.metric not in MEASURES]
+    listed = metrics or [count.metric for count in diff.counts if count.metric not in MEASURES]
     wanted = ChangeFilter(metrics=listed, changes=LISTED)
     return replace(diff, lists=change_lists(store, figures.compared, wanted, limit=limit) if listed else [])
 
@@ -141,7 +141,7 @@ def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence
         n_compared=figures.n_compared,
         results=[result for result in results if not metrics or result.metric in metrics],
         notes=[note for note in figures.notes if not metrics or note.metric is None or note.metric in metrics],
-        counts=[one for one in change_counts(store, compared) if not metrics or one.metric in metrics],
+        counts=[count for count in change_counts(store, compared) if not metrics or count.metric in metrics],
         lists=[],
         searches=figures.searches,
     )
@@ -160,7 +160,7 @@ def compared_results(store: Store, figures: ComparedFigures, names: Mapping[str,
     If only some examples count, means and counts are those of these examples. `names` are those of the experiments.
     """
     baseline = figures.compared.baseline_experiment_id
-    verdicts = {(one.candidate_experiment_id, one.metric): one for one in figures.verdicts}
+    verdicts = {(verdict.candidate_experiment_id, verdict.metric): verdict for verdict in figures.verdicts}
     results = [
         replace(
             result,
@@ -189,13 +189,13 @@ def diff_document(diff: ExperimentsDiff) -> Document:
     targets = {one.experiment_id: one.target for one in (diff.baseline, *diff.candidates)}
     content: Document = {
         "baseline": asdict(diff.baseline),
-        "candidates": [asdict(one) for one in diff.candidates],
+        "candidates": [asdict(candidate) for candidate in diff.candidates],
         "where": diff.where,
         "n_compared": diff.n_compared,
         "metrics": [metric_document(result, targets) for result in diff.results if result.has_rows],
         "notes": [asdict(note) for note in diff.notes],
         "changes": [asdict(count) for count in diff.counts],
-        "examples": [_list(one) for one in diff.lists],
+        "examples": [_list(example_list) for example_list in diff.lists],
         "sentences": diff.sentences,
         "slices": [asdict(search) for search in diff.searches],
     }
@@ -253,7 +253,7 @@ def comments_of(change: ExampleChange) -> Iterator[tuple[str, str]]:
 def notes_of(diff: ExperimentsDiff) -> list[str]:
     """Return which examples are compared, and what else differs, one sentence each."""
     out = []
-    names = {one.experiment_id: diff.names[one.experiment_id] for one in diff.candidates}
+    names = {candidate.experiment_id: diff.names[candidate.experiment_id] for candidate in diff.candidates}
     if diff.where is not None:
         counts = ", ".join(f"{n} in {names[owner]}" for owner, n in diff.n_compared.items())
         total = counts if len({*diff.n_compared.values()}) > 1 else str(next(iter(diff.n_compared.values())))

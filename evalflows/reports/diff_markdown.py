@@ -19,7 +19,7 @@ _MARKS = {"removed": "<del>{}</del>", "added": "<ins>{}</ins>"}
 
 def diff_markdown(diff: ExperimentsDiff) -> str:
     """Return the table, what else differs, cost and latency, and the examples that changed."""
-    candidates = ", ".join(diff.names[one.experiment_id] for one in diff.candidates)
+    candidates = ", ".join(diff.names[candidate.experiment_id] for candidate in diff.candidates)
     header = ("metric", "system", "mean", "interval", "difference", "p adjusted", "verdict", "missing")
     differences = differences_in(diff.results)
     return "\n\n".join(
@@ -27,7 +27,7 @@ def diff_markdown(diff: ExperimentsDiff) -> str:
         for part in (
             f"# {escaped(candidates)} against {escaped(diff.names[diff.baseline.experiment_id])}",
             _bullets([*diff.sentences, *notes_of(diff)]),
-            markdown_table(header, [_cells(one, differences) for one in diff.results if one.is_worth_showing]),
+            markdown_table(header, [_cells(result, differences) for result in diff.results if result.is_worth_showing]),
             markdown_table(_OF_EXPERIMENTS, [_experiment(diff, one) for one in (diff.baseline, *diff.candidates)]),
             *(
                 part

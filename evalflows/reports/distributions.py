@@ -43,8 +43,8 @@ def _counts(
     if lowest is None or width is None:
         values = [(f"{value:.4g}", n) for value, n in numbers.items()]
     else:
-        ends = [figure(lowest + place * width, metric) for place in range(BINS + 1)]
-        values = [(f"{ends[place]} to {ends[place + 1]}", numbers.get(place, 0)) for place in range(BINS)]
+        ends = [figure(lowest + index * width, metric) for index in range(BINS + 1)]
+        values = [(f"{ends[index]} to {ends[index + 1]}", numbers.get(index, 0)) for index in range(BINS)]
     return [*values, *((one["label"], one["n"]) for one in counted if one["label"] is not None)]
 
 

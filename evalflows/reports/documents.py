@@ -46,15 +46,15 @@ def document(
         calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
         next_command: The command to run next.
     """
-    targets = {one.experiment_id: one.target for report in reports for one in report.experiments}
+    targets = {experiment.experiment_id: experiment.target for report in reports for experiment in report.experiments}
     worst = [examples for report in reports if report.worst for examples in report.worst.examples]
     content: Document = {
-        "experiments": _once(asdict(one) for report in reports for one in report.experiments),
+        "experiments": _once(asdict(experiment) for report in reports for experiment in report.experiments),
         "metrics": _once(
             metric_document(result, targets) for report in reports for result in report.results if result.has_rows
         ),
         "decisions": [_decision(decision) for report in reports for decision in report.decisions],
-        "standings": [one.standing for one in candidates if isinstance(one, CandidatesOfGate)],
+        "standings": [candidate.standing for candidate in candidates if isinstance(candidate, CandidatesOfGate)],
         "comparison": comparison and _comparison(comparison),
         "worst_examples": [worst_document(examples) for examples in worst],
         "failures": _once(asdict(failure) for report in reports for failure in report.failures),
@@ -78,8 +78,11 @@ def listed(
     gates: Mapping[str, Mapping[str, str]],
 ) -> list[Document]:
     """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
-    rows = [{"kind": "experiment", **asdict(one), "gates": gates.get(one.experiment_id, {})} for one in experiments]
-    rows += [{"kind": "comparison", **asdict(one)} for one in comparisons]
+    rows = [
+        {"kind": "experiment", **asdict(experiment), "gates": gates.get(experiment.experiment_id, {})}
+        for experiment in experiments
+    ]
+    rows += [{"kind": "comparison", **asdict(comparison)} for comparison in comparisons]
     rows.sort(key=lambda row: row["started_at"], reverse=True)  # stable: the targets of a run keep their order
     return plain(rows)  # type: ignore[no-any-return]
 

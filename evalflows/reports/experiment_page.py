@@ -72,7 +72,7 @@ def costs_of(store: Store, experiment: str) -> list[SourceCost]:
 def failure_kinds(store: Store, experiment: str, failures: Sequence[Failure]) -> list[FailureKind]:
     """Return the failures of an experiment by kind, the most frequent first; `failures` have the frames of the code."""
     (rows,) = ask(store, (_FAILURE_FACTS, [experiment, LINKED, MOST_FAILURES]))
-    traces = {(one.source, one.error): one.trace for one in failures}
+    traces = {(failure.source, failure.error): failure.trace for failure in failures}
     return [record_of(FailureKind, row, trace=traces.get((row[0], row[2]))) for row in rows]
 
 
@@ -81,7 +81,7 @@ def related_experiments(store: Store, experiment: str, run_group: str) -> list[R
     baselines, beside = ask(store, (_BASELINES, [experiment]), (_BESIDE, [run_group, experiment]))
     found = records_of(RelatedExperiment, baselines)
     known = {one.experiment_id for one in found}
-    return found + [one for one in records_of(RelatedExperiment, beside) if one.experiment_id not in known]
+    return found + [record for record in records_of(RelatedExperiment, beside) if record.experiment_id not in known]
 
 
 _COSTS = f"""

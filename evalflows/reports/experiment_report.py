@@ -215,7 +215,7 @@ class ExperimentsReport:
         """The judges that people's labels reject, unless the sentences report it, and who judged in their place."""
         mentioned, targets = (
             judges_in_sentences(self.results),
-            {one.experiment_id: one.target for one in self.experiments},
+            {experiment.experiment_id: experiment.target for experiment in self.experiments},
         )
         rejected = [
             f"{metric}: {one.message}"

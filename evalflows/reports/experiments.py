@@ -91,7 +91,7 @@ class ListedExperiment:
     metrics: Sequence[ListedMetric]  # by name, built-in measures last
 
     def metric(self, name: str) -> ListedMetric | None:
-        return next((one for one in self.metrics if one.metric == name), None)
+        return next((metric for metric in self.metrics if metric.metric == name), None)
 
     @property
     def versioned(self) -> tuple[str, str | None, str | None]:
@@ -100,7 +100,7 @@ class ListedExperiment:
     @property
     def main_metrics(self) -> list[ListedMetric]:
         """The metrics of evaluators."""
-        return [one for one in self.metrics if one.metric not in MEASURES]
+        return [metric for metric in self.metrics if metric.metric not in MEASURES]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,8 @@ class KeptComparison:
     @property
     def metrics(self) -> list[str]:
         """The metrics of which examples have changes: those of evaluators first."""
-        counts = (one for one in self.diff.counts if any(getattr(one, change) for change in _WITH_VALUES))
-        names = list(dict.fromkeys(one.metric for one in counts))
+        counts = (count for count in self.diff.counts if any(getattr(count, change) for change in _WITH_VALUES))
+        names = list(dict.fromkeys(count.metric for count in counts))
         return sorted(names, key=lambda name: (name in MEASURES, name))
 
     @property
@@ -53,7 +53,7 @@ class KeptComparison:
     @cached_property
     def searches(self) -> Sequence[SliceSearch]:
         """The slices in which each candidate departs from its overall difference."""
-        candidates = [one.experiment_id for one in self.diff.candidates]
+        candidates = [candidate.experiment_id for candidate in self.diff.candidates]
         return diff_of(self._store, self.diff.baseline.experiment_id, candidates, limit=0, slices=True).searches
 
     @property

@@ -74,16 +74,18 @@ def after_experiments(
     which some may have no result. `since` is how they did against the runs before them, as far as it is known.
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
-    if len({one.candidate_experiment_id for one in decisions}) > 1 and (good := passing(decisions)):
-        decided = next(one for one in decisions if one.candidate_experiment_id == good[0])
+    if len({decision.candidate_experiment_id for decision in decisions}) > 1 and (good := passing(decisions)):
+        decided = next(decision for decision in decisions if decision.candidate_experiment_id == good[0])
         return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0], since, spec, decided)
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):
         return unfinished
-    if undecided := next((one for one in decisions if one.conclusion == "NOT ENOUGH EVIDENCE"), None):
+    if undecided := next((decision for decision in decisions if decision.conclusion == "NOT ENOUGH EVIDENCE"), None):
         return _after_open(store, undecided, spec, explained, since)
-    if hidden := next((one for one in decisions if one.where and not explained), None):  # a slice that got worse
+    if hidden := next(
+        (decision for decision in decisions if decision.where and not explained), None
+    ):  # a slice that got worse
         return hints.explain(hidden.decision_id)
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id, since, spec, decisions[0])
@@ -95,7 +97,7 @@ def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint | None:
     better and passed a gate. None if the answers are the same: more examples would not change that."""
     from evalflows.analysis.slice_search import MIN_EXAMPLES  # late: the analysis is slow to import
 
-    judged = [one for one in diff.results if one.baseline and one.metric not in MEASURES]
+    judged = [result for result in diff.results if result.baseline and result.metric not in MEASURES]
     baseline, candidate = diff.baseline.experiment_id, diff.candidates[0].experiment_id
     if worse := next((one for one in judged if one.conclusion == "worse"), None):
         if not diff.searches and diff.n_compared[worse.experiment_id] >= 2 * MIN_EXAMPLES:
@@ -152,7 +154,7 @@ def _after_pass(
     """Approve the experiment, unless a gate says FAIL of it, or it already is the baseline, is a trial, or is worse
     than what there was before: then look at the difference; as also if its gate compares with a target of the run or
     with production, whatever is approved. Of a dataset with final examples, these are run first."""
-    failed = next((one for one in decisions_of(store, [candidate]) if one.conclusion == "FAIL"), None)
+    failed = next((decision for decision in decisions_of(store, [candidate]) if decision.conclusion == "FAIL"), None)
     if failed is not None:
         return hints.explain(failed.decision_id)
     (rows,) = ask(store, (_OF_PASSED, [candidate, decision and decision.baseline_experiment_id]))
@@ -219,7 +221,9 @@ def _without_gate(
     (identity,) = shown
     if has_many_failures(store, results, identity) and (failed := _failed_rows(store, identity)):
         return failed
-    worse = next((one for one in results if one.experiment_id == identity and one.conclusion == "worse"), None)
+    worse = next(
+        (result for result in results if result.experiment_id == identity and result.conclusion == "worse"), None
+    )
     return drops_command(store, worse) if worse else _after_pass(store, identity, since, spec)
 
 
@@ -227,8 +231,8 @@ def has_many_failures(store: Store, results: Sequence[Result], experiment: str) 
     """Return whether more than FEW_FAILED of the answers, or of a metric's scores, failed."""
     query = "select failed > $2 * planned from experiment_overview where experiment_id = $1"
     (((has_failed_answers,),),) = ask(store, (query, [experiment, FEW_FAILED]))
-    of_scores = [one for one in results if one.experiment_id == experiment and one.metric not in MEASURES]
-    return has_failed_answers or any(one.missing > FEW_FAILED * (one.missing + one.scored) for one in of_scores)
+    of_scores = [result for result in results if result.experiment_id == experiment and result.metric not in MEASURES]
+    return has_failed_answers or any(score.missing > FEW_FAILED * (score.missing + score.scored) for score in of_scores)
 
 
 def _failed_rows(store: Store, experiment: str) -> Hint | None:
@@ -270,12 +274,16 @@ class GateReport:
     @property
     def experiments(self) -> list[ExperimentOverview]:
         """The experiments, each once."""
-        return [*{one.experiment_id: one for report in self.reports for one in report.experiments}.values()]
+        return [
+            *{
+                experiment.experiment_id: experiment for report in self.reports for experiment in report.experiments
+            }.values()
+        ]
 
     @property
     def document(self) -> Document:
         """What `gate --format json` prints."""
-        is_known = not any(one.has_unrecorded for one in self.experiments)
+        is_known = not any(experiment.has_unrecorded for experiment in self.experiments)
         calls_made = self.calls_made if is_known else None
         return document(self.reports, candidates=self.candidates, calls_made=calls_made, next_command=self.next_command)
 
@@ -291,7 +299,7 @@ def gate_report(
     """Return the report of decisions; `made` are the model calls of this run by experiment."""
     decisions = with_manifests(store, with_limits(store, decisions))
     reports = [_report_on(store, baseline, group) for baseline, group in _by_baseline(decisions).items()]
-    experiments = {one.experiment_id for report in reports for one in report.experiments}
+    experiments = {experiment.experiment_id for report in reports for experiment in report.experiments}
     results = [result for report in reports for result in report.results]
     return GateReport(
         decisions=decisions,
@@ -306,8 +314,8 @@ def gate_report(
 def _report_on(store: Store, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
     """Return the report of a baseline and all candidates that were compared with it."""
     of_candidates: dict[str, list[str]] = {}
-    for one in decisions:
-        of_candidates.setdefault(one.candidate_experiment_id, []).append(one.decision_id)
+    for decision in decisions:
+        of_candidates.setdefault(decision.candidate_experiment_id, []).append(decision.decision_id)
     found = [one for pair in of_candidates.items() for one in results_against(store, pair[0], baseline, pair[1])]
     by_metric: dict[str, list[Result]] = {}
     for result in found:
@@ -333,7 +341,11 @@ def nowhere(*parts: str) -> None:
 def gate_page(report: GateReport, address: Address = nowhere) -> str:
     """Return the page of a gate run: the decisions, then a table for each candidate and its baseline."""
     parts = [f"**Incomplete:** {escaped(report.incomplete)}"] if report.incomplete else []
-    parts += [f"**{escaped(one.standing)}**" for one in report.candidates if isinstance(one, CandidatesOfGate)]
+    parts += [
+        f"**{escaped(candidate.standing)}**"
+        for candidate in report.candidates
+        if isinstance(candidate, CandidatesOfGate)
+    ]
     parts.append(decisions_page(report.decisions, address))
     for one in report.reports:
         parts.append(_results_of(one, address))
@@ -385,7 +397,11 @@ def results_page(
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in summary),
         table,
-        "\n".join(f"- {escaped(one.name)}: {escaped(one.calls_text)}" for one in experiments if one.calls_text),
+        "\n".join(
+            f"- {escaped(experiment.name)}: {escaped(experiment.calls_text)}"
+            for experiment in experiments
+            if experiment.calls_text
+        ),
         "\n".join(f"- {link}" for link in links),
         where_shown(hints.show(reference), page),
     ]
@@ -429,7 +445,7 @@ def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) ->
     for decision in decisions:
         rules = [(rule.outcome, rule.name, rule.text) for rule in decision.rules]
         table = markdown_table(("", "rule", ""), rules)
-        limits = "\n".join(f"- {escaped(one)}" for one in decision.what_limits)
+        limits = "\n".join(f"- {escaped(limit)}" for limit in decision.what_limits)
         limits = f"**Limits of this decision**\n\n{limits}" if limits else ""
         where = "\n".join(f"- {escaped(one)}" for one in decision.where)
         if decision.where_command:
@@ -469,7 +485,7 @@ class ReportedExperiments:
 
     @property
     def names(self) -> str:
-        return ", ".join(one.name for one in self._report.experiments)
+        return ", ".join(experiment.name for experiment in self._report.experiments)
 
     @property
     def decisions(self) -> list[Decision]:

@@ -74,7 +74,7 @@ def modes_of(store: Store, name: str | None) -> Modes:
     chosen = name if name in names else next(iter(names), None)
     newest: Mapping[str, str] = dict(known)
     identity = newest.get(chosen or "")
-    results = {one.metric: one for one in results_of(store, [identity])} if identity else {}
+    results = {result.metric: result for result in results_of(store, [identity])} if identity else {}
     told = _told(store, identity)
     runs = [row for row in rates if row[0] == chosen and row[1] == "run"]
     days = [row for row in rates if row[1] != "run"]

@@ -65,12 +65,15 @@ def _told_apart(experiments: Sequence[Sequence[Any]]) -> list[str]:
 
     Each is a version, a commit (None if the code was changed since), and when it started.
     """
-    for texts in ([one[0] for one in experiments], [one[1] and one[1][:COMMIT] for one in experiments]):
+    for texts in (
+        [experiment[0] for experiment in experiments],
+        [experiment[1] and experiment[1][:COMMIT] for experiment in experiments],
+    ):
         if all(texts) and len({*texts}) == len(texts):
             return texts
-    times = [at(one[2]) for one in experiments]
+    times = [at(experiment[2]) for experiment in experiments]
     if len({*times}) < len(times):
-        times = [f"{_utc(one[2]):%Y-%m-%d %H:%M:%S} UTC" for one in experiments]
+        times = [f"{_utc(experiment[2]):%Y-%m-%d %H:%M:%S} UTC" for experiment in experiments]
     return [f"({time})" for time in times]
 
 

@@ -121,8 +121,8 @@ def _of_comparison(what: ReportedComparison) -> Card:
 
 def _rows(results: Sequence[Result]) -> list[Row]:
     means = means_in(results)
-    compared = any(one.baseline_experiment_id for one in results)
-    several = len({one.experiment_id for one in results if one.baseline_experiment_id or not compared}) > 1
+    compared = any(result.baseline_experiment_id for result in results)
+    several = len({result.experiment_id for result in results if result.baseline_experiment_id or not compared}) > 1
     return [
         Row(
             name=f"{one.metric} of {one.target}" if several else one.metric,

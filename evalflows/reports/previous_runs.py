@@ -69,7 +69,7 @@ class PreviousRun:
     @property
     def rank(self) -> int:
         """Its place among several runs: those with something worse come first, then those with something better."""
-        return min((_ORDER.index(one.conclusion) for one in self.metrics), default=len(_ORDER))
+        return min((_ORDER.index(metric.conclusion) for metric in self.metrics), default=len(_ORDER))
 
     @property
     def command(self) -> str:
@@ -97,12 +97,12 @@ def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[Prev
             n_shared=n_shared,
             metrics=[
                 MetricSince(
-                    previous_mean=one.baseline_mean,
-                    mean=one.candidate_mean,
-                    **{name: getattr(one, name) for name in _OF_VERDICT},
+                    previous_mean=verdict.baseline_mean,
+                    mean=verdict.candidate_mean,
+                    **{name: getattr(verdict, name) for name in _OF_VERDICT},
                 )
-                for one in verdicts
-                if one.metric not in MEASURES
+                for verdict in verdicts
+                if verdict.metric not in MEASURES
             ],
         )
         for row, previous, n_shared, verdicts in verdicts_since(store, earlier)

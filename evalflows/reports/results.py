@@ -194,7 +194,7 @@ def means_of(result: Result, baseline: Result | None) -> Means | None:
 
     def texts(*means: float) -> list[str]:
         """With the digits of the difference."""
-        return [estimate(one, one - half, one + half, result.metric)[0] for one in means]
+        return [estimate(mean, mean - half, mean + half, result.metric)[0] for mean in means]
 
     of_pairs, n = texts(before, after), result.n_pairs
     of_all = [one.mean for one in (baseline, result) if one is not None and one.mean is not None]
@@ -205,7 +205,7 @@ def means_of(result: Result, baseline: Result | None) -> Means | None:
 
 def means_in(results: Sequence[Result]) -> dict[tuple[str, str], Means | None]:
     """Return the means of each result and of its baseline's among them, by experiment and metric."""
-    known = {(one.experiment_id, one.metric): one for one in results}
+    known = {(result.experiment_id, result.metric): result for result in results}
     return {key: means_of(one, known.get((one.baseline_experiment_id or "", one.metric))) for key, one in known.items()}
 
 
@@ -214,12 +214,12 @@ def differences_in(results: Sequence[Result]) -> dict[tuple[str, str], list[str]
     second is of the means of the pairs, if they are others."""
     means = means_in(results)
     return {
-        (one.experiment_id, one.metric): [
-            one.difference_text,
+        (result.experiment_id, result.metric): [
+            result.difference_text,
             *([f"{of_both.pairs}: {of_both.text}"] if of_both and of_both.pairs else []),
         ]
-        for one in results
-        for of_both in [means[one.experiment_id, one.metric]]
+        for result in results
+        for of_both in [means[result.experiment_id, result.metric]]
     }
 
 
@@ -352,7 +352,7 @@ def on_chosen(store: Store, results: Sequence[Result], chosen: ChosenExamples) -
     counted = {
         (owner, metric, evaluator): dict(zip(_COUNTS, row, strict=True)) for owner, metric, evaluator, *row in rows
     }
-    means = {(one.experiment_id, one.metric): one for one in chosen.estimates}
+    means = {(estimate.experiment_id, estimate.metric): estimate for estimate in chosen.estimates}
     out = []
     for result in results:
         mean = means.get((result.experiment_id, result.metric))
@@ -408,16 +408,18 @@ def metric_ranges(store: Store, results: Sequence[Result]) -> dict[str, tuple[fl
 
     A metric without is not among them.
     """
-    rows = (store.read("experiments", identity)[0] for identity in dict.fromkeys(one.experiment_id for one in results))
+    rows = (
+        store.read("experiments", identity)[0] for identity in dict.fromkeys(result.experiment_id for result in results)
+    )
     of_specs = [from_json(row.spec).get("metrics") or {} for row in rows]
     declared = {metric: one["range"] for metrics in of_specs for metric, one in metrics.items() if one.get("range")}
     outside = {
-        one.metric
-        for one in results
-        if any(end is not None and not 0 <= end <= 1 for end in (one.mean, one.ci_low, one.ci_high))
+        result.metric
+        for result in results
+        if any(end is not None and not 0 <= end <= 1 for end in (result.mean, result.ci_low, result.ci_high))
     }
     found: dict[str, tuple[float, float]] = {}
-    for metric in dict.fromkeys(one.metric for one in results if one.metric not in MEASURES):
+    for metric in dict.fromkeys(result.metric for result in results if result.metric not in MEASURES):
         if metric in declared:
             found[metric] = (declared[metric][0], declared[metric][1])
         elif metric not in outside:

@@ -159,7 +159,7 @@ def side_by_side(
         repetitions: The most that a system has.
     """
     ids, shown = compared.experiment_ids, list(examples)
-    of_example = {one: [each for metric in changes for each in metric.get(one, ())] for one in examples}
+    of_example = {example: [each for metric in changes for each in metric.get(example, ())] for example in examples}
     metrics = list(dict.fromkeys(each.metric for some in of_example.values() for each in some))
     lacking = [one for one, some in of_example.items() if any(map(_lacks, some))]
     answers, reasons, texts = ask(
@@ -176,10 +176,11 @@ def side_by_side(
             ComparedRow,
             rows[example],
             sides={
-                one: Side(
-                    answer=given.get((one, example)), values=_values(one, one == ids[0], of_example[example], why)
+                identity: Side(
+                    answer=given.get((identity, example)),
+                    values=_values(identity, identity == ids[0], of_example[example], why),
                 )
-                for one in ids
+                for identity in ids
             },
         )
         for example in examples
@@ -195,11 +196,11 @@ def _values(
 ) -> list[SideValue]:
     """Return one system's values. The baseline's stand in every candidate's changes."""
     values = {}
-    for one in changes:
-        if is_baseline or one.candidate_experiment_id == owner:
+    for change in changes:
+        if is_baseline or change.candidate_experiment_id == owner:
             given = _OF_BASELINE if is_baseline else _OF_CANDIDATE
-            reason = why.get((owner, one.example_id, one.metric))
-            values[one.metric] = SideValue(
-                metric=one.metric, reason=reason, **{name: getattr(one, field) for name, field in given.items()}
+            reason = why.get((owner, change.example_id, change.metric))
+            values[change.metric] = SideValue(
+                metric=change.metric, reason=reason, **{name: getattr(change, field) for name, field in given.items()}
             )
     return list(values.values())

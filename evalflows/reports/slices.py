@@ -109,7 +109,7 @@ class Slice:
     means: Sequence[SliceMean]
 
     def mean(self, metric: str) -> SliceMean | None:
-        return next((one for one in self.means if one.metric == metric), None)
+        return next((mean for mean in self.means if mean.metric == metric), None)
 
 
 def slice_means(store: Store, experiment: str, snapshot: str) -> list[Slice]:

@@ -65,15 +65,15 @@ def has_much_in_common(parts: WordDiff) -> bool:
 
 def _with_rewritten_phrases(pieces: Sequence[tuple[bool, str, str]]) -> Iterator[tuple[bool, str, str]]:
     """Count spaces between two changes as changed, so that a rewritten phrase is one change and not one a word."""
-    for place, (is_same, old, new) in enumerate(pieces):
-        yield is_same and not (old.isspace() and 0 < place < len(pieces) - 1), old, new
+    for index, (is_same, old, new) in enumerate(pieces):
+        yield is_same and not (old.isspace() and 0 < index < len(pieces) - 1), old, new
 
 
 def with_context(parts: WordDiff, around: int = 60) -> WordDiff:
     """Shorten what is the same to `around` characters before and after each change; without a change, to the first."""
     out: WordDiff = []
-    for place, (kind, text) in enumerate(parts):
-        before, after = around * (place > 0), around * (place < len(parts) - 1)
+    for index, (kind, text) in enumerate(parts):
+        before, after = around * (index > 0), around * (index < len(parts) - 1)
         if kind == "same" and len(text) > before + after + 3 and (before or after):
             text = f"{text[:before]} … {text[len(text) - after :] if after else ''}"
         out.append((kind, text))

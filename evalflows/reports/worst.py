@@ -298,8 +298,8 @@ def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decisi
 def _drops(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Worst | None:
     ranked = sorted(
         (
-            (_rank(result, outcomes.get((result.experiment_id, result.metric))), _loss(store, result), place, result)
-            for place, result in enumerate(results)
+            (_rank(result, outcomes.get((result.experiment_id, result.metric))), _loss(store, result), index, result)
+            for index, result in enumerate(results)
             if result.baseline_experiment_id and _has_examples(result, outcomes)
         ),
         key=lambda ranked: ranked[:3],
@@ -420,4 +420,4 @@ def _lowest_command(store: Store, results: Sequence[Result]) -> Hint:
     experiments = list(dict.fromkeys(result.experiment_id for result in results))
     of_one = len(experiments) == 1
     reference = experiments[0] if of_one else run_groups(store, experiments)[0]
-    return hints.show_worst(reference, [one.metric for one in results])
+    return hints.show_worst(reference, [result.metric for result in results])

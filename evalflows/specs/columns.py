@@ -188,9 +188,9 @@ def checked_messages(value: Any) -> list[Message]:
     """Return the value as a list of OpenAI messages, which may be empty. Raise ValueError, in one line, if invalid."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"messages: got {type(value).__name__}, wanted a list of {{role, content}}")
-    for place, message in enumerate(value, start=1):
+    for index, message in enumerate(value, start=1):
         if problem := _problem(message):
-            raise ValueError(f"messages: {place}: {problem}")
+            raise ValueError(f"messages: {index}: {problem}")
     return [dict(message) for message in value]
 
 
@@ -198,12 +198,12 @@ def turns_of(messages: Sequence[Mapping[str, Any]]) -> list[Turn]:
     """Return the assistant's turns, in order. Tool messages without an assistant message are not a turn."""
     turns: list[Turn] = []
     begins = 0
-    for place in range(len(messages) + 1):
-        if place < len(messages) and messages[place]["role"] in ANSWERING:
+    for index in range(len(messages) + 1):
+        if index < len(messages) and messages[index]["role"] in ANSWERING:
             continue
-        if any(message["role"] == "assistant" for message in messages[begins:place]):
-            turns.append(Turn(number=len(turns) + 1, begins=begins, ends=place))
-        begins = place + 1
+        if any(message["role"] == "assistant" for message in messages[begins:index]):
+            turns.append(Turn(number=len(turns) + 1, begins=begins, ends=index))
+        begins = index + 1
     return turns
 
 

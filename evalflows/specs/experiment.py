@@ -166,7 +166,7 @@ class ExperimentSpec(ComparedRunSettings, _Experiment):
         """The built-in measures that gates, composites and `metrics` name."""
         of_gates = (metric_of(metric) for gate in self.gates for metric in gate.metrics)
         of_composites = (metric for composite in self.composites for metric in composite.metrics)
-        return frozenset(MEASURES) & {base_metric(one) for one in (*of_gates, *of_composites, *self.metrics)}
+        return frozenset(MEASURES) & {base_metric(gate) for gate in (*of_gates, *of_composites, *self.metrics)}
 
     def direction(self, metric: str) -> MetricSpec:
         """Return the declared properties of a metric, with its direction filled in."""

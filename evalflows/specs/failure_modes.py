@@ -219,7 +219,7 @@ def _place(content: Any, name: str) -> int:
 
 
 def _add_examples(mode: Any, examples: Sequence[str]) -> None:
-    if new := [one for one in examples if one not in (mode.get("examples") or [])]:
+    if new := [example for example in examples if example not in (mode.get("examples") or [])]:
         if mode.get("examples"):
             mode["examples"].extend(new)
         else:

@@ -79,7 +79,7 @@ def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
-        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        repeated = next(name for index, name in enumerate(names) if name in names[:index])
         raise ValueError(f"got the key {short(repeated)} twice")
     return made
 
@@ -174,7 +174,7 @@ def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str],
 def _is_text_field(change: str, error: PydanticError) -> bool:
     """Return whether a change gave a number, a date or yes or no to a field that is a text: `version=0123456`."""
     keys = change.partition("=")[0].strip().split(".")
-    wrong = [[str(part) for part in one["loc"]] for one in error.errors() if one["type"] == "string_type"]
+    wrong = [[str(part) for part in error["loc"]] for error in error.errors() if error["type"] == "string_type"]
     return any(loc[-1] == keys[-1] and [part for part in loc if part in keys] == keys for loc in wrong)
 
 

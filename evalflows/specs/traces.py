@@ -96,7 +96,10 @@ class TraceEvaluationSpec(RunSettings, _TraceEvaluation):
     def _names_stand(cls, evaluators: list[EvaluatorSpec]) -> list[EvaluatorSpec]:
         """Call evaluators as their functions, also those called like a measure of runs, which traces do not have."""
         return [
-            one if one.name or not one.own_name else one.model_copy(update={"name": one.own_name}) for one in evaluators
+            evaluator
+            if evaluator.name or not evaluator.own_name
+            else evaluator.model_copy(update={"name": evaluator.own_name})
+            for evaluator in evaluators
         ]
 
     def direction(self, metric: str) -> MetricSpec:

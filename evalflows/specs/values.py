@@ -113,7 +113,7 @@ def _stored(value: Any, where: str) -> Any:
         case Mapping():
             return {name: _inner(item, where, name) for name, item in _by_text(value, where).items()}
         case list() | tuple():
-            return [_inner(item, where, place) for place, item in enumerate(value)]
+            return [_inner(item, where, index) for index, item in enumerate(value)]
         case Set():
             return sorted((_inner(item, where, "a member") for item in value), key=json_text)
     return _of_library(value, where)

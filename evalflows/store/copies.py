@@ -65,7 +65,7 @@ class TableCopies:
         known = self._files.get(table)
         if files == known or (known is None and (table in self._large or _is_large(files))):
             return
-        changed = [one for one in {*files, *(known or {})} if files.get(one) != (known or {}).get(one)]
+        changed = [file for file in {*files, *(known or {})} if files.get(file) != (known or {}).get(file)]
         is_all = known is None or "" in changed or len(changed) > MOST_OWNERS
         whose = f"where {TABLES[table].owner} in ({', '.join(map(quoted, changed))})"
         read = files if is_all else {one: files[one] for one in changed if one in files}
@@ -185,7 +185,7 @@ class OwnerCopies:
         self, connection: duckdb.DuckDBPyConnection, here: str, table: str, states: Mapping[str, object]
     ) -> bool:
         files = _files_of(states, table)
-        if table not in OF_ITEMS or _is_large({one: files.get(one, []) for one in self._owners}):
+        if table not in OF_ITEMS or _is_large({owner: files.get(owner, []) for owner in self._owners}):
             return False
         owners = ", ".join(map(quoted, self._owners))
         connection.execute(f"create table {here} as from memory.source.{table} where experiment_id in ({owners})")

@@ -99,7 +99,7 @@ def edit_example(
     no example any more.
     """
     old = _current(store, name)
-    known = {one: number for number, one in enumerate(old.ids)}
+    known = {identity: number for number, identity in enumerate(old.ids)}
     if identity not in known:
         raise NotFoundError(f"example {identity!r}: not in the newest version of dataset {name!r}")
     before = old[known[identity]]

@@ -581,7 +581,7 @@ class _Finder:
         }
         known["runs"] = sorted({*planned, *self._ids(_RUNS)})
         comparisons = self._ids(_COMPARISONS)
-        self._leases |= {one: one for one in comparisons}
+        self._leases |= {comparison: comparison for comparison in comparisons}
         known["owners"] = sorted({*known["experiments"], *comparisons})
         pairs = self._ask(_OTHER_PAIRS)
         known["others"] = [*self._ids(_OTHER_RUNS), *(derived_id(*pair) for pair in pairs)]

@@ -433,9 +433,9 @@ def _header(cells: Sequence[str], where: str) -> list[str]:
 
 def _check_unnamed(names: Sequence[str], cells: Sequence[str], where: str) -> None:
     """Raise InputError for a cell in a column without a name, except whole numbers in the first: an index of pandas."""
-    for place, (name, cell) in enumerate(zip(names, cells, strict=False)):
-        if not name and cell.strip() and (place or not re.fullmatch(r"\d+", cell)):
-            raise InputError(f"{where}: got a cell in column {place + 1}, which has no name in the header")
+    for index, (name, cell) in enumerate(zip(names, cells, strict=False)):
+        if not name and cell.strip() and (index or not re.fullmatch(r"\d+", cell)):
+            raise InputError(f"{where}: got a cell in column {index + 1}, which has no name in the header")
 
 
 def _json_columns(rows: Numbered, where: str) -> set[str]:

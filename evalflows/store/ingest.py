@@ -176,7 +176,7 @@ def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> 
 
 def _of_splits(splits: Sequence[str | None], wanted: Sequence[str]) -> list[int]:
     """Return the places of the examples of these splits. Raise InputError if there are none."""
-    places = [place for place, split in enumerate(splits) if split in wanted]
+    places = [index for index, split in enumerate(splits) if split in wanted]
     if not places:
         known = sorted({split for split in splits if split is not None})
         expected = f"some of {known}" if known else "no splits, as the dataset has none"

@@ -111,7 +111,8 @@ def write_manifest(
     if not files or (first := StoredFile.at(files[0].path)) is None:
         return
     entries = [
-        {"path": _relative(layout, one.path), "sha256": one.content.sha256, "bytes": one.content.size} for one in files
+        {"path": _relative(layout, file.path), "sha256": file.content.sha256, "bytes": file.content.size}
+        for file in files
     ]
     body = {
         "format": NUMBER,
@@ -132,7 +133,7 @@ def name_file(layout: Layout, fs: Any, staged: StagedFile) -> None:
 
 def manifests(layout: Layout, fs: Any, owners: Collection[str] | None = None) -> dict[str, list[Manifest]]:
     """Return the manifests of owners (None: all) by owner, the oldest first. One that cannot be read names nothing."""
-    read = (_read(layout, fs, *one) for one in _names(layout, fs) if owners is None or one[1] in owners)
+    read = (_read(layout, fs, *name) for name in _names(layout, fs) if owners is None or name[1] in owners)
     by_owner: defaultdict[str, list[Manifest]] = defaultdict(list)
     for one in sorted(filter(None, read), key=lambda one: (one.written_at, one.name)):
         by_owner[one.owner].append(one)

@@ -391,7 +391,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
         paths = [entry["name"] for entry in self._list(path)] if recursive else [path]
         with one_line_errors(path):
-            obstore.delete(self._objects, [self._key(one) for one in paths])  # no request for none
+            obstore.delete(self._objects, [self._key(path) for path in paths])  # no request for none
         for one in paths:
             self._known.pop(one, None)
 

@@ -95,7 +95,7 @@ def open_owners(store: Store, table: str, prefix: str = "") -> list[str]:
 
 def last_owner(store: Store, table: str) -> str | None:
     """Return the last owner of a table in the order of their ids, such as the last day; None if it has none."""
-    return max((one for state in ("open", "sealed") for one in _owners(store, table, state)), default=None)
+    return max((owner for state in ("open", "sealed") for owner in _owners(store, table, state)), default=None)
 
 
 def _owners(store: Store, table: str, state: str, prefix: str = "") -> list[str]:

@@ -78,7 +78,7 @@ def sign(store: Store, row: Signable, experiments: Sequence[str], key: Path) -> 
     statement = to_json(
         {
             "row": _fields(row),
-            "figures": {one: _figures(store, one) for one in experiments},
+            "figures": {experiment: _figures(store, experiment) for experiment in experiments},
             "signed_at": now().isoformat(),
         }
     )

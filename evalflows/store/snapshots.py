@@ -267,8 +267,8 @@ def draft(examples: Iterable[ExampleRow], renamed: Callable[[Sequence[str]], New
         times.append((example.recorded_at - _EPOCH) // _MICROSECOND)
     names: Column[str] = ids.column()
     if renamed is not None and (new := renamed(names)):
-        lines = SpilledLines.of(_with_id(line, new.get(place)) for place, line in enumerate(lines))
-        names = _Texts(new.get(place, name) for place, name in enumerate(names)).column()
+        lines = SpilledLines.of(_with_id(line, new.get(index)) for index, line in enumerate(lines))
+        names = _Texts(new.get(index, name) for index, name in enumerate(names)).column()
 
     def rows(places: Sequence[int]) -> Iterator[ExampleRow]:
         for place, line in lines.at(places):

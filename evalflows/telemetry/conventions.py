@@ -635,7 +635,7 @@ def _instructed(attributes: Mapping[str, Any], request: list[Message]) -> list[M
 def _split(sides: tuple[list[Message], list[Message]]) -> tuple[list[Message], list[Message]]:
     """Move what follows the last message of the user from the request to the answer."""
     request, answer = sides
-    users = [place for place, message in enumerate(request) if message["role"] == "user"]
+    users = [index for index, message in enumerate(request) if message["role"] == "user"]
     end = users[-1] + 1 if users and not answer else len(request)
     return request[:end], request[end:] + answer
 

@@ -119,7 +119,7 @@ def test_sessions_that_agree_make_the_interval_wider(tmp_path: Path) -> None:
     together = one.rules[0]
     alone = decide_on(one.candidate_experiment_id, None, GateSpec(confident_thresholds={"right": 0.1}))
     of_candidate = json.loads(alone.reasons)[0]
-    wider = (together.value - together.low) ** 2 - (of_candidate.value - of_candidate.low) ** 2
+    wider = (together.value - together.low) ** 2 - (of_candidate["value"] - of_candidate["low"]) ** 2
     if_independent = 1.96**2 * 0.8 * 0.2 / 600
     assert 2.2 < wider / if_independent < 3.8
 

@@ -74,14 +74,14 @@ def evaluations_of(rows: Iterable[JudgementRow]) -> list[Evaluation]:
 
 def present(evaluations: Iterable[views.Evaluation]) -> list[Evaluation]:
     """Return the evaluations that have a value: as in Langfuse, others are left out. They are found by name too."""
-    return Evaluations(_of_view(one) for one in evaluations if one.status == "scored")  # type: ignore
+    return Evaluations(_of_view(evaluation) for evaluation in evaluations if evaluation.status == "scored")  # type: ignore
 
 
 def complete(evaluations: Evaluations) -> list[Evaluation]:
     """Return the evaluations that a composite gets. Raise ValueError if one is missing: the composite would not say."""
-    for one in evaluations:
-        if one.status in MISSING:
-            raise ValueError(f"{one.name} has no score for this item, so what is composed of it has none")
+    for evaluation in evaluations:
+        if evaluation.status in MISSING:
+            raise ValueError(f"{evaluation.name} has no score for this item, so what is composed of it has none")
     return present(evaluations)
 
 
@@ -257,7 +257,10 @@ def as_evaluators(evaluators: Sequence[Any], composites: Sequence[Any], *, names
 
     With `names_stand`, one may be called like a measure of runs, such as `cost`.
     """
-    given = [*evaluators, *(one if isinstance(one, Mapping) else as_composite(one) for one in composites)]
+    given = [
+        *evaluators,
+        *(composite if isinstance(composite, Mapping) else as_composite(composite) for composite in composites),
+    ]
     names = [None if isinstance(one, str | Mapping | EvaluatorSpec) else evaluator_name(one) for one in given]
     seen: Counter[str] = Counter()
     found = []
@@ -292,7 +295,9 @@ def as_run_evaluator(evaluator: Any, dataset: str | None) -> Function:
     _check(evaluator, "run_evaluators", ("item_results",))
 
     def call(item_results: list[ItemResult]) -> Any:
-        return evaluator(item_results=[_result(one, dataset) for one in item_results if one.run.outputs is not None])
+        return evaluator(
+            item_results=[_result(result, dataset) for result in item_results if result.run.outputs is not None]
+        )
 
     return _in_place_of(evaluator, call, "item_results")
 
@@ -303,7 +308,7 @@ def as_mapper(mapper: Any, *, raw: bool) -> Any:
         return mapper  # paths, or a name
 
     def call(*items: Any, **named: Any) -> Any:
-        mapped = mapper(*(Item(one, raw=raw) for one in items), **{k: Item(one, raw=raw) for k, one in named.items()})
+        mapped = mapper(*(Item(item, raw=raw) for item in items), **{k: Item(one, raw=raw) for k, one in named.items()})
         return _exact_later(mapped) if inspect.isawaitable(mapped) else _exact(mapped)
 
     vars(update_wrapper(call, mapper))["version_parts"] = (raw, version_of(mapper))

@@ -64,22 +64,26 @@ class ExperimentResult:
 
     def format(self, *, include_item_results: bool = False) -> str:
         """Return the result as text: means, scores of the run, and with `include_item_results` every item."""
-        items = [_shown(number, one) for number, one in enumerate(self.item_results, 1)] if include_item_results else []
+        items = (
+            [_shown(number, result) for number, result in enumerate(self.item_results, 1)]
+            if include_item_results
+            else []
+        )
         counted = f"{len(self.item_results)} items"
         if self.failed_item_ids:
             counted += f", {len(self.failed_item_ids)} not answered"
         lines = [*items, f"experiment: {self.name}", f"run: {self.run_name}"]
         lines += [self.description] if self.description else []
         lines += [counted, *self._means()]
-        lines += [f"of the run: {_score(one)}" for one in self.run_evaluations]
+        lines += [f"of the run: {_score(evaluation)}" for evaluation in self.run_evaluations]
         return "\n".join(lines)
 
     def _means(self) -> Iterable[str]:
         """Return a line for each name of an evaluation, with its mean and how many items have it."""
         values: dict[str, list[Any]] = {}
         for result in self.item_results:
-            for one in result.evaluations:
-                values.setdefault(one.name, []).append(one.value)
+            for evaluation in result.evaluations:
+                values.setdefault(evaluation.name, []).append(evaluation.value)
         for name, found in values.items():
             numbers = [float(value) for value in found if isinstance(value, int | float)]
             mean = f"{sum(numbers) / len(numbers):.3f}, " if numbers else ""
@@ -174,7 +178,7 @@ def _shown(number: int, result: ExperimentItemResult) -> str:
     if result.item.expected_output is not None:
         lines.append(f"  expected: {result.item.expected_output}")
     lines.append(f"  output: {result.output}")
-    return "\n".join([*lines, *(f"  {_score(one)}" for one in result.evaluations)])
+    return "\n".join([*lines, *(f"  {_score(evaluation)}" for evaluation in result.evaluations)])
 
 
 def _score(one: Evaluation) -> str:

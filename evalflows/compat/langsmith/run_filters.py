@@ -113,8 +113,8 @@ def matches(call: Call, run: Run) -> bool:
 
 
 def _holds(call: Call, run: Run, entry: Fields) -> bool:
-    if call.name in ("and", "or", "not") and all(isinstance(one, Call) for one in call.arguments):
-        held = [_holds(one, run, entry) for one in call.arguments]
+    if call.name in ("and", "or", "not") and all(isinstance(argument, Call) for argument in call.arguments):
+        held = [_holds(argument, run, entry) for argument in call.arguments]
         return not any(held) if call.name == "not" else all(held) if call.name == "and" else any(held)
     if call.name == "search" and len(call.arguments) == 1:
         return str(call.arguments[0]).lower() in f"{run.name} {run.inputs} {run.outputs} {run.error}".lower()
@@ -160,7 +160,9 @@ def _as_value(name: str, wanted: Any) -> Any:
 def names_children(call: Call) -> bool:
     """Return whether a filter names what tells child runs from roots."""
     return any(
-        names_children(one) if isinstance(one, Call) else one in ("run_type", "is_root", "parent_run_id", "trace_id")
-        for one in call.arguments
-        if isinstance(one, Call | Name)
+        names_children(argument)
+        if isinstance(argument, Call)
+        else argument in ("run_type", "is_root", "parent_run_id", "trace_id")
+        for argument in call.arguments
+        if isinstance(argument, Call | Name)
     )

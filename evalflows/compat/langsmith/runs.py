@@ -357,7 +357,7 @@ class RunMethods:
         import pandas as pd
 
         project = self.read_project(project_id=project_id, project_name=project_name)
-        rows = [_row_of(one, run) for one in _examples_with_runs(Store(), project.id) for run in one.runs]
+        rows = [_row_of(example, run) for example in _examples_with_runs(Store(), project.id) for run in example.runs]
         return pd.DataFrame(rows)
 
     @refusing(

@@ -63,7 +63,7 @@ def count_unexpected(
     ]
     with shared.little_memory():
         (found,) = store.query(f"{columns.rows} select {', '.join(counts)} from rows", columns.values)
-    return [(found[place], found[place + 1], found[place + 2]) for place in range(0, len(found), 3)]
+    return [(found[index], found[index + 1], found[index + 2]) for index in range(0, len(found), 3)]
 
 
 def unexpected_rows(
@@ -120,8 +120,8 @@ def value_of(metric: str) -> str:
 
 def planned_runs(experiment: ExperimentRow, evaluators: Sequence[str]) -> Columns:
     """Return one row per example and repetition, with its number of outputs, and of scores by each evaluator."""
-    counts = [f"count(*) filter (evaluator = ${place}) as n{place}" for place in range(4, len(evaluators) + 4)]
-    shown = [f"coalesce(n{place}, 0)" for place in range(4, len(evaluators) + 4)]
+    counts = [f"count(*) filter (evaluator = ${index}) as n{index}" for index in range(4, len(evaluators) + 4)]
+    shown = [f"coalesce(n{index}, 0)" for index in range(4, len(evaluators) + 4)]
     query = _PLANNED.format(counts=", ".join(["subject_id", *counts]), shown=", ".join(["coalesce(n, 0)", *shown]))
     values = [experiment.experiment_id, experiment.snapshot_id, experiment.repetitions, *evaluators]
     names = [*_RUN, "runs.outputs", *map(by, evaluators)]
@@ -171,7 +171,7 @@ def score_columns(experiment: ExperimentRow, metrics: Sequence[str]) -> Columns:
     """
     columns = ("subject", "rows_of_key", "status", "result", "is_finite", "error", "sampling_rate", *COUNTED)
     values = [
-        f"case when s.metric = ${place} then nullif(value, 'nan'::double) end" for place in range(2, len(metrics) + 2)
+        f"case when s.metric = ${index} then nullif(value, 'nan'::double) end" for index in range(2, len(metrics) + 2)
     ]
     names = [*_SCORE, *(f"scores.{name}" for name in columns), *map(value_of, metrics)]
     query = _SCORES.format(values="".join(f", {value}" for value in values))

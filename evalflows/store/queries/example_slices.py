@@ -64,7 +64,9 @@ def places_of(values: Sequence[str | None], sliced: SlicedMetric) -> npt.NDArray
 def ids_in(store: Store, row: ExperimentRow, sliced: SlicedMetric) -> frozenset[str]:
     """Return the ids of an experiment's examples in a slice."""
     examples = load_snapshot(store, row.snapshot_id)
-    return frozenset(one.example_id for one in examples if slice_value(one, sliced.path or "") == sliced.value)
+    return frozenset(
+        example.example_id for example in examples if slice_value(example, sliced.path or "") == sliced.value
+    )
 
 
 def check_slices(gates: Iterable[GateSpec], examples: Iterable[ExampleRow]) -> None:

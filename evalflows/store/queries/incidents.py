@@ -91,7 +91,7 @@ class Episode:
     @property
     def state(self) -> IncidentState:
         """The state that asks most of people."""
-        return min((one.state for one in self.incidents), key=STATES.index)
+        return min((incident.state for incident in self.incidents), key=STATES.index)
 
     @property
     def is_over(self) -> bool:
@@ -99,7 +99,7 @@ class Episode:
 
     @property
     def acknowledged_by(self) -> str | None:
-        return next((one.acknowledged_by for one in self.incidents if one.acknowledged_by), None)
+        return next((incident.acknowledged_by for incident in self.incidents if incident.acknowledged_by), None)
 
 
 def episodes(found: Iterable[Incident]) -> list[Episode]:

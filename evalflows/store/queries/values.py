@@ -183,7 +183,7 @@ def trials(
     which = [experiment.experiment_id, metric.metric, metric.evaluator_version]
     sign = 1.0 if higher_is_better else -1.0
     order, counts = ask(store, (_ORDER, [experiment.snapshot_id]), (_PASSED, [*which, sign, sign * pass_threshold]))
-    places = {example: place for place, (example,) in enumerate(order)}
+    places = {example: index for index, (example,) in enumerate(order)}
     passed, scored = np.zeros(len(places)), np.zeros(len(places))
     for example, good, count in counts:
         passed[places[example]], scored[places[example]] = good, count
@@ -258,7 +258,7 @@ class RepetitionValues:
 def repetition_values(store: Store, experiment: ExperimentRow, metrics: Sequence[str]) -> list[RepetitionValues]:
     """Return metrics of an experiment, one entry per evaluator version; categorical metrics are omitted."""
     order, rows = ask(store, (_ORDER, [experiment.snapshot_id]), (_RUNS, [experiment.experiment_id, [*metrics]]))
-    places = {example: place for place, (example,) in enumerate(order)}
+    places = {example: index for index, (example,) in enumerate(order)}
     by_version: dict[tuple[str, str, str], list[tuple[Any, ...]]] = {}
     for metric, evaluator, version, *run in rows:
         by_version.setdefault((metric, evaluator, version), []).append(tuple(run))

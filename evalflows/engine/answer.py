@@ -12,7 +12,7 @@ from typing import Any
 
 from evalflows.engine.chunks import ExampleChunk, Rounds, in_drawn_order
 from evalflows.engine.experiments import Context, Experiment, experiments_in
-from evalflows.engine.run_columns import failed, is_final, raised, returned
+from evalflows.engine.run_columns import RunColumns, failed, is_final, raised, returned
 from evalflows.engine.views import example_view, run_id
 from evalflows.evaluators.views import ExampleView
 from evalflows.llm import loop
@@ -129,6 +129,7 @@ class _Answering:
                 result["error_kind"] = "truncated"  # scored all the same, and counted
         totals = asdict(recorder.totals()) if recorder.has_calls else self._unrecorded
         steps = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS) if recorder.steps else None
+        columns: dict[str, Any] = {"attempts": recorder.attempts, "steps": steps} | totals | {**result}
         row = OutputRow(
             run_id=identity,
             experiment_id=self.chunk.experiment_id,
@@ -137,7 +138,7 @@ class _Answering:
             started_at=started_at,
             round_at=None if recorder.opened_connection else round_at,
             recorded_at=now(),
-            **{"attempts": recorder.attempts, "steps": steps} | totals | result,
+            **columns,
         )
         if row.error_kind in RETRIED_LATER:
             self.transient[row.error_kind] += 1
@@ -146,7 +147,7 @@ class _Answering:
         if row.status != "ok":
             self._tally.lose(self.chunk, "answers")
 
-    async def _outcome(self, example: ExampleRow, on_thread: bool) -> dict[str, Any]:
+    async def _outcome(self, example: ExampleRow, on_thread: bool) -> RunColumns:
         """Return the columns of a run: of the call, or of a failure if the breaker is open."""
         try:
             is_trial = self.breaker.enter()

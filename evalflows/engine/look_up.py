@@ -1,17 +1,16 @@
 """Answer by looking up recorded answers, without a call."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import ExitStack
 from datetime import datetime
 from itertools import chain, starmap
-from typing import Any
 
 from evalflows.engine.chunks import ExampleChunk, Rounds
 from evalflows.engine.experiments import Answered, Context, Experiment, experiments_in, size_of_answer
 from evalflows.engine.judge import Judging, Outcome
 from evalflows.engine.results import Columns
-from evalflows.engine.run_columns import raised, returned
+from evalflows.engine.run_columns import RunColumns, raised, returned
 from evalflows.engine.views import RequestedInputs, run_id
 from evalflows.llm import loop
 from evalflows.store.records import ExampleRow, now
@@ -19,7 +18,7 @@ from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import Spool
 
-Found = tuple[ExampleRow, dict[str, Any]]
+Found = tuple[ExampleRow, RunColumns]
 """An example, and the columns of its recorded answer."""
 
 
@@ -77,7 +76,7 @@ class _LookUp:
             if self._judging is not None:
                 loop.run(self._judging.judge(runs))
 
-    def _answer(self, example: ExampleRow) -> dict[str, Any]:
+    def _answer(self, example: ExampleRow) -> RunColumns:
         try:
             return returned(self._experiment.target.call(RequestedInputs(example, self.chunk.repetition)))
         except Exception as error:
@@ -94,9 +93,7 @@ class _LookUp:
         rows = records_of("outputs", columns, len(found)) if self._judging else ()
         return [*starmap(Answered, zip(examples, rows, strict=True))] if self._judging else []
 
-    def _columns(
-        self, examples: Sequence[ExampleRow], results: Sequence[Mapping[str, Any]], began: datetime
-    ) -> Columns:
+    def _columns(self, examples: Sequence[ExampleRow], results: Sequence[RunColumns], began: datetime) -> Columns:
         """Return the columns of the runs."""
         count, ids = len(examples), [example.example_id for example in examples]
         usual = {"attempts": 1, "calls": self._unrecorded, "calls_cached": self._unrecorded}

@@ -1,15 +1,35 @@
 """Columns of a run: what a target returned, or why it failed."""
 
-from typing import Any
+from typing import Any, Required, TypedDict, cast
 
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, ErrorKind, InputError, StorageError
-from evalflows.store.records import OutputRow, to_json
+from evalflows.store.records import OutputRow, OutputStatus, to_json
 from evalflows.targets import Answer, NoRecordedAnswerError, as_outputs, length_of
 
 _REPORTED = Answer._fields[1:]  # all but the outputs
 _NOTHING = Answer(outputs=None)[1:]
+
+
+class RunColumns(TypedDict, total=False):
+    """Columns of a run that are known when its target has ended; those of the call itself come besides."""
+
+    status: Required[OutputStatus]
+    outputs: str
+    length: int
+    error: str
+    error_kind: ErrorKind
+    error_trace: str | None
+    attempts: int | None
+    latency_s: float | None
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    calls: int
+    steps: str
+    reused_from: str
+    application_version: str
 
 
 def is_final(row: OutputRow) -> bool:
@@ -17,14 +37,14 @@ def is_final(row: OutputRow) -> bool:
     return row.status == "ok" or (row.status == "failed" and row.error_kind not in UNREACHABLE)
 
 
-def returned(value: Any) -> dict[str, Any]:
+def returned(value: Any) -> RunColumns:
     """Return the columns of what a target returned."""
     answer = value if isinstance(value, Answer) else None
     try:
         outputs = as_outputs(answer.outputs if answer else value)
         text = without_keys(to_json(outputs, mend=True), MIN_PROVIDER_KEY_CHARS)
-        columns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
-        return columns | (_reported(answer) if answer else {})
+        columns: RunColumns = {"status": "ok", "outputs": text, "length": length_of(outputs)}
+        return cast("RunColumns", columns | _reported(answer)) if answer else columns
     except InputError as error:
         return failed("bad_return", str(error))
     except MemoryError:  # no fault of the item
@@ -33,7 +53,7 @@ def returned(value: Any) -> dict[str, Any]:
         return failed("bad_return", f"outputs cannot be stored as JSON: {fault_text(error)}")
 
 
-def raised(error: BaseException) -> dict[str, Any]:
+def raised(error: BaseException) -> RunColumns:
     """Return the columns of a run whose target raised. Raise a StorageError again: it is no fault of the item."""
     if isinstance(error, StorageError):
         raise error
@@ -43,10 +63,9 @@ def raised(error: BaseException) -> dict[str, Any]:
     return failed(fault.kind, str(fault)) | {"attempts": fault.attempts, "error_trace": fault.trace}
 
 
-def failed(kind: ErrorKind, error: str) -> dict[str, Any]:
+def failed(kind: ErrorKind, error: str) -> RunColumns:
     """Return the columns of a run that failed."""
-    status = "not_attempted" if kind in NOT_ATTEMPTED else "failed"
-    return {"status": status, "error_kind": kind, "error": error}
+    return {"status": "not_attempted" if kind in NOT_ATTEMPTED else "failed", "error_kind": kind, "error": error}
 
 
 def _reported(answer: Answer) -> dict[str, Any]:

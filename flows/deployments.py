@@ -29,6 +29,8 @@ from evalflows.specs.permitted import DEPLOYED_FROM
 from evalflows.specs.retention import load_retention
 from evalflows.specs.traces import load_trace_evaluation
 
+__all__ = ["comparison_spec_of", "retention_spec_of", "spec_of", "trace_evaluation_spec_of"]
+
 OURS = "evalflows.flows."
 """What the entrypoints of our flows begin with."""
 

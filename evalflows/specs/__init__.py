@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from evalflows.specs.errors import CallError, IncompleteError, InputError
     from evalflows.specs.evaluator import EvaluatorSpec
     from evalflows.specs.experiment import ExperimentSpec, load_experiment
+    from evalflows.specs.gate import GateSpec
     from evalflows.specs.metrics import CompositeSpec, MetricSpec
     from evalflows.specs.protocols import Complete, Completion, Embed, Message
     from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
@@ -30,6 +31,7 @@ __all__ = [
     "ExampleColumns",
     "Expectation",
     "ExperimentSpec",
+    "GateSpec",
     "HttpTarget",
     "IncompleteError",
     "InputError",
@@ -52,6 +54,7 @@ __getattr__, __dir__ = lazy_names(
         "errors": ("CallError", "IncompleteError", "InputError"),
         "evaluator": ("EvaluatorSpec",),
         "experiment": ("ExperimentSpec", "load_experiment"),
+        "gate": ("GateSpec",),
         "metrics": ("CompositeSpec", "MetricSpec"),
         "protocols": ("Complete", "Completion", "Embed", "Message"),
         "target": ("ChatTarget", "HttpTarget", "PythonTarget", "RecordedTarget", "TargetSpec"),

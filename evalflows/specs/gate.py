@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from evalflows.specs.metric_names import MIN_EXAMPLES, sliced_metric
 
+__all__ = ["GateSpec"]
+
 PREFIX = "production:"
 FORM = "production:EVALUATION@24h, @7d or @2026-11-01..2026-11-08, and [version=1.4] for one version"
 

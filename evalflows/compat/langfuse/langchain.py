@@ -19,6 +19,8 @@ from evalflows.llm.wrapped import CONNECTION, begin_step, current_step, plain, w
 from evalflows.specs.errors import describe
 from evalflows.store.records import CallRow, new_id, now, to_json
 
+__all__ = ["CallbackHandler"]
+
 
 @dataclass(slots=True)
 class _Step:

@@ -10,6 +10,8 @@ from evalflows.compat.refusal import refusing
 from evalflows.llm.wrapped import begin_step, current_step, description, plain, step
 from evalflows.specs.errors import InputError
 
+__all__ = ["RunTree", "get_current_run_tree"]
+
 _ELSEWHERE = "a step belongs to the run in which it is made"
 _NOT_HERE = {
     "to_headers": "a run is recorded in one process; an application behind HTTP is a target of kind http",

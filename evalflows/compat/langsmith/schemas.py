@@ -8,6 +8,26 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+__all__ = [
+    "Attachment",
+    "AttachmentInfo",
+    "AttachmentsOperations",
+    "ComparativeExperiment",
+    "ComparisonEvaluationResult",
+    "DataType",
+    "Dataset",
+    "DatasetDiffInfo",
+    "DatasetVersion",
+    "EvaluationResult",
+    "Example",
+    "ExampleCreate",
+    "ExampleUpdate",
+    "ExampleWithRuns",
+    "Feedback",
+    "Run",
+    "TracerSession",
+]
+
 Fields = dict[str, Any]
 Identity = str | uuid.UUID
 

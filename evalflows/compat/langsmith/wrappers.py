@@ -6,6 +6,8 @@ from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.refusal import refusing
 from evalflows.llm.wrapped import SomeClient, wrap
 
+__all__ = ["wrap_openai"]
+
 
 @refusing(
     tracing_extra="a call is recorded with its request only",

@@ -3,14 +3,15 @@
 Find it, start it if there is none, and stop it; its process is `python -m evalflows.prefect_server`.
 
 The server holds a lock on a file as long as it lives, whatever ends it, so a record without a lock is of a dead server.
-
-It says at once where it will serve, then loads Prefect. `prefect server start --background` would add the seconds of
-Prefect's command, choose no free port, keep no log, and leave a file with a process id that outlives a crash.
-
-Prefect's API needs no login by default and answers every web page that a browser on this machine shows, and whoever may
-use it can run code. Browsers do not send the secret by themselves, so a page has none, whatever its origin or host name
-(DNS rebinding): every route except /health and /ready is refused. For the same reason CSRF tokens would add nothing.
 """
+
+# It says at once where it will serve, then loads Prefect. `prefect server start --background` would add the seconds of
+# Prefect's command, choose no free port, keep no log, and leave a file with a process id that outlives a crash.
+#
+# Prefect's API needs no login by default and answers every web page that a browser on this machine shows, and whoever
+# may use it can run code. Browsers do not send the secret by themselves, so a page has none, whatever its origin or
+# host name (DNS rebinding): every route except /health and /ready is refused. For the same reason CSRF tokens would add
+# nothing.
 
 import fcntl
 import hashlib

@@ -3,9 +3,9 @@
 States, logs and events quote exceptions, artifacts are pages, and parameters may list a dataset's rows. Nothing says
 whose texts these are. So all go that are not of a flow run whose experiments and comparisons, as the store knows, are
 about something else. Names, times, types of states and settings stay.
-
-A server that the user runs is left alone.
 """
+
+# A server that the user runs is left alone.
 
 import os
 import sqlite3

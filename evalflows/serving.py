@@ -1,13 +1,13 @@
 """Serve a Starlette application at an address of this machine, until a signal ends it cleanly; who sends a request,
 and the token that it must have.
-
-A page of another site that the same browser shows can send requests here, also under a name that it points to this
-machine (DNS rebinding). Browsers say in headers which page sends a request, and no script can change these; programs
-send no such headers.
-
-uvicorn has no time limit for a request to arrive, and its limit of connections counts those that have sent nothing
-without ending them. So connections have limits of their own here.
 """
+
+# A page of another site that the same browser shows can send requests here, also under a name that it points to this
+# machine (DNS rebinding). Browsers say in headers which page sends a request, and no script can change these; programs
+# send no such headers.
+#
+# uvicorn has no time limit for a request to arrive, and its limit of connections counts those that have sent nothing
+# without ending them. So connections have limits of their own here.
 
 import asyncio
 import hmac

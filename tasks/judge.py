@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 
 from evalflows.engine.job import Job
 from evalflows.engine.jobs import job_of, judge_in_process
-from evalflows.engine.judge import Outcome, judge_chunk
+from evalflows.engine.judge_chunk import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
 from evalflows.tasks.limits import within_provider_limits
 from evalflows.tasks.retries import admit_trial, breakers_to_wait_for, is_last_attempt, only_transient, retry_later

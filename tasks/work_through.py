@@ -14,8 +14,8 @@ from prefect.futures import PrefectFuture
 from evalflows.engine.budget_parts import Started
 from evalflows.engine.chunks import Rounds
 from evalflows.engine.run_context import RunContext
+from evalflows.engine.sent_chunks import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.engine.tally import Planned
-from evalflows.tasks.budget_parts import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.tasks.engines import Steps, chunk_task, chunks_on
 from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.judge import judge

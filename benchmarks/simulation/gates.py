@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Draw, NearOne, Normal, Setting, Sizes, Skewed, World, YesNo
-from evalflows.analysis.gates import conclusion_of, evaluate_rules
+from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.rules import Estimate, Facts, Interval, Rule
 from evalflows.stats.clusters import FloatArray, clustering_of, degrees_of_freedom
 from evalflows.stats.means import mean_estimate, skewed_t_interval, skewness_of_mean
@@ -128,7 +128,7 @@ def _decided(rules: Sequence[tuple[Kind, float, Estimate]]) -> tuple[float, floa
 
 
 def estimates(draw: Draw, world: World) -> Estimate:
-    """Return the estimate of `analysis.gates.quantities`, without checking the examples again at every level."""
+    """Return the estimate of a gate's difference, without checking the examples again at every level."""
     estimate = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
     if world.binary and draw.clusters is None:
         interval_at = _of_shares(draw)

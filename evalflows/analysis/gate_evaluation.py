@@ -13,7 +13,7 @@ import numpy.typing as npt
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
 from evalflows.analysis.comparability import Difference
 from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdicts
-from evalflows.analysis.gates import conclusion_of, evaluate_rules
+from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample, PairedMetric
 from evalflows.analysis.production_baseline import ProductionComparison

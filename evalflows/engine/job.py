@@ -1,8 +1,8 @@
 """A job: subjects of one kind that evaluators judge in chunks, within a budget.
 
 An experiment judges answers, a comparison pairs of answers, a trace evaluation items of production. What differs
-between them are the methods of `Job`; `judge.py` judges them all. A job is made once per run and process, from what is
-stored, and shared by the chunks that this process works on.
+between them are the methods of `Job`; `judge_chunk.py` judges them all. A job is made once per run and process, from
+what is stored, and shared by the chunks that this process works on.
 """
 
 from abc import ABC, abstractmethod

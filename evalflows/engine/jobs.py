@@ -5,7 +5,7 @@ from typing import Any
 from evalflows.engine.chunks import Chunk, ExampleChunk
 from evalflows.engine.experiments import experiment_of
 from evalflows.engine.job import Job
-from evalflows.engine.judge import Outcome, judge_chunk
+from evalflows.engine.judge_chunk import Outcome, judge_chunk
 from evalflows.engine.pair_trials import PairChunk
 from evalflows.engine.run_context import RunContext
 

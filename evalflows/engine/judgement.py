@@ -2,9 +2,10 @@
 
 An evaluator is code of the user, so it may raise, exit, or return what nobody can read. Then the result has an error
 and no value, never a zero, and the run goes on. Only an interrupt, and an error of the store, end it.
-
-A rule takes the same steps without coroutines, which take longer than most rules.
 """
+
+# A rule is an evaluator that is not async and calls no model. It takes the same steps without coroutines, which take
+# longer than most rules. Other sync evaluators run on threads of their own, from which they wait for the loop of calls.
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -63,7 +64,7 @@ async def _call(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> l
     models = {name: _blocking(evaluator, getattr(evaluator, name)) for name in ("complete", "embed")}
     available = {**available, **models}
     try:
-        if evaluator.isolated is not None:
+        if evaluator.isolated is not None:  # a process of its own, which ends it after its time
             returned: Any = evaluator.isolated.judge(available, models)
         elif evaluator.bound.is_async and evaluator.spec.timeout_s is not None:
             returned = await call_within(evaluator.spec.timeout_s, evaluator.bound, available)
@@ -101,7 +102,7 @@ def _results(evaluator: RunnableEvaluator, returned: object, available: Mapping[
 
 
 def _results_of_rule(rule: RunnableEvaluator, returned: object, available: Mapping[str, Any]) -> list[EvaluationResult]:
-    """Return the results of what a rule returned. Those of yes, and of no without a comment, are made once."""
+    """Return the results of what a rule returned. Those of yes and no without a comment are made once, and copied."""
     if not isinstance(returned, bool):
         return _results(rule, returned, available)
     if (known := rule.yes_and_no.get(returned)) is not None:
@@ -135,7 +136,7 @@ def _refused(evaluator: RunnableEvaluator, error: CallError) -> EvaluationResult
 
 
 def _leave(evaluator: RunnableEvaluator, is_trial: bool, results: list[EvaluationResult]) -> list[EvaluationResult]:
-    """Tell the breaker how the call ended, and return its results."""
+    """Tell the breaker how the call ended, by its first result, and return the results; there is always one."""
     evaluator.breaker.leave(is_trial, results[0].error_kind, results[0].error, called=has_called())
     return results
 

@@ -8,7 +8,7 @@ from itertools import chain, starmap
 
 from evalflows.engine.chunks import ExampleChunk, Rounds
 from evalflows.engine.experiments import Answered, Context, Experiment, experiments_in, size_of_answer
-from evalflows.engine.judge import Judging, Outcome
+from evalflows.engine.judge_chunk import Judging, Outcome
 from evalflows.engine.results import Columns
 from evalflows.engine.run_columns import RunColumns, raised, returned
 from evalflows.engine.views import RequestedInputs, run_id

@@ -1,7 +1,7 @@
 """Request an answer that follows a JSON schema, in one of three forms, of which tagged text is one, and read it.
 
 Pure functions, no calls. What does not follow it is a CallError `bad_answer`: attempts.py asks again, and
-engine/judge.py makes it a failed judgement.
+engine/judgement.py makes it a failed judgement.
 """
 
 import json

@@ -1,10 +1,10 @@
 """Assertions about experiments, and which test ran which.
 
 The rest of evalflows is imported with the first assertion.
-
-It follows pytest through hooks: an experiment run during a fixture's setup belongs to the fixture, any other to the
-test.
 """
+
+# It follows pytest through hooks: an experiment run during a fixture's setup belongs to the fixture, any other to the
+# test.
 
 from __future__ import annotations
 

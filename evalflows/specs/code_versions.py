@@ -1,14 +1,14 @@
 """The parts of the user's own code that a function depends on, each with a hash, found without running anything;
 whether they were edited since; and where user code raised.
-
-From the function's top-level statement, names are followed to the statements that bind them: constants, helpers,
-classes, and what is imported from the user's other modules. A text that names an existing file of prompts, templates or
-settings adds that file. Installed packages do not count, and what is only known at run time (environment variables,
-services, computed names of files and modules) cannot be seen.
-
-The version of a function follows its file. If the file was edited but not reloaded, Python still runs the code that it
-imported, and the version would be that of code that does not run.
 """
+
+# From the function's top-level statement, names are followed to the statements that bind them: constants, helpers,
+# classes, and what is imported from the user's other modules. A text that names an existing file of prompts, templates
+# or settings adds that file. Installed packages do not count, and what is only known at run time (environment
+# variables, services, computed names of files and modules) cannot be seen.
+#
+# The version of a function follows its file. If the file was edited but not reloaded, Python still runs the code that
+# it imported, and the version would be that of code that does not run.
 
 import ast
 import hashlib

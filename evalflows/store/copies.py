@@ -1,12 +1,12 @@
 """Copies of small tables in memory, and of a few experiments' rows of large ones: a query of ours plans in a fifth of
 the time without files.
-
-Those of small tables are in a database of their own, `copies`, beside the views over the files, which has the same
-views. A table of it is a view over the files until a query needs it, and again if the table's files grow too large, so
-that queries read both alike. It follows the files: the rows of owners whose files have changed are read again.
-
-A question about a few owners whose rows are sealed needs no copies: `NamedFiles` are views over just their files.
 """
+
+# Those of small tables are in a database of their own, `copies`, beside the views over the files, which has the same
+# views. A table of it is a view over the files until a query needs it, and again if the table's files grow too large,
+# so that queries read both alike. It follows the files: the rows of owners whose files have changed are read again.
+#
+# A question about a few owners whose rows are sealed needs no copies: `NamedFiles` are views over just their files.
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 

@@ -2,10 +2,10 @@
 
 DuckDB takes most of a second to bind all views, and some hundredths to copy them from a file in the user's own folder.
 The catalog in the store is for other programs: any DuckDB since 1.1 opens it. It holds no rows.
-
-DuckDB's settings allow a folder for reading and writing alike. A restricted connection therefore has no local file
-system at all, only `read_only_files.py`, which has no way to write.
 """
+
+# DuckDB's settings allow a folder for reading and writing alike. A restricted connection therefore has no local file
+# system at all, only `read_only_files.py`, which has no way to write.
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 

@@ -1,7 +1,7 @@
 """What judged a run, as it is stored: evaluators, composites and the mapper, with the versions that tell runs apart."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalflows.store.records import Json, from_json, to_json
@@ -34,9 +34,6 @@ class DescribedEvaluator:
         }
 
 
-_NAMES = frozenset(field.name for field in fields(DescribedEvaluator))
-
-
 def to_described(evaluators: Iterable[DescribedEvaluator]) -> Json:
     """Return evaluators as a row of a run, a comparison or a batch has them."""
     return to_json([evaluator.stored for evaluator in evaluators])
@@ -45,6 +42,6 @@ def to_described(evaluators: Iterable[DescribedEvaluator]) -> Json:
 def from_described(text: Json) -> list[DescribedEvaluator]:
     """Return the evaluators of such a row."""
     return [
-        DescribedEvaluator(**{name: value for name, value in stored.items() if name in _NAMES})
+        DescribedEvaluator(**{name: value for name, value in stored.items() if name in DescribedEvaluator.__slots__})
         for stored in from_json(text)
     ]

@@ -3,15 +3,15 @@
 From an example: its copies in other snapshots, its runs, their scores, judgements, calls and labels, the trace of a
 run, and what judged a whole experiment that it is in. From a trace: its observations, scores, calls and labels, and
 the examples that were made of it.
-
-The file is written anew beside the old one and renamed, so readers see the one or the other.
-
-Equal values of one erasure get equal markers, so that what compares texts (the examples that experiments share, changed
-answers, judges with people) comes to the same result as before. The key that makes them is deleted with the erasure's
-plan, so nobody can try out which text a marker stood for.
-
-The rows that named what to erase may be the first to lose their texts, so the plan has the keys of all rows.
 """
+
+# The file is written anew beside the old one and renamed, so readers see the one or the other.
+#
+# Equal values of one erasure get equal markers, so that what compares texts (the examples that experiments share,
+# changed answers, judges with people) comes to the same result as before. The key that makes them is deleted with the
+# erasure's plan, so nobody can try out which text a marker stood for.
+#
+# The rows that named what to erase may be the first to lose their texts, so the plan has the keys of all rows.
 
 from __future__ import annotations  # types of libraries that are imported when first used
 

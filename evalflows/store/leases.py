@@ -3,9 +3,9 @@
 If its holder dies, it expires. It is created only if there is none, and replaced only in the version that was read, so
 of several processes one has it. If the server ignores such conditions, a process that writes a lease waits and reads it
 back: of several, the one that wrote last has it.
-
-Only the lock counts. The operating system frees it when the process ends, however it ends.
 """
+
+# Only the lock counts. The operating system frees it when the process ends, however it ends.
 
 import atexit
 import math

@@ -1,13 +1,14 @@
 """Manifests: which files of the store this program wrote, by the hashes of their bytes, and what decisions rest on;
 and sealed files, written under temporary names until they have one.
-
-`manifests/<owner>.<12 hexadecimal digits>.json` is written whole before the files that it names get their own names, so
-a crash leaves at most a manifest of a file that is not there, which is ignored. A file is known if any manifest names
-its path with its hash: of two processes that replace one file, either may come last. Open parts have no manifests:
-a run merges them into sealed files. A decision's manifest also names, with their hashes, the manifests of its evidence.
-
-Readers do not look here: `evalflows doctor`, gates and `evalflows explain --again` do.
 """
+
+# `manifests/<owner>.<12 hexadecimal digits>.json` is written whole before the files that it names get their own names,
+# so a crash leaves at most a manifest of a file that is not there, which is ignored. A file is known if any manifest
+# names its path with its hash: of two processes that replace one file, either may come last. Open parts have no
+# manifests: a run merges them into sealed files. A decision's manifest also names, with their hashes, the manifests of
+# its evidence.
+#
+# Readers do not look here: `evalflows doctor`, gates and `evalflows explain --again` do.
 
 from __future__ import annotations  # types of libraries that are imported when first used
 

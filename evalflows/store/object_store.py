@@ -1,10 +1,9 @@
-"""Object stores as a file system, and the local mirror of their files that DuckDB reads.
+"""Object stores as a file system, and the local mirror of their files that DuckDB reads."""
 
-`EVALFLOWS_HOME/mirrors/<root>-<hash>` has the files under the same paths as the store. A copy's modification time is
-derived from the object's version (its ETag), so that a copy that was altered, or that is of an earlier version, is not
-taken for the object. Whoever changes a mirror holds its lock, and lists the store with it: a mirror never goes back to
-an earlier state of the store.
-"""
+# `EVALFLOWS_HOME/mirrors/<root>-<hash>` has the files under the same paths as the store. A copy's modification time is
+# derived from the object's version (its ETag), so that a copy that was altered, or that is of an earlier version, is
+# not taken for the object. Whoever changes a mirror holds its lock, and lists the store with it: a mirror never goes
+# back to an earlier state of the store.
 
 import atexit
 import errno

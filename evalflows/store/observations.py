@@ -2,11 +2,11 @@
 
 A span belongs to the UTC day in which it began, so its copies meet in one owner, which keeps the latest. All writers
 take one lease for the moment of writing, so any number of receivers and imports may work at once.
-
-Parts of about the same size are merged, so that a row is rewritten only a few times. The merged part is on disk before
-the parts that it replaces are removed, and queries use each key once, so a crash between loses and doubles nothing. The
-replaced parts stay for a while, for queries that have listed them.
 """
+
+# Parts of about the same size are merged, so that a row is rewritten only a few times. The merged part is on disk
+# before the parts that it replaces are removed, and queries use each key once, so a crash between loses and doubles
+# nothing. The replaced parts stay for a while, for queries that have listed them.
 
 from __future__ import annotations  # types of libraries that are imported when first used
 

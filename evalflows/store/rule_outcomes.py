@@ -44,4 +44,7 @@ class RuleOutcome:
 
 def rule_outcomes(reasons: Json) -> list[RuleOutcome]:
     """Return the outcomes in the `reasons` of a decision, in its order."""
-    return [RuleOutcome(**stored) for stored in from_json(reasons)]
+    return [
+        RuleOutcome(**{name: value for name, value in stored.items() if name in RuleOutcome.__slots__})
+        for stored in from_json(reasons)
+    ]

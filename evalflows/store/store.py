@@ -1,10 +1,9 @@
-"""The store: Parquet files in a folder or an object store.
+"""The store: Parquet files in a folder or an object store."""
 
-`<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once; evalflows/store/packs.py has those of many
-owners. `<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. Open
-parts are ignored if the owner has a sealed file. DuckDB lists files separately, so a query may miss an owner that is
-sealed meanwhile: `Store.query` detects this, a connection does not.
-"""
+# `<table>/sealed/<owner>/rows.parquet` holds finished rows, each key once; evalflows/store/packs.py has those of many
+# owners. `<table>/open/<owner>/<part>.parquet` holds rows of unfinished work, in which retries may repeat a key. Open
+# parts are ignored if the owner has a sealed file. DuckDB lists files separately, so a query may miss an owner that is
+# sealed meanwhile: `Store.query` detects this, a connection does not.
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 

@@ -3,9 +3,9 @@ record and added to the store: what is known is left alone.
 
 Their fields are named in one of two ways (`traceId`, `trace_id`) and are kept as they came. A trace is stored as an
 observation of its own, the root of those that have no parent.
-
-What cannot be read costs only itself: of a truncated file, all records before the cut are kept.
 """
+
+# What cannot be read costs only itself: of a truncated file, all records before the cut are kept.
 
 import codecs
 import io

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from evalflows.engine.judge import decided_by, is_undecided, with_earlier_cost
+from evalflows.engine.judge_chunk import decided_by, is_undecided, with_earlier_cost
 from evalflows.engine.results import EvaluationResult, failed_result, result_of_score
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.spec_evaluators import bind_evaluator

@@ -7,7 +7,7 @@ from catalog_rows import rows
 from planted_difference import N, often, spec, targets
 
 from evalflows import run
-from evalflows.engine.judge import Judging
+from evalflows.engine.judge_chunk import Judging
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.reference import refer
 

@@ -8,7 +8,7 @@ from endpoint import Endpoint, serving
 from failing_service import COST, PRICES, N, Service, chat, complete, connection, incomplete, spec
 
 from evalflows import run
-from evalflows.engine.judge import SMALLEST_BLOCK, block_size
+from evalflows.engine.judge_chunk import SMALLEST_BLOCK, block_size
 from evalflows.specs import IncompleteError, InputError
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")

@@ -15,10 +15,10 @@ from made_traces import traces, write
 
 from evalflows import evaluate_traces
 from evalflows.engine.run_context import RunContext
+from evalflows.engine.sent_chunks import chunks_to_repeat, with_budget_parts
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store, connect
-from evalflows.tasks.budget_parts import chunks_to_repeat, with_budget_parts
 from evalflows.tasks.evaluate_traces import next_chunks, start_batch
 from evalflows.tasks.judge import judge
 

@@ -53,7 +53,7 @@ def test_the_rows_are_those_that_were_made_one_by_one() -> None:
 
 
 def test_rows_of_rules_that_take_long_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflows.engine.judge.FLUSH_AFTER_S", 0.0)  # each is a row, and on disk at once
+    monkeypatch.setattr("evalflows.engine.judge_chunk.FLUSH_AFTER_S", 0.0)  # each is a row, and on disk at once
     test_the_rows_are_those_that_were_made_one_by_one()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflows.analysis.gates import evaluate_rules
+from evalflows.analysis.evaluate_rules import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale, paired_metric
 from evalflows.analysis.rule_estimates import DifferenceEstimate
 from evalflows.analysis.rules import Rule

@@ -7,7 +7,7 @@ import pytest
 from in_memory import values_of
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
-from evalflows.analysis.gates import evaluate_rules
+from evalflows.analysis.evaluate_rules import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale
 from evalflows.analysis.rule_estimates import ENOUGH_FOR_TAILS, DifferenceEstimate
 from evalflows.analysis.rules import Rule

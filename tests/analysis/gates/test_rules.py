@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from in_memory import values_of
 
-from evalflows.analysis.gates import conclusion_of, evaluate_rules
+from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.pairing import PairedMetric, Scale
 from evalflows.analysis.recalibration import Recalibrated
 from evalflows.analysis.rules import Estimate, Facts, Interval, Rule, rules_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from in_memory import values_of
 
-from evalflows.analysis.gates import evaluate_rules
+from evalflows.analysis.evaluate_rules import evaluate_rules
 from evalflows.analysis.pairing import PairedMetric, Scale
 from evalflows.analysis.rule_estimates import DifferenceEstimate
 from evalflows.analysis.rules import Rule

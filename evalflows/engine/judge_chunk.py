@@ -1,7 +1,6 @@
-"""Judging: every evaluator judges every answer of a chunk, with cascades, composite scores, and known-answer
-controls of judges.
+"""Judge a chunk: every evaluator judges every subject in it, with cascades, within the budget.
 
-Rules judge an answer one after another on one thread. Their scores become columns, written once per block, except those
+Rules judge a subject one after another on one thread. Their scores become columns, written once per block, except those
 that took long, which are rows on disk at once, like those of judges.
 """
 

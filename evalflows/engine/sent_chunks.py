@@ -1,4 +1,4 @@
-"""Parts of the budget for chunks that other processes run."""
+"""Chunks as they are sent to the processes of an engine: each with its part of the budget, and those to repeat here."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -4,6 +4,7 @@ import math
 
 from evalflows.analysis.figures import estimate as estimate_text
 from evalflows.analysis.rules import Estimate, Facts, Gain, Rule
+from evalflows.analysis.verdicts import disagreeing_test, missing_unbounded
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.power import least_n
 from evalflows.store.records import Reason, ReasonCode
@@ -39,8 +40,7 @@ def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
     if facts.n_missing:
         return _why_missing_matters(facts, could_flip=is_above or is_below)
     if is_above and facts.p_value is not None and facts.p_value > 1 - confidence_level:
-        text = f"; the interval excludes zero, but the test is not significant (p = {facts.p_value:.3f})"
-        return Reason("interval_and_test_disagree", text)
+        return _after(disagreeing_test(facts.p_value))
     is_worse = rule.kind == "non_inferiority" and interval is not None and interval[1] < 0
     text = "; significantly worse, but not by more than the margin" if is_worse else ""
     needed = _needed_n(gain, confidence_level, threshold)
@@ -51,12 +51,16 @@ def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
 
 
 def _why_missing_matters(facts: Facts, *, could_flip: bool) -> Reason:
-    missing = f"; {facts.missing_text}"
     if facts.worst_case_values is None:
-        return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
+        return _after(missing_unbounded(facts.missing_text))
     if could_flip:
-        return Reason("missing_could_flip", f"{missing} could flip this")
-    return Reason("interval_includes_bound", f"{missing}")
+        return Reason("missing_could_flip", f"; {facts.missing_text} could flip this")
+    return Reason("interval_includes_bound", f"; {facts.missing_text}")
+
+
+def _after(reason: Reason) -> Reason:
+    """Return a reason as it follows the figures of a rule."""
+    return Reason(reason.code, f"; {reason.text}")
 
 
 def _needed_n(gain: Gain, confidence_level: float, threshold: float) -> int | None:

@@ -127,12 +127,21 @@ def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjust
         return no_difference(estimate.n_pairs)
     p = estimate.p_value if estimate.p_value is not None else p_adjusted
     if p > 1 - estimate.confidence_level:
-        text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
-        return Reason("interval_and_test_disagree", text)
+        return disagreeing_test(p)
     if p_adjusted > 1 - estimate.confidence_level:
         text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
         return Reason("not_significant_after_adjustment", text)
     return why_missing(test)
+
+
+def disagreeing_test(p: float) -> Reason:
+    text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
+    return Reason("interval_and_test_disagree", text)
+
+
+def missing_unbounded(missing: str) -> Reason:
+    """Return why values, of which so many are `missing` in words, decide nothing."""
+    return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
 
 
 def no_difference(n_pairs: int) -> Reason:
@@ -144,6 +153,6 @@ def why_missing(test: DifferenceTest) -> Reason:
     missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value"
     worst = test.worst_case_gain()
     if not test.is_bounded:
-        return Reason("missing_unbounded", f"{missing}, and no declared range bounds the metric")
+        return missing_unbounded(missing)
     interval = f" (worst-case interval {worst[0]:+.3g} to {worst[1]:+.3g})" if worst else ""
     return Reason("missing_could_flip", f"{missing} could change the conclusion{interval}")

@@ -1,7 +1,7 @@
 """Try gates on all past pairs of experiments."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
@@ -10,6 +10,7 @@ from evalflows.cli.late_commands import CHANGES, FORMAT, VERBOSE_RUN, one_line_e
 from evalflows.cli.output import DECISION_STYLES, Console, Text, console, echo, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
 from evalflows.reports.documents import plain
+from evalflows.reports.kept_documents import BacktestDocument, PastDecisionDocument
 from evalflows.specs import hints
 from evalflows.store.queries.kept_reports import keep_report
 from evalflows.store.store import Store
@@ -75,17 +76,17 @@ def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int
     return backtest_gate(spec, name, **settings)
 
 
-def print_backtest(out: Console, backtest: Mapping[str, Any], *, is_whole: bool) -> None:
+def print_backtest(out: Console, backtest: BacktestDocument, *, is_whole: bool) -> None:
     """Print a summary in sentences and the newest pairs; with `is_whole` all pairs, and the rules that decided.
 
     `backtest` is the document of `--format json`.
     """
     columns = ["candidate", "baseline", "baseline is", "decision", *(["because"] if is_whole else [])]
 
-    def draw(decisions: Sequence[Mapping[str, Any]]) -> RenderableType:
+    def draw(decisions: Sequence[PastDecisionDocument]) -> RenderableType:
         rows = table(*columns, headings=2, wrapped=("because",))
         for past in decisions:
-            cells = [past["candidate"], past["baseline"], _relation(past), _conclusion(past)]
+            cells: list[str | Text] = [past["candidate"], past["baseline"], _relation(past), _conclusion(past)]
             rows.add_row(*cells, *([past["because"]] if is_whole else []))
         return rows
 
@@ -98,13 +99,13 @@ def print_backtest(out: Console, backtest: Mapping[str, Any], *, is_whole: bool)
     print_sections(out, sections, IN_BRIEF, "--all")
 
 
-def _conclusion(past: Mapping[str, Any]) -> Text:
+def _conclusion(past: PastDecisionDocument) -> Text:
     if past["is_refused"]:
         return Text("refused", style="yellow")
     return Text(past["conclusion"], style=DECISION_STYLES[past["conclusion"]])
 
 
-def _relation(past: Mapping[str, Any]) -> str:
+def _relation(past: PastDecisionDocument) -> str:
     if past["relation"] == "halves":
         return "its other half"
     relation = "approved then" if past["relation"] == "baseline" else "earlier"

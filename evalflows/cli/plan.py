@@ -1,7 +1,7 @@
 """Estimate what a run costs, and how many examples its gates need."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from evalflows.cli.late_commands import CHANGES, FORMAT, VERBOSE, one_line_error
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.running import find_modules_here
 from evalflows.reports.documents import plain
+from evalflows.reports.kept_documents import PlanDocument, PlannedCallsDocument
 from evalflows.specs import hints
 from evalflows.store.queries.kept_reports import keep_report
 from evalflows.store.queries.lookup import find_experiments
@@ -79,7 +80,7 @@ def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, .
     return make_plan(spec, effect, metrics=metrics, power=power)
 
 
-def print_plan(plan: Mapping[str, Any], *, is_whole: bool) -> None:
+def print_plan(plan: PlanDocument, *, is_whole: bool) -> None:
     """Print a summary in sentences, the calls and the sample sizes; with `is_whole` the assumptions too. `plan` is the
     document of `--format json`."""
     out = console()
@@ -96,7 +97,7 @@ def print_plan(plan: Mapping[str, Any], *, is_whole: bool) -> None:
         out.print(f"not shown: {details} assumption{'s' * (details != 1)}: --all")
 
 
-def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:
+def _calls(calls: Sequence[PlannedCallsDocument]) -> Table:
     from evalflows.analysis.plan import count, money  # late: it loads the judges
 
     columns = ("calls of", "model", "calls", "in ledger", "tokens in", "out", "USD", "tokens from")
@@ -110,7 +111,7 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> Table:
     return out
 
 
-def _sizes(plan: Mapping[str, Any]) -> Table:
+def _sizes(plan: PlanDocument) -> Table:
     from evalflows.analysis.plan import count, money
 
     columns = ("metric", "to detect", "repetitions", "examples", "clusters", "calls", "USD", "")
@@ -145,7 +146,7 @@ def _some(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _document(plan: "Plan") -> dict[str, Any]:
+def _document(plan: "Plan") -> PlanDocument:
     """Return all figures as values of JSON; of the spec only its name."""
     from evalflows.analysis.plan import Detail, sentences_of
 

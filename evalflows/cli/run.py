@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Group, RenderableType
@@ -38,6 +38,7 @@ from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
 from evalflows.reports.documents import document, worst_document
 from evalflows.reports.experiment_report import ExperimentsReport, experiments_report, overviews_of
+from evalflows.reports.kept_documents import BacktestDocument, PlanDocument
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.results import results_of
 from evalflows.reports.worst import all_worst
@@ -249,9 +250,9 @@ def _print_report(store: Store, reference: str, form: str, detail: Detail) -> bo
     if form == "json":
         print_json({f"{kind}_id": identity, **content})
     elif kind == "plan":
-        print_plan(content, is_whole=detail is not None)
+        print_plan(cast("PlanDocument", content), is_whole=detail is not None)
     else:
-        print_backtest(console(), content, is_whole=detail is not None)
+        print_backtest(console(), cast("BacktestDocument", content), is_whole=detail is not None)
     return True
 
 

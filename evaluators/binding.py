@@ -1,5 +1,6 @@
 """Bind evaluators: find out before the first call which arguments a function requests, call it with them, and read its
-return value."""
+return value.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set

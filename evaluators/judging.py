@@ -1,7 +1,8 @@
 """Ask a model for a verdict: the call with its prompt, temperature and repeats.
 
 An answer that does not fit the schema is a CallError `bad_answer` (evalflows/llm/structured_output.py). It is retried;
-if it never fits, the judgement is failed, without a value."""
+if it never fits, the judgement is failed, without a value.
+"""
 
 import asyncio
 import json

@@ -1,7 +1,8 @@
 """The engine that runs the chunks of a flow: its own threads, or the processes of a cluster of Dask or Ray.
 
 prefect-dask and prefect-ray are imported only here, and only if a spec asks for them. Pickled as they are, Prefect's
-tasks and flows bring along the code of their functions and whatever it mentions."""
+tasks and flows bring along the code of their functions and whatever it mentions.
+"""
 
 import copy
 import logging

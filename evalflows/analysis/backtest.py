@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.comparability import is_same_target
 from evalflows.analysis.differences import ExperimentPair, MetricReader
-from evalflows.analysis.gate_evaluation import COMPARED, GateEvaluation
+from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.analysis.pairing import PairedMetric, PairedRows, drop_ambiguous
 from evalflows.analysis.rule_estimates import ReplicatedDifferences, replicated_differences
 from evalflows.analysis.rules import Outcomes, ReplicatedRule, Rule, outcomes, replicated_rule
@@ -28,7 +28,7 @@ from evalflows.stats.clusters import clustering_of
 from evalflows.stats.means import ShareEstimate, share_estimate
 from evalflows.stats.pair_share import PairShare, pair_share
 from evalflows.store.queries.approvals import Approval, approvals
-from evalflows.store.queries.values import MetricValues, RepetitionValues, has_two_values, repetition_values
+from evalflows.store.queries.values import Mask, MetricValues, RepetitionValues, has_two_values, repetition_values
 from evalflows.store.records import DecisionConclusion, ExperimentRow, Reason
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
@@ -39,8 +39,6 @@ Relation = Literal["baseline", "earlier", "halves"]
 its own repetitions."""
 
 Repetitions = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
-
 LIMIT, REPLICATES = 200, 200
 MARGIN_MULTIPLES = (1, 2, 3)
 """The planted regressions, in multiples of the margin."""
@@ -397,7 +395,7 @@ class Replicates:
     def decisions(self, planted: Mapping[str, float] | None = None) -> ReplicateDecisions:
         """Return the decisions; `planted` has the regression planted in the candidate, by metric."""
         regressions = planted or {}
-        by_rule = [(rule, outcomes) for rule, outcomes in self.outcomes(regressions) if rule.kind in COMPARED]
+        by_rule = [(rule, outcomes) for rule, outcomes in self.outcomes(regressions) if rule.is_difference]
         of_regressed = [outcomes == "broken" for rule, outcomes in by_rule if rule.metric in regressions]
         return ReplicateDecisions(
             failed=np.any([outcomes == "broken" for _, outcomes in by_rule], axis=0),
@@ -409,7 +407,7 @@ class Replicates:
         """Return the outcomes, shape (replicates,), of each rule that has an estimate, except plain thresholds."""
         testable = [
             self._compared(rule, planted.get(rule.metric))
-            if rule.kind in COMPARED
+            if rule.is_difference
             else replicated_rule(rule, estimate, self.count)
             for rule, estimate in self.evaluation.estimates
             if not isinstance(estimate, Reason) and rule.kind != "threshold"
@@ -451,7 +449,7 @@ class Replicates:
         """Its rules are tested again beside each regression that is planted in another one."""
         compared = self.evaluation.compared
         tested = {metric: replicated_differences(paired, self._swapped(metric)) for metric, paired in compared.items()}
-        rules = (rule for rule, _ in self.evaluation.estimates if rule.kind in COMPARED and rule.metric in tested)
+        rules = (rule for rule, _ in self.evaluation.estimates if rule.is_difference and rule.metric in tested)
         return {rule: self._tested(rule, tested[rule.metric]) for rule in rules}
 
     @cached_property

@@ -1,14 +1,12 @@
 """Evaluate one gate on one candidate: the estimate behind each rule, the rule results and the decision, which is
-stored once for the same evidence."""
+stored once for the same evidence.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
-
-import numpy as np
-import numpy.typing as npt
 
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
 from evalflows.analysis.comparability import Difference
@@ -46,12 +44,6 @@ from evalflows.store.records import (
 from evalflows.store.rule_outcomes import Outcome, RuleOutcome
 from evalflows.store.schemas import to_arrow
 from evalflows.store.store import Store
-
-Numbers = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-
-COMPARED = ("non_inferiority", "superiority")
-"""The kinds of rules that need a baseline."""
 
 _DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
 """The outcome of the rules that lead to a conclusion."""
@@ -92,21 +84,19 @@ class GateEvaluation:
     def compared(self) -> Mapping[str, PairedMetric]:
         """The metrics of non-inferiority and superiority rules that have an estimate."""
         metrics = dict.fromkeys(
-            rule.metric
-            for rule, estimate in self.estimates
-            if rule.kind in COMPARED and not isinstance(estimate, Reason)
+            rule.metric for rule, estimate in self.estimates if rule.is_difference and not isinstance(estimate, Reason)
         )
         return {metric: paired for metric in metrics if (paired := self.pair.paired(metric))}
 
     @property
     def is_refused(self) -> bool:
         """Whether a metric of its non-inferiority or superiority rules is not comparable."""
-        return any(rule.kind in COMPARED and self.pair.why_refused(rule.metric) for rule, _ in self.estimates)
+        return any(rule.is_difference and self.pair.why_refused(rule.metric) for rule, _ in self.estimates)
 
     @property
     def has_all_estimates(self) -> bool:
         """Whether all non-inferiority and superiority rules have an estimate."""
-        return not any(isinstance(estimate, Reason) for rule, estimate in self.estimates if rule.kind in COMPARED)
+        return not any(isinstance(estimate, Reason) for rule, estimate in self.estimates if rule.is_difference)
 
     @cached_property
     def interim_analyses(self) -> InterimAnalyses | None:
@@ -242,11 +232,11 @@ class GateEvaluation:
             return self._run_level(rule)
         if not sample.values.values.size:
             return Reason("no_such_slice", f"no example has {sliced_metric(rule.metric).slice}")
-        if exclusion := self.pair.why_excluded(rule.metric, compared=rule.kind in COMPARED):
+        if exclusion := self.pair.why_excluded(rule.metric, compared=rule.is_difference):
             return Reason(exclusion.code, f"excluded: {exclusion}")
         if self.gate.batch is not None and self.interim_analyses is None:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
-        return self._difference_estimate(rule, sample) if rule.kind in COMPARED else self._mean_estimate(rule, sample)
+        return self._difference_estimate(rule, sample) if rule.is_difference else self._mean_estimate(rule, sample)
 
     @cached_property
     def _approval_problem(self) -> str | None:

@@ -1,7 +1,8 @@
 """Interim analyses: estimates that may be looked at after each batch of examples.
 
 A fixed-sample test that is repeated often enough is significant by chance. Confidence sequences cover the true value at
-all analyses simultaneously, so a gate may stop as soon as it has decided."""
+all analyses simultaneously, so a gate may stop as soon as it has decided.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,20 +10,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from evalflows.analysis.pairing import Clusters, MetricSample, PairedMetric, Places, Scale, at_places
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.engine.order import cluster_boundary, in_running_order
 from evalflows.stats.sequential import ConfidenceSequence, cluster_values, confidence_sequence
-from evalflows.store.queries.values import MetricValues
+from evalflows.store.queries.values import Mask, MetricValues, Values
 from evalflows.store.records import ExperimentRow, Reason
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
-
-Numbers = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +139,8 @@ class RunningEstimate(Estimate):
     value: float | None
     n_missing: int
     noun: str
-    smallest: Numbers
-    largest: Numbers
+    smallest: Values
+    largest: Values
     bounds: Interval | None
     ends: Sequence[int]  # the number of values at each analysis
     clusters: _RunningClusters | None
@@ -177,7 +174,7 @@ class RunningEstimate(Estimate):
         low, high = (ends[-1] if ends else None for ends in (lowest.low, highest.high))
         return interval(low, high)
 
-    def _sequence(self, values: Numbers, confidence_level: float) -> ConfidenceSequence:
+    def _sequence(self, values: Values, confidence_level: float) -> ConfidenceSequence:
         if self.clusters is None:
             return confidence_sequence(
                 values, bounds=self.bounds, confidence_level=confidence_level, interim_analyses=self.ends
@@ -224,7 +221,7 @@ def _running_clusters(clusters: Clusters, seen: Places, counted: Mask) -> _Runni
     )
 
 
-def _why_not_in_batches(counted: Mask, weights: Numbers, clusters: Clusters) -> Reason | None:
+def _why_not_in_batches(counted: Mask, weights: Values, clusters: Clusters) -> Reason | None:
     if not counted.size:
         return Reason("no_finished_batch", "none of its examples has run yet")
     if counted.any() and np.ptp(weights[counted]):
@@ -239,7 +236,7 @@ def _counted(metric: MetricValues) -> Mask:
     return ~np.isnan(metric.values) | metric.missing
 
 
-def _filled(metric: MetricValues, missing: float, scale: Scale) -> Numbers:
+def _filled(metric: MetricValues, missing: float, scale: Scale) -> Values:
     """Return the values within bounds, with missing ones replaced."""
     return np.where(metric.missing, missing, metric.values.clip(*scale.bounds))
 

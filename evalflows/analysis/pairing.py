@@ -1,6 +1,7 @@
 """Metrics paired by example: matched examples, scales, and worst cases of missing values.
 
-Verdicts are made in `verdicts.py`."""
+Verdicts are made in `verdicts.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
 from evalflows.store.queries.shared_examples import SharedRounds, shared_examples, with_same
-from evalflows.store.queries.values import MetricValues, Values
+from evalflows.store.queries.values import Mask, MetricValues, Values
 from evalflows.store.records import ExampleRow, ExperimentRow, Reason
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
@@ -27,8 +28,6 @@ MIN_TWO_VALUED = 20
 """Values from which two different numbers without a range count as no and yes, such as 0 and 100."""
 
 Clusters = Sequence[str | None] | None
-Mask = npt.NDArray[np.bool_]
-
 MIN_SAMPLED = 20
 """Examples needed from each sampled part of a dataset. With fewer, its variance is too uncertain: in simulations (50
 examples all judged, 450 sampled), 95 % intervals cover 47 % with 1 drawn, 83 % with 5, 91 % with 9, 94 % with 20."""
@@ -85,7 +84,7 @@ class Scale:
 def scale_of(values: MetricValues, spec: ExperimentSpec, other: MetricValues | None = None) -> Scale:
     """Return the scale of a metric, from its spec and the kind of its values, and of those of the `other` side.
 
-    Numbers that are 0 or 1 in all runs are tested as no and yes, so their range is that of yes/no values.
+    Values that are 0 or 1 in all runs are tested as no and yes, so their range is that of yes/no values.
     """
     declared, is_observed = spec.direction(values.metric), False
     if values.metric in MEASURES:

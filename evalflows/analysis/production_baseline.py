@@ -1,13 +1,14 @@
 """A window of production as the baseline of a gate.
 
-The items differ, so the difference is that of two independent means, and includes the difference in traffic."""
+The items differ, so the difference is that of two independent means, and includes the difference in traffic.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from functools import cached_property
 
-from evalflows.analysis.comparability import Difference, JudgeModels
+from evalflows.analysis.comparability import SHORT, Difference, JudgeModels
 from evalflows.analysis.differences import timed_metrics
 from evalflows.analysis.pairing import MetricSample
 from evalflows.analysis.rule_estimates import interval
@@ -28,9 +29,6 @@ from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import Reason, now
 from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
-
-SHORT = 8
-"""Characters of a version that are shown."""
 
 
 def with_fixed_window(gate: GateSpec) -> GateSpec:

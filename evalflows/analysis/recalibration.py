@@ -2,14 +2,14 @@
 
 A difference between scores of two judges would mix in the difference between the judges. On the sampled examples the
 newer judge has scored both sides, so the difference is known; on all examples, the candidate's score by the newer judge
-minus the baseline's by the older one predicts it. Prediction-powered inference combines both into one estimate."""
+minus the baseline's by the older one predicts it. Prediction-powered inference combines both into one estimate.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.comparability import evaluators_of, incomparable_metrics, version_differences
@@ -25,12 +25,10 @@ from evalflows.specs.target import RecordedTarget
 from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
 from evalflows.stats.paired import PairedDifference
 from evalflows.store.described import DescribedEvaluator
-from evalflows.store.queries.values import MetricValues, Values
+from evalflows.store.queries.values import Mask, MetricValues, Values
 from evalflows.store.records import ExperimentRow, Reason, derived_id
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
-
-Mask = npt.NDArray[np.bool_]
 
 RECALIBRATION = "recalibrate"
 """Name of the target that replays the baseline's answers."""

@@ -1,7 +1,8 @@
 """Rules of a gate, and their test.
 
 Rules are evaluated on R replicates at once: the pair itself is one, and a backtest draws many. A new rule is a field of
-`GateSpec`, and here a kind and its outcome; its estimate is in `rule_estimates.py` and its texts in `rule_texts.py`."""
+`GateSpec`, and here a kind and its outcome; its estimate is in `rule_estimates.py` and its texts in `rule_texts.py`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +13,14 @@ import numpy.typing as npt
 
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.proportions import one_sided_p
-from evalflows.store.queries.values import Values
+from evalflows.store.queries.values import Mask, Values
 from evalflows.store.records import Reason, ReasonCode
-from evalflows.store.rule_outcomes import Kind, Outcome
+from evalflows.store.rule_outcomes import DIFFERENCES, Kind, Outcome
 
 Interval = tuple[float, float]
 
 Ends = tuple[Values, Values]
 """The ends of intervals, each of shape (R,); infinite where there is none."""
-
-Mask = npt.NDArray[np.bool_]
 
 Outcomes = npt.NDArray[np.str_]
 """An Outcome for each replicate, shape (R,)."""
@@ -121,7 +120,7 @@ class Rule:
     @property
     def is_difference(self) -> bool:
         """Whether the rule compares with a baseline."""
-        return self.kind in ("non_inferiority", "superiority")
+        return self.kind in DIFFERENCES
 
     def threshold(self, *, higher_is_better: bool) -> float:
         """Return the value that the estimate must exceed."""

@@ -17,6 +17,7 @@ from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.target import RecordedTarget
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts
 from evalflows.store.layout import quoted
+from evalflows.store.queries.values import Mask
 from evalflows.store.records import CheckRow, ExampleRow, derived_id, from_json, to_json
 from evalflows.store.snapshots import load_snapshot
 
@@ -33,8 +34,6 @@ NEW_SHARE = 0.5
 
 SLICES = "slices"
 """The name of a check that is a search of slices."""
-
-Mask = npt.NDArray[np.bool_]
 
 Given = Mapping[str, Sequence[Any]]
 """By field, what each example has that is not in its columns; None if it has none."""

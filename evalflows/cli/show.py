@@ -96,9 +96,8 @@ def results_sections(
     notes = [*(Text(remark, "bold") for remark in remarks(report.results)), *_checks(report)]
     by_cause = sorted(report.failures, key=lambda one: (one.source != "target", -one.count))
     failures = [*map(_failure_line, by_cause)]
-    has_nothing = any(
-        result.missing and not result.scored for result in report.results
-    )  # of a metric: then the error says why
+    # of a metric: then the error says why
+    has_nothing = any(result.missing and not result.scored for result in report.results)
     said = None if calls_made is None else calls_made_text(report.experiments, calls_made)
     made = [Text(said)] if said else []
     is_apart = not notes and not failures

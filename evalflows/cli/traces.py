@@ -1,4 +1,4 @@
-"""Add, list and show traces."""
+"""Add, list and show traces. Listing and showing loads no Prefect."""
 
 import sys
 from collections import defaultdict

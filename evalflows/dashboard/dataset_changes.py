@@ -1,4 +1,4 @@
-"""Pages that add to a dataset and edit its examples."""
+"""Pages that add to a dataset and edit its examples. What people send makes a new version; the old one stays."""
 
 import threading
 from collections.abc import Mapping, Sequence

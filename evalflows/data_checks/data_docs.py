@@ -27,8 +27,6 @@ from evalflows.data_checks.checks import found_values
 from evalflows.specs.escaping import escaped
 from evalflows.store.records import CheckRow, from_json
 
-os.environ["GX_ANALYTICS_ENABLED"] = "false"
-
 SPECIAL = "&<>\"'`${}[]()*\\"
 """Characters that could act in HTML, in Markdown, or in the templates of Great Expectations."""
 

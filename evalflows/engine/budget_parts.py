@@ -1,7 +1,8 @@
 """Parts of a budget for chunks in several processes.
 
 The budget is divided by the number of items, so that all processes together cannot overspend it, and none has to ask
-another before a call. What some chunks leave over goes to those whose part was too small."""
+another before a call. What some chunks leave over goes to those whose part was too small.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

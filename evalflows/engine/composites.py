@@ -1,4 +1,4 @@
-"""Composite scores of each answer, and their robustness to other weights."""
+"""Composite scores of each answer, from its scores and measures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain

@@ -1,4 +1,10 @@
-"""Processes for experiments that call no model."""
+"""Processes for experiments that call no model.
+
+Rules hold the GIL, so that threads would take turns. A process gets chunks, which are ids, and reads and writes the
+store itself.
+"""
+
+# Rules of the user are judged so only if the spec says so: they may depend on what their process has done before.
 
 import os
 import signal

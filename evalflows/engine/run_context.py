@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -86,6 +87,12 @@ class SharedByTargets:
     """Notes on what judges are shown that were printed."""
 
 
+@cache
+def _load_ahead() -> None:
+    """Load what intervals need: it takes a tenth of a second, and none while a run waits for answers."""
+    threading.Thread(target=import_module, args=("scipy.special",), name="evalflows-load-ahead").start()
+
+
 class RunContext(Generic[Of]):
     """One flow run in this process. Pickled, it becomes a context of the other process, the same for all chunks.
 
@@ -105,11 +112,10 @@ class RunContext(Generic[Of]):
         self._lock = threading.RLock()
 
     def warm_up(self) -> None:
-        """Prepare this process for the calls of a run."""
+        """Prepare this process for the calls of a run; a second call has no effect."""
         return_memory()
         collect_rarely()
-        # What intervals need takes a tenth of a second to load, and none while a run waits for answers.
-        threading.Thread(target=import_module, args=("scipy.special",), name="evalflows-load-ahead").start()
+        _load_ahead()
 
     @property
     def calls(self) -> Calls:
@@ -216,6 +222,7 @@ def _taken_up(token: str, is_in_cluster: bool) -> RunContext[Any]:
     with _taking:
         run = _sent.get(token)
         if run is None:
+            return_memory()
             run = _sent[token] = RunContext(token=token)
             run.is_in_cluster = is_in_cluster
             _newest.append(run)

@@ -2,10 +2,6 @@
 must cost one judgement only.
 """
 
-# Rules hold the GIL, so that threads would take turns. A process gets chunks, which are ids, and reads and writes the
-# store itself. Rules of the user are judged so only if the spec says so: they may depend on what their process has done
-# before.
-
 import asyncio
 import threading
 from collections import deque

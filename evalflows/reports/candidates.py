@@ -45,9 +45,8 @@ class CandidatesOfGate:
                 figures=_figures(rule),
                 text=rule.text,
             )
-            for index in range(len(self.decisions[0].rules))
-            for decision in self.decisions
-            for rule in [decision.rules[index]]
+            for of_candidates in zip(*(decision.rules for decision in self.decisions), strict=True)
+            for decision, rule in zip(self.decisions, of_candidates, strict=True)
         ]
 
     @property

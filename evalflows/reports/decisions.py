@@ -19,7 +19,7 @@ from evalflows.store.manifests import manifests, newest_evidence
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import from_json
-from evalflows.store.rule_outcomes import RuleOutcome, rule_outcomes
+from evalflows.store.rule_outcomes import DIFFERENCES, RuleOutcome, rule_outcomes
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 
@@ -324,7 +324,7 @@ def _queries(decision: Decision) -> Iterator[str]:
         if is_pass_k(metric_of(metric)):
             yield f"-- {metric}: computed from the repetitions of its base metric"
             continue
-        if decision.baseline_experiment_id and kinds & {"non_inferiority", "superiority"}:
+        if decision.baseline_experiment_id and kinds & DIFFERENCES:
             later = ", including later runs" if decision.interim_analyses else ""
             yield f"-- {metric}, candidate and baseline{later}"
             yield pairs_query(metric, decision.candidate_experiment_id, decision.baseline_experiment_id)

@@ -83,9 +83,8 @@ def after_experiments(
         return unfinished
     if undecided := next((decision for decision in decisions if decision.conclusion == "NOT ENOUGH EVIDENCE"), None):
         return _after_open(store, undecided, spec, explained, since)
-    if hidden := next(
-        (decision for decision in decisions if decision.where and not explained), None
-    ):  # a slice that got worse
+    hidden = next((decision for decision in decisions if decision.where and not explained), None)
+    if hidden is not None:  # a slice got worse
         return hints.explain(hidden.decision_id)
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id, since, spec, decisions[0])

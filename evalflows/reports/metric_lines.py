@@ -1,7 +1,8 @@
 """Metrics of experiments over time.
 
 The mart `metric_history` says the same, but it counts the scores of all runs, whose files are opened for that: on 2,000
-experiments that takes seconds, and `small_tables` milliseconds."""
+experiments that takes seconds, and `small_tables` milliseconds.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,11 @@
 """The checksum within each Parquet file of the store, and whether a file still agrees with it.
 
 The checksum is computed while 64 zeros stand in its place, so it covers every other byte: pages, headers and footer.
-Being part of the file, it is written and renamed together with it."""
+Being part of the file, it is written and renamed together with it.
+"""
+
+# Parquet's page checksums, which do not cover the footer, are verified by what reads with pyarrow, long after the whole
+# file was. DuckDB does not verify them.
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The file system of a store: a folder of this machine, or an object store with its mirror."""
+"""The file system of a store: a folder of this machine, or an object store with its mirror.
+
+The endpoint, the region and the keys of an object store come from the usual environment variables of AWS, and are
+stored nowhere.
+"""
 
 from __future__ import annotations
 

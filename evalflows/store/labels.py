@@ -132,9 +132,8 @@ class Runs:
         self._store = store
         self._experiments: dict[str, str] = {}
         self._by_id: dict[str, LabelledRun] = {}
-        self._by_example: dict[
-            tuple[str, str], dict[int, LabelledRun]
-        ] = {}  # by experiment and example, then by repetition
+        # by experiment and example, then by repetition
+        self._by_example: dict[tuple[str, str], dict[int, LabelledRun]] = {}
         identities = sorted({str(row["run_id"]) for row in rows if row.get("run_id") is not None})
         query = "select distinct experiment_id from source.outputs where list_contains(?, run_id)"
         for (experiment,) in store.query(query, [identities]) if identities else ():

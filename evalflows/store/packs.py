@@ -1,7 +1,8 @@
 """Packed files of finished owners.
 
 `<table>/packed/all/<12 hexadecimal digits>.parquet` holds sealed rows of the owners that its metadata list. An owner
-that has a file of its own, sealed or open, is read from that: its packed rows are of an earlier state."""
+that has a file of its own, sealed or open, is read from that: its packed rows are of an earlier state.
+"""
 
 from __future__ import annotations  # types of libraries that are imported when first used
 

@@ -9,6 +9,9 @@ Kind = Literal["non_inferiority", "superiority", "threshold", "confident_thresho
 
 Outcome = Literal["met", "broken", "open"]
 
+DIFFERENCES: frozenset[Kind] = frozenset({"non_inferiority", "superiority"})
+"""Kinds of rules that compare with a baseline."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOutcome:
@@ -31,7 +34,7 @@ class RuleOutcome:
     @property
     def is_difference(self) -> bool:
         """Whether the rule compares with a baseline."""
-        return self.rule in ("non_inferiority", "superiority")
+        return self.rule in DIFFERENCES
 
     @property
     def name(self) -> str:

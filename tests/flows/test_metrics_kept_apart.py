@@ -76,9 +76,8 @@ def other(example: Any) -> dict[str, Any]:
 
 
 def test_two_evaluators_that_gave_one_key_in_different_processes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Judging, "_refuse_shared_metrics", lambda self, name, results: results
-    )  # neither process saw both
+    # neither process saw both
+    monkeypatch.setattr(Judging, "_refuse_shared_metrics", lambda self, name, results: results)
     evaluators = [refer(one), refer(other)]
     with pytest.raises(IncompleteError, match="one and other both give 'quality', wanted different metric names"):
         run(spec(targets=targets(often=often), evaluators=evaluators))

@@ -7,12 +7,11 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
+from evalflows.store.queries.values import Mask
 from evalflows.store.records import ExampleRow, ExperimentRow
 from evalflows.store.snapshots import Examples, load_snapshot
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

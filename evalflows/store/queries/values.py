@@ -23,6 +23,7 @@ COLUMNS = "example_id, position, split, cluster, inputs, reference_outputs, meta
 """The columns that a condition may name; the last three are JSON."""
 
 Values = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 MANY_RUNS, VERY_MANY_RUNS = 150_000, 500_000
 """Runs of an experiment from which statistics use little memory, and from which its metrics are read one by one."""

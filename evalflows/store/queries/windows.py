@@ -1,7 +1,8 @@
 """Windows of production: sums of each metric by hour or day and slice.
 
 What comes back does not grow with the number of traces, and neither does the memory: a day is read at once, and only
-the columns that are needed."""
+the columns that are needed.
+"""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 

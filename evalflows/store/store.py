@@ -432,8 +432,12 @@ class Store:
                     result = read()
             except (InputError, StorageError, *DUCKDB_ERRORS) as error:
                 had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
-                has_gone = not (before.items() <= self._states(tables).items() and copies.are_kept)
-                if not (had_little or has_gone or (_may_be_damage(error) and self.mend(version, tables))):
+                after = self._states(tables)
+                has_gone = not (before.items() <= after.items() and copies.are_kept)
+                # a file may also have come and gone since the listing, as the parts of an owner that is reopened
+                has_come = isinstance(error, duckdb.IOException) and not (tries.count and unchanged(before, after))
+                repeat = had_little or has_gone or has_come
+                if not (repeat or (_may_be_damage(error) and self.mend(version, tables))):
                     raise
             else:
                 after = self._states(tables)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import duckdb
 import pytest
 
 from evalflows.specs.errors import StorageError
@@ -92,6 +93,28 @@ def test_a_query_is_repeated_if_a_day_was_sealed_meanwhile(store: Store, observa
         return read[-1]
 
     assert (store.steady(reading), read) == (1, [1, 1])
+
+
+def test_a_query_is_repeated_if_a_file_came_and_went_meanwhile(store: Store, make: Callable[..., Any]) -> None:
+    """As the parts of an owner that is reopened and sealed while DuckDB has listed its files and not yet read them."""
+    reads: list[int] = []
+
+    def reading() -> str:
+        reads.append(len(reads))
+        if len(reads) < 3:
+            store.publish("outputs", f"exp-{len(reads)}", [make("outputs", experiment_id=f"exp-{len(reads)}")])
+            raise duckdb.IOException("Cannot open file")
+        return "read"
+
+    assert (store.steady(reading), len(reads)) == ("read", 3)
+
+    def failing() -> None:
+        reads.append(len(reads))
+        raise duckdb.IOException("Input/output error")
+
+    with pytest.raises(duckdb.IOException, match="Input/output error"):
+        store.steady(failing)
+    assert len(reads) == 5  # where nothing changes, an error is told after a second try
 
 
 def test_a_query_is_given_up_in_one_line_if_files_never_rest(

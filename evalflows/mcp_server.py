@@ -28,10 +28,10 @@ from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, find_decision
 from evalflows.reports.diff import diff_of, notes_of
 from evalflows.reports.example_detail import example_detail, labels_of
-from evalflows.reports.experiment_report import ExperimentOverview, overviews, overviews_of
+from evalflows.reports.experiment_report import ExperimentOverview, experiments_report, overviews
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.past_values import past_values
-from evalflows.reports.results import Result, results_of, sentences
+from evalflows.reports.results import Result, results_of
 from evalflows.reports.slices import slice_cells
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
 from evalflows.specs import hints
@@ -197,12 +197,12 @@ class ReadingTools:
         `experiment` is an id, a prefix of one, a name (its newest run) or a run group.
         """
         ids = find_experiments(self._store, experiment)
-        results = results_of(self._store, ids)
-        decisions = decisions_of(self._store, ids)
+        results, decisions = results_of(self._store, ids), decisions_of(self._store, ids)
+        report = experiments_report(self._store, ids, results, decisions, with_worst=False)
         answer = _Answer()
-        for overview in overviews_of(self._store, ids):
+        for overview in report.experiments:
             answer.line(_overview(overview, {}))
-        for sentence in sentences(results):
+        for sentence in report.sentences:
             answer.line(sentence)
         for decision in decisions:
             answer.line(f"{decision.sentence} ({_call('decision', decision=decision.decision_id)})")

@@ -17,10 +17,10 @@ from evalflows.data_checks.checks import without_values
 from evalflows.engine.experiments import Context
 from evalflows.reports.checks import checks_page, failed, first_of
 from evalflows.reports.decisions import decisions_of
-from evalflows.reports.experiment_report import overviews_of
+from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.formats import code, escaped
 from evalflows.reports.markdown_pages import results_page
-from evalflows.reports.results import results_of, sentences
+from evalflows.reports.results import results_of
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
@@ -126,9 +126,9 @@ def publish_results(run: Context, rows: list[ExperimentRow]) -> str:
     """
     store = run.store
     identities, dashboard = [row.experiment_id for row in rows], links_to_dashboard(store)
-    results, experiments = results_of(store, identities), overviews_of(store, identities)
+    report = experiments_report(store, identities, results_of(store, identities), with_worst=False)
     page = dashboard.experiment(rows[-1].experiment_id)
-    text = results_page(rows[0].run_group, results, sentences(results), experiments, _links(rows, dashboard), page)
+    text = results_page(rows[0].run_group, report, _links(rows, dashboard), page)
     create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")
     pack_many(store)
     keep_catalog(store.layout)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from evalflows.store.layout import quoted
-from evalflows.store.records import EstimateRow, VerdictRow
+from evalflows.store.queries.conclusions import ComparedVerdict
+from evalflows.store.records import EstimateRow
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
@@ -324,7 +325,7 @@ class ComparedFigures:
     """What the analysis says of candidates and their baseline."""
 
     compared: ComparedExperiments
-    verdicts: Sequence[VerdictRow]
+    verdicts: Sequence[ComparedVerdict]
     notes: Sequence[Note]
     n_compared: Mapping[str, int]  # examples that both sides have, and that count, by candidate
     chosen: ChosenExamples | None = None  # None: all examples count

@@ -3,8 +3,9 @@
 Diffs are kept in the process while the rows that they rest on are the same.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 
 from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures, Note
 from evalflows.analysis.comparability import commit_change, is_plain_change
@@ -13,9 +14,9 @@ from evalflows.analysis.figures import assumed_direction
 from evalflows.analysis.slice_search import search_slices
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
-from evalflows.specs.metric_names import LENGTH
+from evalflows.specs.metric_names import LENGTH, MEASURES
 from evalflows.specs.metrics import MetricSpec
-from evalflows.store.queries.conclusions import decided_verdicts
+from evalflows.store.queries.conclusions import ComparedVerdict, current_verdicts
 from evalflows.store.records import ExperimentRow, VerdictRow
 from evalflows.store.store import Store
 
@@ -47,7 +48,7 @@ def figures_between(
     reader = MetricReader(store)
     pairs = stored_pairs(reader, rows[0], rows[1:], where)
     chosen = None if where is None else _chosen(reader, rows, where)
-    verdicts = _as_decided(store, pairs) if where is None else list(verdicts_of(pairs, _adjustment(pairs)))
+    verdicts = _current(store, pairs) if where is None else _new_verdicts(pairs)
     shared = {pair.candidate.experiment_id: _example_ids(pair) for pair in pairs}
     return ComparedFigures(
         compared=ComparedExperiments(
@@ -67,17 +68,24 @@ def figures_between(
     )
 
 
-def _as_decided(store: Store, pairs: Sequence[ExperimentPair]) -> list[VerdictRow]:
-    """Return the verdicts on pairs: on metrics that a gate has decided on, the gate's, with its margin and adjustment.
-
-    A judge that has been rejected since decides nothing.
-    """
-    decided = decided_verdicts(store, [pair.candidate.experiment_id for pair in pairs])
+def _current(store: Store, pairs: Sequence[ExperimentPair]) -> list[ComparedVerdict]:
+    """Return the verdicts on pairs: the one that counts where a gate or a run has compared the two, else a new one."""
+    stored = current_verdicts(store, [pair.candidate.experiment_id for pair in pairs])
     return [
-        replace(row, **decided.get((row.candidate_experiment_id, row.baseline_experiment_id or "", row.metric), {}))
-        if row.p_adjusted is not None
-        else row
-        for row in verdicts_of(pairs, _adjustment(pairs))
+        stored.get((row.candidate_experiment_id, row.baseline_experiment_id or "", row.metric), row)
+        for row in _new_verdicts(pairs)
+    ]
+
+
+def _new_verdicts(pairs: Sequence[ExperimentPair]) -> list[ComparedVerdict]:
+    rows = [*verdicts_of(pairs, _adjustment(pairs))]
+    n_tests = Counter(row.metric in MEASURES for row in rows if row.p_adjusted is not None)
+    columns = [field.name for field in fields(VerdictRow)]
+    return [
+        ComparedVerdict(
+            **{name: getattr(row, name) for name in columns}, family="diff", n_in_family=n_tests[row.metric in MEASURES]
+        )
+        for row in rows
     ]
 
 
@@ -173,11 +181,11 @@ def _assumed_directions(pairs: Sequence[ExperimentPair], verdicts: Sequence[Verd
 
 def verdicts_since(
     store: Store, earlier: Iterable[tuple[str, str]]
-) -> Iterator[tuple[ExperimentRow, ExperimentRow, int, list[VerdictRow]]]:
+) -> Iterator[tuple[ExperimentRow, ExperimentRow, int, list[ComparedVerdict]]]:
     """Yield each experiment with the earlier run beside it, the number of examples that they share, and the verdicts,
     if they share any; given are ids."""
     reader = MetricReader(store)
     for ids in earlier:
         row, previous = (store.read("experiments", identity)[0] for identity in ids)
         if n_shared := reader.matched(row, previous).n_shared:
-            yield row, previous, n_shared, _as_decided(store, stored_pairs(reader, previous, [row]))
+            yield row, previous, n_shared, _current(store, stored_pairs(reader, previous, [row]))

@@ -140,14 +140,11 @@ def by_people(store: Store) -> dict[tuple[str, str], Exclusion]:
     return {
         key: Exclusion(
             judge=check.judge,
-            reason=Reason(
-                "judge_rejected_by_people",
-                f"its judge agrees with people not significantly better than chance ({check.message})",
-            ),
+            reason=Reason("judge_rejected_by_people", check.rejection),
             batch_id=check.batch_id,
         )
         for key, check in people_checks(store).items()
-        if not check.passed
+        if check.rejection is not None
     }
 
 
@@ -158,6 +155,7 @@ class PeopleCheck(NamedTuple):
     judge: str
     passed: bool
     message: str
+    rejection: str | None  # why the judge decides nothing
 
 
 def people_checks(store: Store) -> dict[tuple[str, str], PeopleCheck]:
@@ -256,10 +254,9 @@ def _rows(store: Store, query: str, owners: Collection[str]) -> list[tuple[Any, 
 
 
 _PEOPLE = """
-select observed ->> 'evaluator_version', subject_id, batch_id, coalesce(observed ->> 'evaluator', subject_id), passed,
-       coalesce(message, 'compared with human labels')
-from checks where batch_id in ({}) and subject_kind = 'judge' and name = 'people' and passed is not null
-order by recorded_at, check_id
+select evaluator_version, metric, batch_id, evaluator, passed, coalesce(message, 'compared with human labels'),
+       rejection
+from people_checks where batch_id in ({})
 """
 
 _SPECS = f"""

@@ -16,7 +16,8 @@ from evalflows.engine.views import example_view
 from evalflows.evaluators.views import ExampleView
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.diff import EXAMPLES_LISTED, ExperimentsDiff, experiments_diff, notes_of
-from evalflows.reports.results import Result, results_of, sentences
+from evalflows.reports.experiment_report import experiments_report
+from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.labels import MACHINE, later_labels
@@ -135,7 +136,8 @@ class ExperimentResult:
 
         def made() -> "Markup":
             results = self._results()
-            return results_table(self._store, f"{self!r}, {self._row.state}", results, sentences(results))
+            report = experiments_report(self._store, [self.experiment_id], results, with_worst=False)
+            return results_table(self._store, f"{self!r}, {self._row.state}", results, report.sentences)
 
         return shown(made)
 

@@ -20,6 +20,7 @@ from evalflows.cli.show import (
     metrics_section,
     overview_line,
     print_next,
+    remark_line,
     states_in_brief,
     styled,
     verdicts_section,
@@ -38,8 +39,8 @@ from evalflows.reports.diff import (
 )
 from evalflows.reports.diff_markdown import diff_markdown
 from evalflows.reports.markdown_pages import after_diff
+from evalflows.reports.remarks import remarks_on
 from evalflows.reports.results import Result, differences_in
-from evalflows.reports.results import remarks as remarks_on
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
@@ -167,7 +168,7 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
         one = counts.get((result.experiment_id, result.metric))
         return f"{one.regressed}/{one.improved}" if one else ""
 
-    notes = [Text(remark, "bold") for remark in remarks_on(diff.results)]
+    notes = [*map(remark_line, remarks_on(diff.results))]
     notes += [Text(note, "yellow") for note in notes_of(diff)]
     sections = [
         verdicts_section(diff.results),

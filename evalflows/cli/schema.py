@@ -140,6 +140,7 @@ def _results(**more: Any) -> Any:
     from evalflows.analysis.judge_exclusions import Stepped
     from evalflows.reports import experiment_report
     from evalflows.reports.previous_runs import PreviousRun
+    from evalflows.reports.remarks import RemarkKind, Severity
 
     excluded = _fields("ExcludedMetric", experiment_id=str, metric=str, judge=str, reason_code=str, reason=str)
     return _fields(
@@ -157,6 +158,7 @@ def _results(**more: Any) -> Any:
         types_apart=_LIST[_record(experiment_report.TypesApart)],
         unpriced_calls=_LIST[_record(experiment_report.UnpricedCalls)],
         reduced_limits=_LIST[_record(experiment_report.ReducedLimit)],
+        remarks=_LIST[_fields("Remark", kind=RemarkKind, severity=Severity, text=str)],
         sentences=list[str],
         previous=_LIST[_record(PreviousRun, sentence=str, command=Any)],
         calls_made=int | None,

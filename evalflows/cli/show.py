@@ -11,8 +11,9 @@ from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, e
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
-from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, Failure
-from evalflows.reports.results import Result, differences_in, means_in, missing_values, remarks, verdict_sentences
+from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
+from evalflows.reports.remarks import Remark, Severity, verdict_sentences
+from evalflows.reports.results import Result, differences_in, means_in
 from evalflows.reports.worst import Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
@@ -35,6 +36,7 @@ MAX_WIDTH = 120
 TRACES = 3
 """Number of errors that are shown with the frames of the user's code."""
 P_VERDICT = ("p", "p adj.", "verdict")
+SEVERITY_STYLES: dict[Severity, str] = {"bad": "bold red", "warning": "yellow", "note": "bold"}
 STYLES = {"better": "bold green", "worse": "bold red", "not_enough_evidence": "yellow"}
 
 
@@ -43,44 +45,22 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     and errors; with `wide` also counts and p-values."""
     out = console()
     out.print(all_columns(report.results) if wide else _metrics(report.results))
-    for sentence in report.sentences:
+    for sentence in verdict_sentences(report.results):
         out.print(Text(sentence, style="bold"))
-    for note in _checks(report):
-        out.print(note)
+    for remark in report.remarks:
+        if remark.kind != "failure":
+            out.print(remark_line(remark))
     for overview in report.experiments:
         out.print(overview_line(overview))
     for number, failure in enumerate(report.failures):
-        out.print(_failure_line(failure))
+        out.print(Text(f"  {failure.text}", style="yellow"))
         if failure.trace and number < TRACES:
             out.print(Text(indent(failure.trace, "    "), lines=True))
-    for note in _calls_notes(report):
-        out.print(note)
 
 
-def _checks(report: ExperimentsReport) -> Iterator[Text]:
-    """Yield answers of another type, and what is known of the judges."""
-    for mismatch in report.types_apart:
-        yield Text(mismatch.text, style="yellow")
-    for check in report.unmentioned_checks:
-        yield Text(f"{check.judge}: {check.message}", style="" if check.passed else "yellow")
-    for warning in report.judge_warnings:
-        yield Text(warning, style="yellow")
-
-
-def _failure_line(failure: Failure) -> Text:
-    example = f" (example {failure.example_id})" if failure.example_id else ""
-    return Text(f"  {failure.count} x {failure.experiment}, {failure.source}: {failure.error}{example}", "yellow")
-
-
-def _calls_notes(report: ExperimentsReport) -> Iterator[Text]:
-    """Yield which calls have no known cost, and how limits were reduced."""
-    for calls in report.unpriced:
-        for what, style in ((calls.estimated_text, "yellow"), (calls.uncounted_text, "bold red")):
-            if what:
-                yield Text(f"  {calls.experiment}: {what}", style=style)
-    for limit in report.reduced_limits:
-        reduced = f"reduced {limit.times} times because calls were refused"
-        yield Text(f"  {limit.connection}: {limit.lowest} to {limit.highest} calls at once, {reduced}")
+def remark_line(remark: Remark) -> Text:
+    """Return a remark in the colour of its severity."""
+    return Text(remark.text, style=SEVERITY_STYLES[remark.severity])
 
 
 def verdicts_section(results: Sequence[Result]) -> Section:
@@ -93,22 +73,22 @@ def results_sections(
 ) -> list[Section]:
     """Return the metrics, the worst examples, the limits of decisions, what restricts the results, and the state of the
     experiments."""
-    notes = [*(Text(remark, "bold") for remark in remarks(report.results)), *_checks(report)]
-    by_cause = sorted(report.failures, key=lambda one: (one.source != "target", -one.count))
-    failures = [*map(_failure_line, by_cause)]
+    remarks = report.remarks
+    notes = [remark_line(remark) for remark in remarks if remark.kind != "failure"]
+    failures = [Text(f"  {remark.text}", "yellow") for remark in remarks if remark.kind == "failure"]
     # of a metric: then the error says why
     has_nothing = any(result.missing and not result.scored for result in report.results)
     said = None if calls_made is None else calls_made_text(report.experiments, calls_made)
     made = [Text(said)] if said else []
     is_apart = not notes and not failures
-    least = max(len(missing_values(report.results)), min(1, len(notes)))  # no mean without what it lacks
+    bad = sum(remark.severity == "bad" for remark in remarks)
+    least = max(bad, min(1, len(notes)))  # no mean without what it lacks
     return [
         metrics_section(report.results),
         *worst_sections(report.worst, min(width, MAX_WIDTH)),
         *([limits] if limits else []),
         lines_section(notes, least=least, is_apart=limits is None),
         lines_section(failures, "failure", least=min(len(failures), int(has_nothing))),
-        lines_section(_calls_notes(report), "note"),
         lines_section([*states_in_brief(_bad_first(report)), *made], "status line", least=1, is_apart=is_apart),
     ]
 
@@ -319,8 +299,6 @@ def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text
         text.append(f", {one.mean_latency_s:.2f} s each")
     if one.calls_text:
         text.append(f"; {one.calls_text}")
-    if one.tried_text:
-        text.append(f"; {one.tried_text}", style="yellow")
     return text.append(f"; {one.reason}") if one.reason and not one.has_no_answer else text
 
 

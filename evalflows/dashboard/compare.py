@@ -27,7 +27,8 @@ from evalflows.reports.kept_comparisons import KeptComparison
 from evalflows.reports.names import names_apart
 from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.results import Means, Result, means_of, metric_ranges, sentences
+from evalflows.reports.remarks import verdict_sentences
+from evalflows.reports.results import Means, Result, means_of, metric_ranges
 from evalflows.reports.side_by_side import found_examples, inputs_of, side_by_side
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
@@ -412,7 +413,7 @@ def _summary(
         text = "Not worse" if found <= {"no_worse", "equivalent"} else "Not enough evidence"
     if "FAIL" in gates.values():  # what is better besides does not release it
         kind, text = "worse", "FAIL"
-    sentence = sentences(results)[0] if judged else ""
+    sentence = verdict_sentences(results)[0] if judged else ""
     return Summary(candidate=candidate, kind=kind, text=text, sentence=sentence, gates=gates, why=why, where=where)
 
 

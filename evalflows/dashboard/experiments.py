@@ -15,6 +15,7 @@ from evalflows.reports.examples import ItemFilter, Items, Shown, items_of
 from evalflows.reports.experiment_page import RelatedExperiment, costs_of, failure_kinds, related_experiments
 from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.past_values import PastValue, past_values
+from evalflows.reports.remarks import verdict_sentences
 from evalflows.reports.results import metric_ranges, results_of_each
 from evalflows.reports.slices import Slice, slice_means
 from evalflows.reports.worst import is_higher_better
@@ -99,6 +100,7 @@ def _page(
         row=row,
         overview=report.experiments[0],
         report=report,
+        verdicts=verdict_sentences(results),
         results=shown,
         ranges=metric_ranges(store, shown),
         excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),

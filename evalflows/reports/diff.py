@@ -21,13 +21,14 @@ from evalflows.analysis.changes import (
 from evalflows.reports.documents import Document, metric_document, plain
 from evalflows.reports.experiment_report import ExperimentOverview, overviews_of
 from evalflows.reports.names import names_apart
-from evalflows.reports.results import Result, on_chosen, results_of, sentences
+from evalflows.reports.remarks import sentences
+from evalflows.reports.results import Result, on_chosen, results_of
 from evalflows.reports.slices import search_text
 from evalflows.reports.worst import value_text
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.metric_names import MEASURES
-from evalflows.store.queries.conclusions import VERDICT_FIELDS
-from evalflows.store.records import VerdictRow, from_json
+from evalflows.store.queries.conclusions import VERDICT_FIELDS, ComparedVerdict
+from evalflows.store.records import from_json
 from evalflows.store.store import Store
 
 LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed", "missing")
@@ -173,7 +174,7 @@ def compared_results(store: Store, figures: ComparedFigures, names: Mapping[str,
     return results if figures.chosen is None else on_chosen(store, results, figures.chosen)
 
 
-def _against(result: Result, verdict: VerdictRow | None, baseline_id: str, baseline: str) -> dict[str, Any]:
+def _against(result: Result, verdict: ComparedVerdict | None, baseline_id: str, baseline: str) -> dict[str, Any]:
     """Return the fields of a result about its difference from the baseline; None without a verdict.
 
     A result without one in its own run either has the reason why its mean has no interval, which stays.

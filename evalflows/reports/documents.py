@@ -64,6 +64,11 @@ def document(
         "types_apart": _once(asdict(one) for report in reports for one in report.types_apart),
         "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
         "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
+        "remarks": _once(
+            {"kind": one.kind, "severity": one.severity, "text": one.text}
+            for report in reports
+            for one in report.remarks
+        ),
         "sentences": _once(sentence for report in reports for sentence in report.sentences),
         "previous": [one.as_dict() for one in previous],
         "calls_made": calls_made,

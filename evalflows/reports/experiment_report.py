@@ -1,6 +1,6 @@
 """What is reported of experiments beside their results: progress, cost, failures, and checks of judges."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 from evalflows.analysis.figures import calls_text, usd
 from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision
-from evalflows.reports.results import Result, judges_in_sentences, sentences
+from evalflows.reports.remarks import Remark, by_severity, judges_in_sentences, remarks_on, verdict_sentences
+from evalflows.reports.results import Result
 from evalflows.reports.worst import Worst, worst_of
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_running
@@ -121,6 +122,11 @@ class Failure:
     trace: str | None  # the frames of the user's code
     example_id: str | None  # the first with this error
 
+    @property
+    def text(self) -> str:
+        example = f" (example {self.example_id})" if self.example_id else ""
+        return f"{self.count} x {self.experiment}, {self.source}: {self.error}{example}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCheck:
@@ -201,28 +207,49 @@ class ExperimentsReport:
     reduced_limits: Sequence[ReducedLimit]
 
     @property
+    def remarks(self) -> list[Remark]:
+        """What limits the results or is missing from them, the worst first."""
+        return by_severity([*remarks_on(self.results), *self._of_judges, *self._of_calls, *self._of_experiments])
+
+    @property
     def sentences(self) -> list[str]:
-        return sentences(self.results)
+        """One per candidate, then the remarks."""
+        return [*verdict_sentences(self.results), *(remark.text for remark in self.remarks)]
 
     @property
-    def unmentioned_checks(self) -> list[JudgeCheck]:
-        """The checks of judges that the sentences do not report."""
+    def _of_judges(self) -> Iterator[Remark]:
+        """Yield what is known of the judges, unless a sentence reports it, and who judged in their place."""
         mentioned = judges_in_sentences(self.results)
-        return [check for check in self.judge_checks if check.judge not in mentioned]
+        targets = {experiment.experiment_id: experiment.target for experiment in self.experiments}
+        for check in self.judge_checks:
+            if check.judge not in mentioned:
+                yield Remark("controls", f"{check.judge}: {check.message}")
+        for (_, metric), one in self.excluded.items():
+            if one.reason.code == "judge_rejected_by_people" and one.judge not in mentioned:
+                yield Remark("people", f"{metric}: {one.message}")
+        for stepped in self.stepped:
+            yield Remark("stepped", f"{stepped.text} answers of {targets[stepped.owner]}")
 
     @property
-    def judge_warnings(self) -> list[str]:
-        """The judges that people's labels reject, unless the sentences report it, and who judged in their place."""
-        mentioned, targets = (
-            judges_in_sentences(self.results),
-            {experiment.experiment_id: experiment.target for experiment in self.experiments},
-        )
-        rejected = [
-            f"{metric}: {one.message}"
-            for (_, metric), one in self.excluded.items()
-            if one.reason.code == "judge_rejected_by_people" and one.judge not in mentioned
-        ]
-        return [*dict.fromkeys(rejected), *(f"{one.text} answers of {targets[one.owner]}" for one in self.stepped)]
+    def _of_calls(self) -> Iterator[Remark]:
+        for calls in self.unpriced:
+            if calls.uncounted_text:
+                yield Remark("budget", f"{calls.experiment}: {calls.uncounted_text}")
+            if calls.estimated_text:
+                yield Remark("estimated", f"{calls.experiment}: {calls.estimated_text}")
+        for limit in self.reduced_limits:
+            reduced = f"reduced {limit.times} times because calls were refused"
+            yield Remark(
+                "connection", f"{limit.connection}: {limit.lowest} to {limit.highest} calls at once, {reduced}"
+            )
+
+    @property
+    def _of_experiments(self) -> Iterator[Remark]:
+        yield from (Remark("types", one.text) for one in self.types_apart)
+        by_cause = sorted(self.failures, key=lambda one: (one.source != "target", -one.count))
+        yield from (Remark("failure", one.text) for one in by_cause)
+        if self.experiments and (said := max(self.experiments, key=lambda one: one.tried).tried_text):
+            yield Remark("tried", said)
 
 
 def experiments_report(

@@ -197,9 +197,8 @@ select p.experiment_id, p.metric, p.mean, p.ci_low, p.ci_high, p.n_examples,
        case when p.same_version then p.previous end, p.history, b.target, v.difference, v.ci_low, v.ci_high,
        v.margin, v.conclusion, v.reason_code
 from points p
-left join staging.verdicts v
-    on v.run_group = p.run_group and v.candidate_experiment_id = p.experiment_id and v.metric = p.metric
-       and v.slice is null and v.decision_id is null and v.comparison_id is null
+left join current_verdicts v
+    on v.candidate_experiment_id = p.experiment_id and v.metric = p.metric and v.slice is null and v.is_shown
 left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
 where is_one_of(p.experiment_id, $1)
 order by coalesce(list_position($2, p.metric), 0), p.metric

@@ -46,10 +46,9 @@ FEW_FAILED = 0.05
 RETRIED = {"missing_unbounded", "missing_could_flip", "incomplete", "no_finished_batch"}
 """Reasons that `resume` may remove, as long as the experiment is open: it asks again for what may succeed now."""
 
-_OF_RUN = """
-select metric, conclusion from verdicts
+_COMPARED = """
+select metric, conclusion from current_verdicts
 where candidate_experiment_id = $1 and baseline_experiment_id = $2 and slice is null
-      and decision_id is null and comparison_id is null
 """
 
 Address = Callable[..., str | None]
@@ -196,10 +195,10 @@ limit 1
 
 
 def _is_worse(store: Store, candidate: str, other: str, since: "Sequence[PreviousRun]") -> bool:
-    """Return whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts of its
-    run, if that compared the two.
+    """Return whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts that
+    count, if its run or a gate compared the two.
     """
-    (verdicts,) = ask(store, (_OF_RUN, [candidate, other]))
+    (verdicts,) = ask(store, (_COMPARED, [candidate, other]))
     if verdicts:
         return any(conclusion == "worse" for metric, conclusion in verdicts if metric not in MEASURES)
     from evalflows.reports.previous_runs import previous_runs  # late: the analysis is slow to import
@@ -360,21 +359,13 @@ def experiments_page(report: ExperimentsReport, address: Address = nowhere) -> s
 def _results_of(report: ExperimentsReport, address: Address) -> str:
     identity = report.experiments[-1].experiment_id
     page = address("experiments", identity)
-    said = [*report.sentences, *report.judge_warnings]
-    results = results_page(identity, report.results, said, report.experiments, page=page)
+    results = results_page(identity, report, page=page)
     return f"{results}\n\n{worst_part(report.worst)}" if report.worst else results
 
 
-def results_page(
-    reference: str,
-    results: Sequence[Result],
-    summary: Sequence[str],
-    experiments: Sequence[ExperimentOverview],
-    links: Sequence[str] = (),
-    page: str | None = None,
-) -> str:
-    """Return the page of experiments: a summary, a table of every metric and system, what each experiment cost, and
-    `links` in Markdown.
+def results_page(reference: str, report: ExperimentsReport, links: Sequence[str] = (), page: str | None = None) -> str:
+    """Return the page of experiments: the verdicts and remarks, a table of every metric and system, what each
+    experiment cost, and `links` in Markdown.
 
     `reference` means them in the shell, and `page` is their address in the dashboard.
     """
@@ -390,15 +381,15 @@ def results_page(
         "missing",
         "n",
     )
-    differences = differences_in(results)
-    rows = [_cells(result, differences) for result in results if result.is_worth_showing]
+    differences = differences_in(report.results)
+    rows = [_cells(result, differences) for result in report.results if result.is_worth_showing]
     table = markdown_table(header, rows)
     parts = [
-        "\n".join(f"- {escaped(sentence)}" for sentence in summary),
+        "\n".join(f"- {escaped(sentence)}" for sentence in report.sentences),
         table,
         "\n".join(
             f"- {escaped(experiment.name)}: {escaped(experiment.calls_text)}"
-            for experiment in experiments
+            for experiment in report.experiments
             if experiment.calls_text
         ),
         "\n".join(f"- {link}" for link in links),
@@ -484,7 +475,7 @@ class ReportedExperiments:
 
     @property
     def names(self) -> str:
-        return ", ".join(experiment.name for experiment in self._report.experiments)
+        return ", ".join(experiment.name for experiment in self.report.experiments)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -492,11 +483,11 @@ class ReportedExperiments:
 
     @property
     def markdown(self) -> str:
-        return experiments_page(self._report)
+        return experiments_page(self.report)
 
     @property
     def document(self) -> Document:
-        report = self._report
+        report = self.report
         command = after_experiments(self.store, report.results, report.decisions, experiments=self.identities)
         return document([report], next_command=command)
 
@@ -508,7 +499,7 @@ class ReportedExperiments:
         return junit(with_limits(self.store, decisions))
 
     @property
-    def _report(self) -> ExperimentsReport:
+    def report(self) -> ExperimentsReport:
         results, decisions = results_of(self.store, self.identities), with_limits(self.store, self.decisions)
         return experiments_report(self.store, self.identities, results, decisions)
 

@@ -6,7 +6,7 @@ Drawn by Pillow, an extra, in the light colours of the dashboard's pages.
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -16,7 +16,8 @@ from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision
-from evalflows.reports.results import Result, means_in, results_against, results_of, verdict_sentences
+from evalflows.reports.remarks import verdict_sentences
+from evalflows.reports.results import Result, means_in, results_against
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import MEASURES, metric_of
@@ -78,7 +79,9 @@ def card_of(what: Reported) -> Card:
         return _of_decision(what, what.decision)
     if len(what.decisions) == 1:
         return _of_decision(what, what.decisions[0])
-    return card_of_results(what.names, results_of(what.store, what.identities))
+    report = what.report
+    title = ", ".join(experiment.name for experiment in report.experiments)
+    return replace(card_of_results(title, report.results), sentences=report.sentences)
 
 
 def card_of_results(title: str, results: Sequence[Result]) -> Card:
@@ -95,7 +98,8 @@ def _of_decision(what: Reported, decision: Decision) -> Card:
     outcomes = {metric_of(rule.metric): rule.outcome for rule in rules}
     rows.sort(key=lambda row: order.index(outcomes.get(row.name)))
     title = f"{decision.title[0].upper()}{decision.title[1:]}"
-    return Card(verdict=decision.conclusion, title=title, sentences=[decision.summary, *decision.where], rows=rows)
+    said = [decision.summary, *decision.where, *decision.what_limits]
+    return Card(verdict=decision.conclusion, title=title, sentences=said, rows=rows)
 
 
 def _of_comparison(what: ReportedComparison) -> Card:

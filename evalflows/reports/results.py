@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples
-from evalflows.analysis.figures import estimate, figure, p_text
-from evalflows.analysis.judge_exclusions import excluded_metrics, people_batches
+from evalflows.analysis.figures import estimate, p_text
+from evalflows.analysis.judge_exclusions import people_batches
 from evalflows.reports.names import names_apart
 from evalflows.specs.metric_names import LATENCY, MEASURES, is_pass_k
-from evalflows.store.queries.conclusions import VERDICT_FIELDS, decided_verdicts
+from evalflows.store.queries.conclusions import VERDICT_FIELDS, decisions_on, verdicts_of_decisions
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.records import EXCLUDED, EstimateRow, from_json
+from evalflows.store.records import EstimateRow, from_json
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
@@ -32,8 +32,6 @@ _COMPARED = """
 select distinct candidate_experiment_id, baseline_experiment_id from verdicts
 where is_one_of(run_group, $1) and candidate_experiment_id is not null and baseline_experiment_id is not null
 """
-
-_GROUPS = "select experiment_id, run_group from experiments where is_one_of(experiment_id, $1)"
 
 _COUNTS = ("scored", "missing", "not_applicable", "sampled_out", "shares")
 
@@ -91,6 +89,8 @@ class Result:
     reason: str | None
     reason_code: str | None
     warning: str | None
+    family: str | None  # what its p-value is adjusted with: `run`, `gate NAME`, or `diff`
+    n_in_family: int | None
 
     @property
     def is_worth_showing(self) -> bool:
@@ -238,48 +238,24 @@ def results_of_each(store: Store, experiments: Sequence[str]) -> dict[str, list[
 
 
 def _results(store: Store, experiments: Sequence[str]) -> list[Result]:
-    groups = run_groups(store, experiments)
+    decisions = decisions_on(store, experiments)
+    groups = [*run_groups(store, experiments), *decisions]
     store.verify(groups, {"verdicts"})
     with store.reading(only={"run_group": groups}):
         compared = {one for pair in ask(store, (_COMPARED, [groups]))[0] for one in pair}
-    with store.reading(only={"run_group": groups, "experiment_id": sorted({*experiments, *compared})}):
-        found = ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
-    return _without_rejected(store, _as_decided(store, found))
-
-
-def _as_decided(store: Store, results: list[Result]) -> list[Result]:
-    """Replace the verdicts on metrics that a gate has decided on since, against the same baseline, by the gate's.
-
-    These have the gate's margin, and its rules are adjusted together: the table and the gate say the same.
-    """
-    compared = [result.experiment_id for result in results if result.baseline_experiment_id is not None]
-    decided = decided_verdicts(store, compared) if compared else {}
-    return [
-        replace(result, **_fields_of(verdict))
-        if (verdict := decided.get((result.experiment_id, result.baseline_experiment_id or "", result.metric)))
-        else result
-        for result in results
-    ]
+    only = {
+        "run_group": groups,
+        "decision_id": decisions,
+        "batch_id": people_batches(store),
+        "experiment_id": sorted({*experiments, *compared}),
+    }
+    with store.reading(only=only):
+        return ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
 
 
 def _fields_of(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a result that are a verdict's."""
     return {field: verdict[column] for field, column in VERDICT_FIELDS.items()}
-
-
-def _without_rejected(store: Store, results: list[Result]) -> list[Result]:
-    """Take back verdicts that rest on a judge that people's labels have rejected since."""
-    with_verdict = {result.experiment_id for result in results if result.conclusion}
-    if not with_verdict or not people_batches(store):
-        return results
-    (groups,) = ask(store, (_GROUPS, [[*with_verdict]]))
-    excluded = excluded_metrics(store, dict(groups))
-    return [
-        replace(result, conclusion=UNDECIDED, reason=why.message, reason_code=why.reason.code)
-        if result.conclusion and (why := excluded.get((result.experiment_id, result.metric)))
-        else result
-        for result in results
-    ]
 
 
 def results_against(store: Store, candidate: str, baseline: str | None, decisions: Sequence[str]) -> list[Result]:
@@ -289,8 +265,8 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
     same baseline. Without a baseline there are none.
     """
     results = results_of(store, [identity for identity in (baseline, candidate) if identity is not None])
-    found = decided_verdicts(store, [candidate], decisions)
-    decided = {metric: _fields_of(verdict) for (_, _, metric), verdict in found.items()}
+    found = verdicts_of_decisions(store, candidate, decisions)
+    decided = {metric: _fields_of(verdict) for metric, verdict in found.items()}
     names = {result.experiment_id: result.target for result in results}
     against: dict[str, Any] = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
     out = []
@@ -331,7 +307,7 @@ select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares,
        r.scored, r.missing, r.not_applicable, r.sampled_out, r.cost_usd, r.baseline_experiment_id, r.baseline,
        r.paired_mean, r.paired_baseline_mean, r.difference, r.difference_standard_error, r.difference_low,
        r.difference_high, r.difference_method, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect,
-       r.margin, r.conclusion, r.reason, r.reason_code, r.warning
+       r.margin, r.conclusion, r.reason, r.reason_code, r.warning, r.family, r.n_in_family
 from results r join experiments x using (experiment_id) left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
@@ -425,91 +401,3 @@ def metric_ranges(store: Store, results: Sequence[Result]) -> dict[str, tuple[fl
         elif metric not in outside:
             found[metric] = (0.0, 1.0)
     return found
-
-
-def sentences(results: Sequence[Result]) -> list[str]:
-    """Summarize a run group: one sentence per candidate, reasons for not enough evidence, and warnings."""
-    return [*verdict_sentences(results), *remarks(results)]
-
-
-def verdict_sentences(results: Sequence[Result]) -> list[str]:
-    """Return one sentence per candidate: how it compares with the baseline."""
-    compared = [result for result in results if result.baseline and result.metric not in MEASURES]
-    return [
-        _verdict(target, [result for result in compared if result.target == target])
-        for target in dict.fromkeys(result.target for result in compared)
-    ]
-
-
-def remarks(results: Sequence[Result]) -> list[str]:
-    """Return what is missing, the reasons for not enough evidence, and what was left out."""
-    return [*missing_values(results), *_reasons(results), *_warnings(results)]
-
-
-def _verdict(target: str, results: Sequence[Result]) -> str:
-    metrics: dict[str, list[str]] = {}
-    places = [*CONCLUSIONS]
-    for result in sorted(results, key=lambda one: (places.index(one.conclusion or UNDECIDED), not one.difference)):
-        metrics.setdefault(result.verdict_text, []).append(_with_figures(result))
-    parts = [f"{verdict} in {', '.join(named)}" for verdict, named in metrics.items()]
-    return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
-
-
-def _with_figures(result: Result) -> str:
-    """Return the metric with its difference; if that is not significant, with the minimum detectable effect."""
-    if result.conclusion != UNDECIDED:
-        return f"{result.metric} {result.difference_text}"
-    if result.minimum_detectable_effect is None or result.reason_code != "no_significant_difference":
-        return result.metric
-    size = figure(result.minimum_detectable_effect, result.metric)
-    return f"{result.metric} (minimum detectable effect {size})"
-
-
-def _reasons(results: Sequence[Result]) -> list[str]:
-    reasons = dict.fromkeys(
-        (CONCLUSIONS[result.conclusion or UNDECIDED], result.metric, result.reason)
-        for result in results
-        if result.has_reason_sentence
-    )
-    return [
-        f"{conclusion}{'' if conclusion == CONCLUSIONS[UNDECIDED] else ', not better,'} in {metric}: {reason}"
-        for conclusion, metric, reason in reasons
-    ]
-
-
-def judges_in_sentences(results: Sequence[Result]) -> set[str]:
-    """Return the evaluators of which the sentences already report that they decide nothing."""
-    return {result.evaluator for result in results if result.has_reason_sentence and result.reason_code in EXCLUDED}
-
-
-def _warnings(results: Sequence[Result]) -> list[str]:
-    idle = [
-        f"{result.metric} does not apply to any of the {result.not_applicable} answers of {result.target}"
-        for result in results
-        if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES
-    ]
-    shown = [result for result in results if result.warning and result.is_worth_showing]
-    outside = dict.fromkeys(
-        f"{result.metric}: no range is declared, so its interval leaves 0 to 1; if no value can, declare "
-        f"metrics: {{{result.metric}: {{range: [0, 1]}}}}"
-        for result in results
-        if result.leaves_shares
-    )
-    few = [
-        f"{', '.join(dict.fromkeys(result.metric for result in shown if result.warning == warning))}: {warning}"
-        for warning in dict.fromkeys(result.warning for result in shown)
-    ]
-    return [*idle, *outside, *few]
-
-
-def missing_values(results: Sequence[Result]) -> list[str]:
-    """Say how many values are missing; metrics that lack as many are named together."""
-    metrics: dict[tuple[str, int, int], list[str]] = {}
-    for result in results:
-        is_unknown = result.metric in MEASURES and not result.scored  # its mean is shown as unknown
-        if result.missing and not is_unknown:
-            metrics.setdefault((result.target, result.missing, result.scored), []).append(result.metric)
-    return [
-        f"{missing} of {missing + scored} values of {', '.join(names)} are missing in {target}"
-        for (target, missing, scored), names in metrics.items()
-    ]

@@ -25,10 +25,10 @@ from evalflows.store.sql import note_leases
 from evalflows.store.store import Store
 from evalflows.store.views import HELD_LEASES, tables_of, view_statements
 
-SMALL = ("experiments", "estimates", "verdicts", "decisions")
+SMALL = ("experiments", "estimates", "verdicts", "decisions", "checks")
 """The tables that are copied: some rows for each experiment, none for each example."""
 
-VIEWS = frozenset((*SMALL, "gate_decisions"))
+VIEWS = frozenset((*SMALL, "gate_decisions", "people_checks", "all_verdicts", "current_verdicts"))
 """The views that read no other tables."""
 
 MAX_STORES = 4

@@ -314,7 +314,7 @@ def fields_of(record: type) -> str:
 
 
 def _names(record: type) -> Sequence[str]:
-    return record.__slots__  # type: ignore[attr-defined, no-any-return]
+    return [*record.__dataclass_fields__]  # type: ignore[attr-defined]
 
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:

@@ -308,6 +308,7 @@ def macros() -> Iterator[str]:
     """Yield the SQL of the functions that views use."""
     # Python and SQL share one pattern for names of pass@k metrics.
     yield f"create or replace macro base_metric(metric) as regexp_replace(metric, '{PASS_K}', '')"
+    yield f"create or replace macro is_measure(metric) as metric in ({', '.join(map(quoted, MEASURES))})"
     yield f"create or replace macro is_one_of(id, ids) as {_IS_ONE_OF}"
     yield "create or replace macro held_leases() as null::varchar[]"
     yield f"create or replace macro state_now(state, lease) as {_STATE_NOW}"

@@ -135,7 +135,8 @@ def test_a_judge_that_labels_reject_decides_nothing_at_any_door() -> None:
     taken_back = {(one.conclusion, one.reason_code) for one in results if one.metric == "right" and one.conclusion}
     assert taken_back == {("not_enough_evidence", "judge_rejected_by_people")}
     alone = experiments_report(Store(), [old.experiment_id], results_of(Store(), [old.experiment_id]))
-    assert alone.judge_warnings[0].startswith("right: its judge agrees with people not significantly better")
+    (said,) = (one.text for one in alone.remarks if one.kind == "people" and one.text.startswith("right: "))
+    assert said.startswith("right: its judge agrees with people not significantly better")
 
     people_said("people-2", True)
     assert evaluated(past, spec, new, old).conclusion == "PASS", "the newest labels count"
@@ -159,7 +160,7 @@ def test_a_fallback_or_an_earlier_tier_is_said_and_a_fallback_that_judged_most_d
         decision = keep_decision(past.store, evaluation)
         (one,) = with_limits(Store(), [find_decision(Store(), decision.decision_id)])
         report = experiments_report(Store(), [new.experiment_id], [])
-        return report.judge_warnings, list(one.limits), codes(evaluation)
+        return [one.text for one in report.remarks if one.kind == "stepped"], list(one.limits), codes(evaluation)
 
     judged_by(past, new, "fallback contains", 5)
     assert said() == ([], [], [None] * 3)

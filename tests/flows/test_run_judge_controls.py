@@ -11,7 +11,8 @@ from endpoint import Endpoint, Reply, Request, completion, error, serving
 from planted_difference import ROWS, N, spec, verdict
 
 from evalflows import run
-from evalflows.reports.results import results_of, sentences
+from evalflows.reports.remarks import sentences
+from evalflows.reports.results import results_of
 from evalflows.specs import ExperimentSpec, IncompleteError
 from evalflows.store import Store
 

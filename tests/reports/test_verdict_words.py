@@ -53,7 +53,8 @@ def test_the_report_of_a_decision_lists_the_examples_that_got_worse(decision: st
     worst = page.partition("### examples that got worse by right: bot")[2]
     assert worst.splitlines()[2] == "**e11** was 1, now 0", page
     assert "- question: " in worst and "- answer: " in worst and "- baseline: " in worst
-    assert worst.rstrip().endswith("All of them: `evalflows show exp-001 --worst right --against exp-000`")
+    assert worst.rstrip().endswith("All of them: `evalflows show exp-001 --worst right`")
+    assert "was 1, now 0" in " ".join(printed("show", "exp-001", "--worst", "right").split()), "against the gate's"
 
     assert conclusion_text("better", None, 0.1) == "better", "it does not depend on the margin"
     assert conclusion_text("not_enough_evidence", "too_few", 0.1) == "not enough evidence"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from evalflows.store.sql import ask
+from evalflows.store.records import VerdictRow
+from evalflows.store.sql import ask, ask_records, fields_of
 from evalflows.store.store import Store
 
 VERDICT_FIELDS = {
@@ -25,6 +27,8 @@ VERDICT_FIELDS = {
     "reason": "reason",
     "reason_code": "reason_code",
     "warning": "warning",
+    "family": "family",
+    "n_in_family": "n_in_family",
 }
 """The fields of a result that are a verdict's, and their names in the verdict."""
 
@@ -43,22 +47,44 @@ def conclusions_on(store: Store, experiments: Sequence[str]) -> dict[str, dict[s
     return found
 
 
-def decided_verdicts(
-    store: Store, candidates: Sequence[str], decisions: Sequence[str] | None = None
-) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Return the verdicts of gates on whole experiments, by candidate, baseline and metric: the columns that
-    VERDICT_FIELDS names.
+def decisions_on(store: Store, experiments: Sequence[str]) -> list[str]:
+    """Return the ids of the gates' decisions on some experiments."""
+    query = "select decision_id from decisions where list_contains($1, candidate_experiment_id)"
+    return [decision for (decision,) in ask(store, (query, [list(experiments)]))[0]]
 
-    Of several decisions, or of these `decisions`, the newest counts.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedVerdict(VerdictRow):
+    """A verdict, and what its p-value is adjusted with."""
+
+    family: str  # `run`, `gate NAME`, or `diff` for one that is not stored
+    n_in_family: int  # p-values
+
+
+def current_verdicts(store: Store, candidates: Sequence[str]) -> dict[tuple[str, str, str], ComparedVerdict]:
+    """Return the verdicts that count on whole experiments, by candidate, baseline and metric: of the gate that decided
+    last on the metric, else of the run."""
+    rows = ask_records(store, ComparedVerdict, _CURRENT, [[*candidates]])
+    return {(row.candidate_experiment_id, row.baseline_experiment_id or "", row.metric): row for row in rows}
+
+
+_CURRENT = f"""
+select {fields_of(ComparedVerdict)} from (select *, null as comparison_id from current_verdicts)
+where is_one_of(candidate_experiment_id, $1) and slice is null
+"""
+
+
+def verdicts_of_decisions(store: Store, candidate: str, decisions: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of gates' decisions on a whole experiment, by metric: the columns that VERDICT_FIELDS names.
+
+    Of several decisions on a metric, the newest counts.
     """
-    (rows,) = ask(store, (_DECIDED, [[*candidates], None if decisions is None else [*decisions]]))
-    return {(row[0], row[1], row[2]): dict(zip(VERDICT_FIELDS.values(), row[3:], strict=True)) for row in rows}
+    (rows,) = ask(store, (_DECIDED, [candidate, [*decisions]]))
+    return {metric: dict(zip(VERDICT_FIELDS.values(), row, strict=True)) for metric, *row in rows}
 
 
 _DECIDED = f"""
-select candidate_experiment_id, baseline_experiment_id, metric, {", ".join(VERDICT_FIELDS.values())}
-from verdicts
-where is_one_of(candidate_experiment_id, $1) and decision_id is not null and slice is null
-      and ($2 is null or list_contains($2, decision_id))
-order by recorded_at
+select metric, {", ".join(VERDICT_FIELDS.values())} from all_verdicts
+where candidate_experiment_id = $1 and list_contains($2, decision_id) and slice is null
+order by decided_at, decision_id
 """

@@ -26,7 +26,7 @@ select m.experiment_id, m.experiment, m.target, e.run_group, e.started_at, e.dat
        v.baseline_experiment_id, b.target as baseline,
        v.candidate_mean as paired_mean, v.baseline_mean as paired_baseline_mean, v.difference,
        v.standard_error as difference_standard_error, v.ci_low as difference_low,
-       v.ci_high as difference_high, v.method as difference_method, v.p_value, v.p_adjusted, v.adjustment, v.n_pairs, v.higher_is_better, v.worst_case_low,
+       v.ci_high as difference_high, v.method as difference_method, v.p_value, v.p_adjusted, v.adjustment, v.family, v.n_in_family, v.decision_id, v.n_pairs, v.higher_is_better, v.worst_case_low,
        v.worst_case_high, v.worst_case_ci_low, v.worst_case_ci_high, v.margin, v.minimum_detectable_effect, v.power, v.warning,
        v.conclusion, coalesce(v.reason, t.reason) as reason,
        case when v.reason is null then t.reason_code else v.reason_code end as reason_code
@@ -35,7 +35,6 @@ join staging.experiments e using (experiment_id)
 left join staging.estimates t
     on t.experiment_id = m.experiment_id and t.metric = m.metric and t.evaluator_version = m.evaluator_version
        and t.slice is null
-left join staging.verdicts v
-    on v.run_group = e.run_group and v.candidate_experiment_id = m.experiment_id and v.metric = m.metric
-       and v.slice is null and v.decision_id is null and v.comparison_id is null
+left join current_verdicts v
+    on v.candidate_experiment_id = m.experiment_id and v.metric = m.metric and v.slice is null and v.is_shown
 left join staging.experiments b on b.experiment_id = v.baseline_experiment_id

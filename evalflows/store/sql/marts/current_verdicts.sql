@@ -1,0 +1,2 @@
+-- one row per candidate_experiment_id, baseline_experiment_id, metric, slice: the verdict that counts: of the gate that decided last on that pair and metric, else of the run
+select * exclude (is_current) from all_verdicts where is_current

@@ -23,7 +23,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "prefect_server": ("server_watch", "store.layout", "specs"),
     "prefect_texts": ("prefect_server", "store", "specs"),
     "targets": ("store.records", "store.spilled", "specs"),
-    "telemetry": ("store", "specs"),
+    "telemetry": ("llm.prices", "store", "specs"),
     "receiver": ("serving", "telemetry", "store", "specs"),
     "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),

@@ -730,6 +730,7 @@ def _cost_sentences(plan: Plan) -> Iterator[str]:
         yield f"the calls of {_listed(total.unknown)} are unknown and not counted: run it on a few examples first"
     if total.unpriced:
         yield f"the cost of {_listed(total.unpriced)} is unknown: no token counts or no price"
+    yield from dict.fromkeys(calls.size.price_note for calls in plan.calls if calls.size.price_note)
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
         yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
     if plan.spec.max_calls is not None and total.calls - total.in_ledger > plan.spec.max_calls:

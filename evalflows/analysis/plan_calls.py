@@ -5,7 +5,7 @@ dry run that makes none of them.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from itertools import combinations
 from math import ceil
@@ -205,6 +205,7 @@ class CallSize:
     tokens_out: float | None
     usd: float | None  # None if the tokens or the price are unknown
     basis: str  # the source of the averages, in words
+    price_note: str = ""  # where the price is from, if neither the address nor a connection tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,11 +376,13 @@ def size_of(
     else from the recorded requests.
     """
     if past is not None:
-        return _size_as_before(past, _usd(connection, model, past.tokens_in, past.tokens_out), f"of this {by}")
+        usd = _usd(connection, model, past.tokens_in, past.tokens_out)
+        return replace(_size_as_before(past, usd, f"of this {by}"), price_note=_price_note(connection, model))
     past_of_model = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
     if past_of_model is not None:
         usd = _usd(connection, model, past_of_model.tokens_in, past_of_model.tokens_out)
-        return _size_as_before(past_of_model, usd, f"of other {by}s to this model")
+        size = _size_as_before(past_of_model, usd, f"of other {by}s to this model")
+        return replace(size, price_note=_price_note(connection, model))
     if not requests:
         return _UNKNOWN_SIZE
     tokens_in, tokens_out = (
@@ -391,6 +394,7 @@ def size_of(
         tokens_out=tokens_out,
         usd=_usd(connection, model, tokens_in, tokens_out),
         basis="upper estimate",
+        price_note=_price_note(connection, model),
     )
 
 
@@ -404,6 +408,11 @@ def _usd(connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: f
     """Return the cost of a call, with tokens rounded up."""
     price = price_of(connection, model)
     return price.cost(Tokens(ceil(tokens_in), None, ceil(tokens_out))) if price else None
+
+
+def _price_note(connection: ConnectionSpec, model: str) -> str:
+    price = price_of(connection, model)
+    return price.note(model) if price else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

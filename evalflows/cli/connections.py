@@ -88,7 +88,8 @@ def _price(connection: ConnectionSpec) -> str:
     price = price_of(connection, connection.model or "")
     if price is None:
         return "not known" if connection.model else "by the model"
-    return f"{price.usd_per_million_input_tokens:g}, {price.usd_per_million_output_tokens:g}"
+    by_name = f" ({price.by_name}'s, by the model's name)" if price.by_name else ""
+    return f"{price.usd_per_million_input_tokens:g}, {price.usd_per_million_output_tokens:g}{by_name}"
 
 
 def _test(connections: Mapping[str, ConnectionSpec], form: str, is_chosen: bool) -> None:

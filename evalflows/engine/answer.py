@@ -127,7 +127,8 @@ class _Answering:
             result.setdefault("latency_s", elapsed if of_call is None else of_call)
             if made and end_of(made[-1].finish_reason) == "truncated":
                 result["error_kind"] = "truncated"  # scored all the same, and counted
-        totals = asdict(recorder.totals()) if recorder.has_calls else self._unrecorded
+        is_known = recorder.has_calls or recorder.has_lost_calls
+        totals = asdict(recorder.totals()) if is_known else self._unrecorded
         steps = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS) if recorder.steps else None
         columns: dict[str, Any] = {"attempts": recorder.attempts, "steps": steps} | totals | {**result}
         row = OutputRow(

@@ -17,7 +17,7 @@ from evalflows.engine.results import EvaluationResult, failed_result
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.shown import SHOWN, notes_on
 from evalflows.llm import loop
-from evalflows.specs.errors import RETRIED_LATER
+from evalflows.specs.errors import REFUSED_BY_BUDGET, RETRIED_LATER
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import TierSpec
 from evalflows.store.records import JudgementRow
@@ -260,7 +260,7 @@ class Judging(Generic[Subject]):
         results = self._refuse_shared_metrics(evaluator.bound.name, results)
         if results[0].status in LOST:
             self._lose(1)
-        if results[0].error_kind == "over_budget":
+        if results[0].error_kind in REFUSED_BY_BUDGET:
             self._over_budget.append(results[0].error or "")
         if results[0].error_kind is not None:
             kinds = [result.error_kind for result in results if result.error_kind in RETRIED_LATER]

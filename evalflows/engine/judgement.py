@@ -163,7 +163,7 @@ def _with_cost(
     if all(result.error is None for result in results):
         recorder.keep_for_reuse()
     judge_model, attempts, usage = None, 1, UNRECORDED if evaluator.may_call else NO_USAGE
-    if recorder.has_calls:
+    if recorder.has_calls or recorder.has_lost_calls:
         usage = recorder.totals()
     if recorder.answered:
         judge_model, attempts = ", ".join(recorder.models) or None, recorder.attempts

@@ -53,6 +53,11 @@ def may_call_unrecorded(function: Callable[..., Any], *, in_this_process: bool =
     return not UNSEEN.isdisjoint(imports) or not {name.partition(".")[0] for name in imports} <= harmless
 
 
+def records_calls(function: Callable[..., Any]) -> bool:
+    """Return whether a callable's code uses a client whose calls are recorded, as far as its imports tell."""
+    return any(map(_records, imports_used(function) or ()))
+
+
 def _records(name: str) -> bool:
     return name != RECORDS_NO_CALL and any(f"{name}.".startswith(f"{ours}.") for ours in RECORDS)
 

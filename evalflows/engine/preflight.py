@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from inspect import isawaitable
+from threading import Thread
 from typing import Any
 
 from evalflows.engine.budget_parts import AnySpec
@@ -15,6 +17,7 @@ from evalflows.engine.isolated import check_picklable
 from evalflows.engine.may_call_models import (
     HOW_TO_RECORD,
     evaluator_may_call_unrecorded,
+    records_calls,
     reports_usage,
     target_may_call_unrecorded,
 )
@@ -29,7 +32,8 @@ from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.offers import offer_pair, offer_run
 from evalflows.evaluators.views import RunView
 from evalflows.llm import local
-from evalflows.llm.connections import resolve
+from evalflows.llm.connections import known, resolve
+from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
 from evalflows.specs.code import check_loaded
@@ -47,10 +51,13 @@ from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
 from evalflows.store.queries.example_slices import check_slices, has_value
 from evalflows.store.queries.trace_filters import condition
-from evalflows.store.records import ExampleRow, from_json
+from evalflows.store.records import CallRow, ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
 from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
+
+FIRST_CALL_S = 5.0
+"""Seconds until a target that has made no model call is taken to make none."""
 
 MAX_EXAMPLES = 3
 """Examples to try: some settings are only read if an example has the field that they concern."""
@@ -271,9 +278,50 @@ def _check_target(
     if target_may_call_unrecorded(target) and not reports_usage(target):
         _check_calls_are_recorded(f"target {target.name!r}", spec)
     made = make_target(target, _never, examples, store)
+    if isinstance(target, PythonTarget) and examples and records_calls(load(target.function)):
+        _check_price_of_first_call(target, made, spec, examples[0])
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
+
+
+class _FirstCall(BaseException):
+    """Raised instead of making the first model call of a target."""
+
+
+def _check_price_of_first_call(target: PythonTarget, made: Target, spec: ExperimentSpec, example: ExampleRow) -> None:
+    """Raise InputError if budget_usd cannot be enforced, since the model that a target calls first has no known price.
+
+    The target runs on the first example until that call, which is not made.
+    """
+    if spec.budget_usd is None or not spec.budget_counts_unknown:
+        return
+    calls: list[CallRow] = []
+
+    def keep(call: CallRow) -> None:
+        calls.append(call)
+        raise _FirstCall
+
+    def run() -> None:
+        recorder = Recorder(keep=keep, note=keep, connections=[*known(spec.connections).values()])
+        with suppress(BaseException), recording(recorder):
+            returned = made.call(RequestedInputs(example, 0))
+            if isawaitable(returned):
+                asyncio.run(_awaited(returned))
+
+    thread = Thread(target=run, daemon=True)  # what does not come to a call is not waited for
+    thread.start()
+    thread.join(FIRST_CALL_S)
+    if calls and calls[0].estimated_usd is None:
+        raise InputError(
+            f"target {target.name!r}: budget_usd cannot be enforced without the price of {calls[0].model!r} at "
+            f"{calls[0].base_url}; wanted wrap(client, prices=…), a connection with this base_url and its prices, or "
+            "budget_counts_unknown: false"
+        )
+
+
+async def _awaited(returned: Any) -> Any:
+    return await returned
 
 
 def _missing_answer(recording: Target, example: ExampleRow) -> str:
@@ -330,7 +378,11 @@ def _check_connection(name: str, model: str | None, who: str, spec: AnySpec, *, 
 
 def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: AnySpec) -> None:
     """Raise InputError if budget_usd cannot be enforced, since the price is unknown."""
-    if spec.budget_usd is None or not spec.budget_counts_unknown or price_of(connection, model) is not None:
+    if spec.budget_usd is None or not spec.budget_counts_unknown:
+        return
+    if price := price_of(connection, model):
+        if note := price.note(model):
+            print_note(f"{who}: {note}")
         return
     raise InputError(
         f"{who}: budget_usd cannot be enforced without the price of {model!r} on connection {name!r}; wanted "

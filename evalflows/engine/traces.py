@@ -20,7 +20,7 @@ from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoi
 from evalflows.engine.spec_evaluators import connections_of
 from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
-from evalflows.specs.errors import UNREACHABLE
+from evalflows.specs.errors import REFUSED_BY_BUDGET, UNREACHABLE
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.described import to_described
 from evalflows.store.queries.spending import judged_in_part
@@ -278,7 +278,7 @@ def _counts(
         scores=sum(row.status == "scored" for row in scores),
         composites=sum(row.status == "scored" for row in composites),
         unreached=Counter(str(row.error_kind) for row in scores if row.error_kind in UNREACHABLE | {"stopped"}),
-        over_budget=sum(row.error_kind == "over_budget" for row in scores),
+        over_budget=sum(row.error_kind in REFUSED_BY_BUDGET for row in scores),
         usage=sum((_usage(row) for row in scores), NO_USAGE),
     )
 

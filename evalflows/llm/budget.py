@@ -68,6 +68,14 @@ class Budget:
             raise self.over_budget_error()
         return number
 
+    async def reserve_again(self, number: int, estimate_usd: float) -> int:
+        """Replace a reservation for a call that was not sent by one of another sum, as `reserve` does."""
+        with self._lock:
+            del self._aside[number]
+            waiting, self._changed = self._changed, []
+        _wake_all(waiting)
+        return await self.reserve(estimate_usd)
+
     def set_aside(self, number: int, usd: float) -> None:
         """Change the sum set aside for a call in flight, before another attempt at it.
 
@@ -99,8 +107,7 @@ class Budget:
                 self.unknown += cost_usd is None and estimate is None
             self.most_tokens_out = max(self.most_tokens_out, tokens_out or 0)
             waiting, self._changed = self._changed, []
-        for changed in waiting:
-            changed.get_loop().call_soon_threadsafe(_wake, changed)
+        _wake_all(waiting)
 
     @classmethod
     def after(cls, paid: "Paid", *, usd: float | None, calls: int | None, counts_unknown: bool) -> "Budget":
@@ -114,6 +121,10 @@ class Budget:
             spent_calls=paid.calls,
             unknown=paid.unknown,
         )
+
+    @property
+    def limits_money(self) -> bool:
+        return self.usd is not None
 
     @property
     def share_spent(self) -> float | None:
@@ -143,7 +154,7 @@ class Budget:
                 f"the cost of {self.unknown} calls is unknown" if self.unknown else "the price of this call is unknown"
             )
             message = f"budget_usd cannot be enforced: {what}; wanted prices, or budget_counts_unknown: false"
-            raise CallError("over_budget", message, attempts=0)
+            raise CallError("unpriced", message, attempts=0)
 
     def _reserved(self, estimate_usd: float) -> int | None:
         """Return a reservation's number, or None if it does not fit. Call it with the lock held."""
@@ -155,6 +166,11 @@ class Budget:
         self._next += 1
         self._aside[self._next] = estimate_usd
         return self._next
+
+
+def _wake_all(waiting: "list[asyncio.Future[None]]") -> None:
+    for changed in waiting:
+        changed.get_loop().call_soon_threadsafe(_wake, changed)
 
 
 def _wake(changed: "asyncio.Future[None]") -> None:
@@ -183,6 +199,9 @@ class DividedBudget(Budget):
     async def reserve(self, estimate_usd: float | None) -> int:
         return await self._part.reserve(estimate_usd)
 
+    async def reserve_again(self, number: int, estimate_usd: float) -> int:
+        return await self._part.reserve_again(number, estimate_usd)
+
     def reserve_now(self, *, is_priced: bool) -> int:
         return self._part.reserve_now(is_priced=is_priced)
 
@@ -200,6 +219,10 @@ class DividedBudget(Budget):
     ) -> None:
         self._part.settle(number, cost_usd, estimated_usd=estimated_usd, paid=paid, tokens_out=tokens_out)
         self.most_tokens_out = max(self.most_tokens_out, tokens_out or 0)
+
+    @property
+    def limits_money(self) -> bool:
+        return self._part.limits_money
 
     @property
     def share_spent(self) -> float | None:

@@ -18,11 +18,11 @@ from evalflows.llm.attempts import Attempts
 from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
-from evalflows.llm.limiter import Limiter
+from evalflows.llm.limiter import Limiter, Turn
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_text
-from evalflows.llm.rate_limits import read_rate_limit
+from evalflows.llm.rate_limits import RateLimit, read_rate_limit
 from evalflows.specs.connections import ConnectionSpec
-from evalflows.specs.errors import CallError
+from evalflows.specs.errors import REFUSED_BY_BUDGET, CallError
 from evalflows.specs.protocols import Completion, Message
 from evalflows.store.records import CallRow, new_id, now, to_json
 
@@ -59,6 +59,7 @@ class _Bill:
 
     price: Price | None
     estimate: float | None  # upper bound in USD per attempt; None if the price is unknown
+    reservation: int | None = None
     used: Tokens = field(default_factory=Tokens)
     cost: float | None = 0.0  # None if unknown
     spent: float | None = 0.0  # the cost, or estimates of its unknown parts; None if the price is unknown
@@ -102,13 +103,15 @@ class _Bill:
             "estimated_usd": self.spent if is_priced and self.cost is None else None,
         }
 
-    def settle(self, budget: Budget, reservation: int) -> None:
+    def settle(self, budget: Budget) -> None:
         """Replace what the budget has set aside. Of a call that was broken off, what was sent may be paid."""
         is_known = self.is_complete and self.estimate is not None
         cost = self.cost if is_known else None
         spent = self.spent if self.is_complete else _sum_of_known(self.spent, self.estimate)
         estimated = spent if self.estimate is not None and cost is None else None
-        budget.settle(reservation, cost, estimated_usd=estimated, paid=self.was_sent, tokens_out=self.tokens_out)
+        if self.reservation is None:  # it was given up, and the new estimate did not fit
+            return
+        budget.settle(self.reservation, cost, estimated_usd=estimated, paid=self.was_sent, tokens_out=self.tokens_out)
 
 
 def _sum_of_known(left: float | None, right: float | None) -> float | None:
@@ -158,12 +161,12 @@ class Caller:
         bill = _Bill(price, price.cost(tokens) if price else None)
         who = f"connection {endpoint.name!r} ({endpoint.identity})"
         attempts = Attempts(connection.attempts, who, connection.max_wait_s)
-        reservation = await budget.reserve(bill.estimate)
+        bill.reservation = await budget.reserve(bill.estimate)
         try:
             while True:
                 async with attempts:
                     if bill.spent:  # earlier unusable answers were paid for: this attempt adds to them
-                        budget.set_aside(reservation, bill.spent + (bill.estimate or 0.0))
+                        budget.set_aside(bill.reservation, bill.spent + (bill.estimate or 0.0))
                     fields = await self._attempt(row, request, read, tokens.total or 0, bill)
                     return replace(row, attempts=attempts.made, recorded_at=now(), **fields, **bill.close())
         except CallError as error:
@@ -173,35 +176,28 @@ class Caller:
                 error_kind=error.kind,
                 response=error.received,
                 finish_reason=error.finish_reason,
-                attempts=error.attempts - (error.kind == "over_budget"),  # the last attempt was not made
+                attempts=error.attempts - (error.kind in REFUSED_BY_BUDGET),  # the last attempt was not made
                 latency_s=time.perf_counter() - began,
                 recorded_at=now(),
                 **bill.close(),
             )
         finally:
-            bill.settle(budget, reservation)
+            bill.settle(budget)
 
     async def _attempt(
         self, row: CallRow, request: Mapping[str, Any], read: Read, tokens: float, bill: _Bill
     ) -> dict[str, Any]:
         """Return the fields of a good answer. The slot is free before the answer is read."""
-        endpoint, recorder = self.endpoint, current()
-        async with endpoint.limiter.turn(tokens) as turn:
-            sent = time.perf_counter()
-            if recorder:
-                free = 0.0 if bill.estimate == 0.0 else None
-                recorder.begin(replace(row, cost_usd=free, estimated_usd=bill.estimate))
-            bill.was_sent = True
-            try:
-                response = await endpoint.client.post(PATHS[row.kind], request)
-            except CallError as error:
-                if error.cost_is_unknown:
-                    bill.add(None, bill.estimate)
-                if error.kind == "bad_request" and (hint := spec_hint(request, str(error))):
-                    error.args = (f"{str(error).rstrip('.')}; wanted {hint}",)
-                raise
-            latency, used = time.perf_counter() - sent - response.opening_s, tokens_of(response.body)
-            turn.note(read_rate_limit(response.headers), used.total)
+        while True:
+            async with self.endpoint.limiter.turn(tokens) as turn:
+                outgrown = self._outgrown(row, request, bill)
+                if outgrown is None:
+                    response, latency, used = await self._send(row, request, bill, turn)
+                    break
+                turn.note(RateLimit(), 0)
+            given_up, bill.reservation, bill.estimate = bill.reservation, None, outgrown
+            assert given_up is not None
+            bill.reservation = await self._budget.reserve_again(given_up, outgrown)  # it may wait, so without a slot
         bill.add_answer(row, response, used)
         request_id = response.headers.get("x-request-id")
         try:
@@ -209,6 +205,34 @@ class Caller:
         except CallError as error:
             error.received, error.finish_reason = as_kept_json(json.dumps(response.body)), finish_of(response.body)
             raise
+
+    async def _send(
+        self, row: CallRow, request: Mapping[str, Any], bill: _Bill, turn: Turn
+    ) -> "tuple[Response, float, Tokens]":
+        """Return the response, its latency in seconds, and the tokens that it reports."""
+        endpoint, recorder, sent = self.endpoint, current(), time.perf_counter()
+        if recorder:
+            free = 0.0 if bill.estimate == 0.0 else None
+            recorder.begin(replace(row, cost_usd=free, estimated_usd=bill.estimate))
+        bill.was_sent = True
+        try:
+            response = await endpoint.client.post(PATHS[row.kind], request)
+        except CallError as error:
+            if error.cost_is_unknown:
+                bill.add(None, bill.estimate)
+            if error.kind == "bad_request" and (hint := spec_hint(request, str(error))):
+                error.args = (f"{str(error).rstrip('.')}; wanted {hint}",)
+            raise
+        latency, used = time.perf_counter() - sent - response.opening_s, tokens_of(response.body)
+        turn.note(read_rate_limit(response.headers), used.total)
+        return response, latency, used
+
+    def _outgrown(self, row: CallRow, request: Mapping[str, Any], bill: _Bill) -> float | None:
+        """Return the new estimate of a call that was not sent yet, if answers since were longer than thought."""
+        if bill.was_sent or bill.price is None or bill.estimate is None or not self._budget.limits_money:
+            return None
+        estimate = bill.price.cost(self._estimate(row, request))
+        return estimate if estimate is not None and estimate > bill.estimate else None
 
     def _estimate(self, row: CallRow, request: Mapping[str, Any]) -> Tokens:
         """Return an upper estimate of a call's tokens."""

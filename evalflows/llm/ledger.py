@@ -274,6 +274,7 @@ class Recorder:
     ledger: Ledger | None = None  # for calls of the user's own clients; None: each is made
     asked: Counter[str] = field(default_factory=Counter)  # requests to these so far, by key: the next is a repeat
     unsure: list[CallRow] = field(default_factory=list)  # that may be reused if what was made of them is a score
+    has_lost_calls: bool = False  # whether calls were made meanwhile of which nobody knows whose they are
     opened_connection: bool = False  # whether its answer opened one that should have been open before
 
     def store(self, row: CallRow) -> None:
@@ -319,10 +320,12 @@ class Recorder:
         return sorted({call.row.answered_by or call.row.model for call in self.answered})
 
     def totals(self) -> Usage:
-        """Return the calls, tokens and cost of all recorded calls.
+        """Return the calls, tokens and cost of all recorded calls; UNRECORDED if others may have been made.
 
         Tokens are null if no call reported them; the cost is null if that of any paid call is unknown.
         """
+        if self.has_lost_calls:
+            return UNRECORDED
         if not self.has_calls:
             return NO_USAGE
         paid = [*(call.row for call in self.answered if not call.cached), *self.failed]
@@ -338,11 +341,18 @@ class Recorder:
 
 
 _current: ContextVar[Recorder | None] = ContextVar("evalflows_recorder", default=None)
+_under_way: dict[int, Recorder] = {}  # in this process
 
 
 def current() -> Recorder | None:
     """Return the recorder of the current item, or None."""
     return _current.get()
+
+
+def note_lost_call() -> None:
+    """Note that a call was made outside of any item: it may be of each that is under way."""
+    for recorder in [*_under_way.values()]:
+        recorder.has_lost_calls = True
 
 
 def has_called() -> bool:
@@ -361,7 +371,9 @@ class recording:  # noqa: N801 (used like a function)
 
     def __enter__(self) -> Recorder:
         self._token: Token[Recorder | None] = _current.set(self._recorder)
+        _under_way[id(self._recorder)] = self._recorder
         return self._recorder
 
     def __exit__(self, *raised: object) -> None:
         _current.reset(self._token)
+        _under_way.pop(id(self._recorder), None)

@@ -56,6 +56,13 @@ class Price:
     usd_per_million_input_tokens: float
     usd_per_million_output_tokens: float
     listed: Any = None
+    by_name: str = ""  # the provider whose price it is, if only the model's name says so
+
+    def note(self, model: str) -> str:
+        """Say that only the model's name tells its price; empty if its address or a connection does."""
+        if not self.by_name:
+            return ""
+        return f"{model}: the price is {self.by_name}'s for a model of this name, as its address is in no price list"
 
     def cost(self, tokens: Tokens) -> float | None:
         """Return the cost in USD; None if the provider did not report tokens. Embeddings have no output tokens."""
@@ -83,19 +90,23 @@ def price_of(connection: ConnectionSpec, model: str) -> Price | None:
 
 
 @cache
-def listed_price(model: str, base_url: str, provider: str | None = None) -> Price | None:
-    """Return the listed price of a model, for the named provider or else the one with this address."""
+def listed_price(model: str, base_url: str = "", provider: str | None = None) -> Price | None:
+    """Return the listed price of a model: that of the named provider; without one, of the provider with this address,
+    else of the first whose models have such names, as behind a gateway.
+    """
     from genai_prices import Usage, calc_price  # late: few processes ask for a price
 
     one_token = Usage(input_tokens=1)
-    try:
-        if provider:
-            listed = calc_price(one_token, model, provider_id=provider).model_price
-        else:
-            listed = calc_price(one_token, model, provider_api_url=base_url).model_price
-    except LookupError:
-        return None
-    return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed)
+    by_address: list[dict[str, Any]] = [{"provider_api_url": base_url}] if base_url else []
+    ways = [{"provider_id": provider}] if provider else [*by_address, {}]
+    for way in ways:
+        try:
+            found = calc_price(one_token, model, **way)
+        except (LookupError, ValueError):
+            continue
+        listed, by_name = found.model_price, "" if way else found.provider.name
+        return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed, by_name)
+    return None
 
 
 def price_at(base_url: str, model: str, connections: Iterable[ConnectionSpec]) -> Price | None:

@@ -17,8 +17,9 @@ from openai.types.chat import ChatCompletion
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
-from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
+from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current, note_lost_call
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_at, token_count, tokens_of, tokens_of_text
+from evalflows.llm.threads import carry_recordings
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.store.records import CallRow, from_json, mended, new_id, now, to_json
 
@@ -61,6 +62,7 @@ def wrap(client: SomeClient, *, name: str | None = None, prices: Prices | None =
         raise InputError(f"wrap: got {type(client).__name__}, wanted openai.OpenAI or openai.AsyncOpenAI")
     if hasattr(client.post, _MARK):  # wrapping twice has no further effect
         return client
+    carry_recordings()
     recorded = _awaited if isinstance(client, openai.AsyncOpenAI) else _called
     # `post` last: resources keep the one that they find when they are made, so those above record a call only once.
     for path in (*METHODS, "post"):
@@ -180,6 +182,7 @@ def _called(original: Method, wrapped: _Wrapped) -> Method:
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
+            note_lost_call()
             return original(*args, **kwargs)
         row, request = _begun(recorder, wrapped, _request(*args, **kwargs))
         found = (
@@ -200,6 +203,7 @@ def _awaited(original: Method, wrapped: _Wrapped) -> Method:
     @wraps(original)
     async def call(*args: Any, **kwargs: Any) -> Any:
         if not (recorder := current()):
+            note_lost_call()
             return await original(*args, **kwargs)
         row, request = _begun(recorder, wrapped, _request(*args, **kwargs))
         if row.reusable and recorder.ledger:

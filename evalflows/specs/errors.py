@@ -29,6 +29,7 @@ ErrorKind = Literal[
     "no_output",  # nothing to judge, because the target failed
     "stopped",  # not attempted: a service was down, or a person cancelled the run
     "over_budget",  # not attempted: the budget or the maximum number of calls was used up
+    "unpriced",  # not attempted: the price is unknown, so no budget could be held
 ]
 
 TRANSIENT: frozenset[ErrorKind] = frozenset({"rate_limited", "server_error", "connection", "timeout", "bad_answer"})
@@ -37,7 +38,10 @@ TRANSIENT: frozenset[ErrorKind] = frozenset({"rate_limited", "server_error", "co
 UNREACHABLE: frozenset[ErrorKind] = TRANSIENT | {"authentication", "quota_exhausted"}
 """Kinds that say nothing about the item itself: the model was not reached, so a later run may succeed."""
 
-NOT_ATTEMPTED: frozenset[ErrorKind] = frozenset({"stopped", "over_budget"})
+REFUSED_BY_BUDGET: frozenset[ErrorKind] = frozenset({"over_budget", "unpriced"})
+"""Kinds of calls that a budget did not allow."""
+
+NOT_ATTEMPTED: frozenset[ErrorKind] = REFUSED_BY_BUDGET | {"stopped"}
 """Kinds of items that were not attempted at all."""
 
 RETRIED_LATER: frozenset[ErrorKind] = TRANSIENT | {"stopped"}

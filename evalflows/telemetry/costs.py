@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from evalflows.llm.prices import Tokens, listed_price
 from evalflows.specs.attribute_aliases import LISTED_COST
 from evalflows.store.records import to_json
 from evalflows.store.trace_records import ObservationRow
@@ -37,10 +38,5 @@ def _cost(row: ObservationRow) -> float | None:
     )
     if not model or tokens_in is None or tokens_out is None or fields.number("cost_usd") is not None:
         return None
-    from genai_prices import Usage, calc_price  # late: slow, and most processes ask for no price
-
-    used = Usage(input_tokens=tokens_in, output_tokens=tokens_out)
-    try:
-        return float(calc_price(used, model, provider_id=fields.text("provider")).total_price)
-    except (LookupError, ValueError):
-        return None
+    price = listed_price(model, provider=fields.text("provider"))
+    return None if price is None else price.cost(Tokens(tokens_in, None, tokens_out))

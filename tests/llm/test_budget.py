@@ -17,6 +17,7 @@ from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.llm.wrapped import wrap
 from evalflows.specs import CallError, Completion, EndpointConnection
+from evalflows.specs.errors import REFUSED_BY_BUDGET
 from evalflows.store import Store
 from evalflows.store.records import CallRow
 
@@ -69,7 +70,7 @@ def ask(
 
 def answered(outcomes: Sequence[Outcome]) -> int:
     others = [outcome for outcome in outcomes if not isinstance(outcome, Completion)]
-    assert all(isinstance(outcome, CallError) and outcome.kind == "over_budget" for outcome in others), others
+    assert all(isinstance(outcome, CallError) and outcome.kind in REFUSED_BY_BUDGET for outcome in others), others
     return len(outcomes) - len(others)
 
 
@@ -133,6 +134,17 @@ def test_calls_near_the_limit_wait_for_those_under_way_and_go_on_if_money_is_lef
         assert answered(ask(endpoint, budget, questions(12), max_tokens=MOST_OUT)) == 12
         assert endpoint.peak == 2
     assert budget.spent_usd == pytest.approx(12 * 10 * OUT / 1e6)
+
+
+def test_calls_that_are_not_sent_yet_are_estimated_anew_where_the_first_answers_cost_more() -> None:
+    """Ten calls fit together as they are estimated, at 500 tokens each, and answers have four times as many."""
+    budget, kept = Budget(usd=0.052), list[CallRow]()
+    long = Reply(completion("x").body | {"usage": {"prompt_tokens": 0, "completion_tokens": 2000}})
+    with serving(Endpoint(latency_s=0.01, answer=lambda _: long)) as endpoint:
+        outcomes = ask(endpoint, budget, questions(10), kept, connection=PRICES | {"max_in_flight": 2})
+    assert answered(outcomes) == endpoint.calls == len([row for row in kept if row.status == "ok"]) == 2
+    assert budget.spent_usd == pytest.approx(0.04)
+    assert not budget._aside, "nothing stays set aside"
 
 
 def test_a_call_without_a_price_is_made_only_if_the_budget_does_not_count_it() -> None:

@@ -1,19 +1,23 @@
 """What a call costs: by a connection's own prices, by the price list, or unknown."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 from endpoint import Endpoint, Reply, completion, error, serving
 from genai_prices import Usage, calc_price
+from store_rows import make_row
 
 from evalflows.llm import attempts, loop
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.llm.prices import Price, Tokens, price_of, tokens_of
 from evalflows.specs import EndpointConnection
+from evalflows.specs.attribute_aliases import LISTED_COST
 from evalflows.store import Store
-from evalflows.store.records import CallRow
+from evalflows.store.records import CallRow, to_json
+from evalflows.telemetry.costs import with_listed_costs
 
 MODEL = "gpt-4o-mini"
 OPENAI = "https://api.openai.com/v1"
@@ -67,14 +71,25 @@ def test_the_list_is_looked_up_by_address_or_by_name(fields: dict[str, Any], mod
     [
         ("no-such-model", {"base_url": OPENAI}),
         ("no-such-model", {"price_list": "openai"}),
-        ("gpt-4o", {}),
         ("gpt-4o", {"price_list": "no-such-provider"}),
-        ("gpt-4o", {"base_url": "https://models.example.com/v1"}),
         ("", {"base_url": OPENAI}),
     ],
 )
 def test_what_nobody_knows_has_no_price(model: str, fields: dict[str, Any]) -> None:
     assert price_of(connection(**fields), model) is None
+
+
+def test_behind_a_gateway_a_model_has_the_price_of_its_name_as_in_traces_and_that_is_said() -> None:
+    wanted = by_the_list("openai", "gpt-4o-mini", input_tokens=1234, output_tokens=567)
+    for address in ("http://127.0.0.1:1/v1", "https://models.example.com/v1"):
+        found = price("gpt-4o-mini", base_url=address)
+        assert found.cost(Tokens(1234, None, 567)) == pytest.approx(wanted)
+        assert found.note("gpt-4o-mini").startswith("gpt-4o-mini: the price is OpenAI's for a model of this name")
+    assert price("gpt-4o-mini", base_url=OPENAI).note("gpt-4o-mini") == ""
+    attributes = {"gen_ai.request.model": "gpt-4o-mini", "gen_ai.usage.input_tokens": 1234}
+    attributes |= {"gen_ai.usage.output_tokens": 567, "server.address": "127.0.0.1"}
+    (traced,) = with_listed_costs([make_row("observations", attributes=to_json(attributes))])
+    assert json.loads(traced.attributes)[LISTED_COST] == pytest.approx(wanted)
 
 
 # How much

@@ -3,7 +3,10 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import openai
@@ -13,7 +16,7 @@ from pydantic import BaseModel
 
 from evalflows.llm import wrapped
 from evalflows.llm.budget import Budget
-from evalflows.llm.ledger import Recorder, Usage, recording
+from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, Usage, recording
 from evalflows.llm.prices import Price
 from evalflows.llm.wrapped import CONNECTION, plain, step, wrap
 from evalflows.specs import CallError, InputError
@@ -69,6 +72,36 @@ def test_a_call_is_kept_and_told_and_is_a_step(endpoint: Endpoint) -> None:
     )
     assert noted["started_at"] and noted["latency_s"] > 0
     assert run.totals() == Usage(calls=1, tokens_in=10, tokens_out=5, cost_usd=None)
+
+
+def test_calls_in_threads_of_an_item_count_and_those_that_are_nobodys_are_unknown(endpoint: Endpoint) -> None:
+    asking, lasting = client(endpoint), ThreadPoolExecutor(1)
+
+    def ask() -> str:
+        return asking.chat.completions.create(**ASKED).choices[0].message.content or ""
+
+    assert ask() == lasting.submit(ask).result()  # outside of an item; its thread is there from now on
+    kept, budget = list[CallRow](), Budget(calls=5)
+    with recording(replace(recorder(kept), budget=budget)) as run:
+        with ThreadPoolExecutor(2) as pool:
+            assert len({*pool.map(lambda _: ask(), range(2))}) == 1
+        (thread := Thread(target=ask)).start()
+        thread.join()
+        lasting.submit(ask).result()
+        assert asyncio.run(asyncio.to_thread(ask))
+        with pytest.raises(CallError, match="budget is spent"), ThreadPoolExecutor() as pool:
+            pool.submit(ask).result()
+    assert len(kept) == budget.spent_calls == run.totals().calls == 5
+    assert endpoint.calls == 7
+
+    asked, answers = SimpleQueue[Any](), SimpleQueue[str]()
+    Thread(target=lambda: answers.put(asked.get() or ask()), daemon=True).start()
+    with recording(recorder(kept)) as one, recording(recorder(kept)) as other:
+        asked.put(None)
+        answers.get()
+    assert one.totals() == other.totals() == UNRECORDED, "whose it was is not known"
+    with recording(recorder(kept)) as later:
+        assert later.totals() == NO_USAGE
 
 
 def test_a_call_that_could_not_be_stored_is_not_made(endpoint: Endpoint) -> None:

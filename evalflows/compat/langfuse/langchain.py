@@ -13,7 +13,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
+from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current, note_lost_call
 from evalflows.llm.prices import Tokens, listed_price
 from evalflows.llm.wrapped import CONNECTION, begin_step, current_step, plain, within_budget
 from evalflows.specs.errors import describe
@@ -106,9 +106,10 @@ class CallbackHandler(BaseCallbackHandler):
         step = self._begin("llm", serialized, {"model": model, "messages": messages}, run_id, parent_run_id, given)
         step.provider = metadata.get("ls_provider")
         if (recorder := step.recorder) is None:
+            note_lost_call()
             return
         request = to_json({"model": model, "messages": plain(messages)}, mend=True)
-        price = listed_price(model, "", step.provider) if step.provider else None
+        price = listed_price(model, provider=step.provider)
         step.row = CallRow(
             call_id=new_id("call"),
             call_key=call_key(f"langchain:{step.provider}", {"request": request}, 0),
@@ -135,7 +136,7 @@ class CallbackHandler(BaseCallbackHandler):
         content = getattr(message, "content", None) or getattr(answer, "text", None)
         if step is not None and step.row is not None and step.recorder is not None:
             used = _tokens(response, message)
-            price = listed_price(step.row.model, "", step.provider) if step.provider else None
+            price = listed_price(step.row.model, provider=step.provider)
             row = replace(
                 step.row,
                 status="ok",

@@ -22,7 +22,10 @@ def continuing(store: Store, identity: str) -> Hint | None:
     spec, group = from_json(row.spec), getattr(row, "run_group", None)
     if any(str(function).startswith("live:") for function in _functions(spec)):
         return None
-    if not _is_over_budget(store, identity, group):
+    refused = _refused_by_budget(store, identity, group)
+    if "unpriced" in refused:
+        return hints.resume(identity, ["budget_counts_unknown=false"], "or give the price of its model")
+    if not refused:
         return hints.resume(identity)
     spent = paid(store, identity) if group is None else spent_by_group(store, group)
     return hints.resume(identity, [*_larger_limits(spec, spent)], "what is left does not fit into the budget")
@@ -77,16 +80,17 @@ def _functions(spec: Any) -> Iterator[Any]:
             yield from _functions(value)
 
 
-def _is_over_budget(store: Store, identity: str, group: str | None) -> bool:
-    """Return whether the budget was too small for something of a comparison, or of any experiment of a run group."""
+def _refused_by_budget(store: Store, identity: str, group: str | None) -> set[str]:
+    """Return why the budget did not allow calls of a comparison, or of any experiment of a run group: error kinds."""
     owners = "experiment_id = $1"
     if group is not None:
         owners = "experiment_id in (select experiment_id from source.experiments where run_group = $1)"
-    query = " union all ".join(
-        f"select 1 from source.{table} where {owners} and status = 'not_attempted' and error_kind = 'over_budget'"
+    query = " union ".join(
+        f"select error_kind from source.{table} where {owners} and status = 'not_attempted' "
+        "and error_kind in ('over_budget', 'unpriced')"
         for table in ("outputs", "judgements")
     )
-    return bool(store.query(query, [group or identity]))
+    return {kind for (kind,) in store.query(query, [group or identity])}
 
 
 def _larger_limits(spec: Mapping[str, Any], spent: Paid) -> Iterator[str]:

@@ -265,7 +265,7 @@ def _fully_judged(store: Store, owner: str, evaluators: Sequence[str], planned: 
     """Return how many answers have the judgements of all evaluators, if a budget ended the judging by several."""
     query = """select count(*) filter (judges = $2), bool_or(was_over) from (
                    select count(distinct evaluator) filter (status <> 'not_attempted') as judges,
-                          bool_or(error_kind = 'over_budget') as was_over
+                          bool_or(error_kind in ('over_budget', 'unpriced')) as was_over
                    from source.judgements
                    where experiment_id = $1 and subject_kind = 'run' and list_contains($3, evaluator)
                    group by subject_id)"""
@@ -282,7 +282,7 @@ def _why_not_attempted(store: Store, owner: str) -> str:
                    union all
                    select error, status, error_kind, recorded_at from source.judgements where experiment_id = $1)
                where status = 'not_attempted' and error_kind <> 'no_output'
-               group by case when error_kind = 'over_budget' then error_kind else error end  -- whose sums grow
+               group by case when error_kind in ('over_budget', 'unpriced') then error_kind else error end  -- sums grow
                order by count(*) desc, 1 limit 3"""
     reasons = [error for (error,) in store.query(query, [owner])]
     return f" ({'; '.join(reasons)})" if reasons else ""

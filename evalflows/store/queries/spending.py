@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from evalflows.specs.errors import StorageError
+from evalflows.specs.errors import REFUSED_BY_BUDGET, StorageError
 from evalflows.store.files import row_groups
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import REOPENED, Store
@@ -88,7 +88,7 @@ def judged_in_part(store: Store, owner: str, part: str) -> dict[str, str]:
 def was_over_budget(store: Store, owner: str, part: str) -> bool:
     """Return whether the budget was too small for an answer, a judgement or a comparison of a part."""
     return any(
-        row["error_kind"] == "over_budget"
+        row["error_kind"] in REFUSED_BY_BUDGET
         for table in ("outputs", "judgements")
         for row in _rows(store, table, owner, part, ["error_kind"])
     )

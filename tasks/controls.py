@@ -2,34 +2,28 @@
 a verdict; judges of pairs, on a right answer beside a wrong one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.control_checks import ControlScores, validation_check
-from evalflows.engine.controls import control_pairs, outputs_from, with_forged_verdict
+from evalflows.engine.controls import Control, controls_of
 from evalflows.engine.experiments import Experiment, experiment_of
 from evalflows.engine.judgement import judge_with
 from evalflows.engine.pairs import Comparison, comparison_of
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
-from evalflows.engine.views import example_view
-from evalflows.evaluators.offers import offer_pair, offer_run
-from evalflows.evaluators.views import RunView
 from evalflows.llm import loop
 from evalflows.specs.metrics import MetricSpec
 from evalflows.store.records import (
     CheckRow,
     ComparisonSetRow,
-    ExampleRow,
     ExperimentRow,
     controls_batch,
-    derived_id,
-    to_json,
 )
 from evalflows.store.spool import Spool
 from evalflows.tasks.limits import within_provider_limits
@@ -68,9 +62,10 @@ def _test_judges(job: Experiment | Comparison, group: str) -> str | None:
 
 
 def _check(job: Experiment | Comparison, judge: RunnableEvaluator, controls: int, batch: str) -> CheckRow:
-    pairs, tried = control_pairs(job.examples, controls), ControlScores(of_pairs=isinstance(job, Comparison))
+    of_pairs = isinstance(job, Comparison)
     owner = job.row.comparison_id if isinstance(job, Comparison) else job.row.experiment_id
-    made = [control for number, pair in enumerate(pairs) for control in _controls(owner, tried, *pair, number)]
+    tried = ControlScores(of_pairs=of_pairs)
+    made = [*controls_of(judge.spec, job.examples, controls, owner=owner, of_pairs=of_pairs)]
     with (
         within_provider_limits(job.judging_on, len(made), job.n_chunks),
         Spool(job.store, owner, f"controls-{judge.bound.name}") as spool,
@@ -79,45 +74,17 @@ def _check(job: Experiment | Comparison, judge: RunnableEvaluator, controls: int
     return validation_check(batch, judge.bound.name, controls, tried, job.spec.confidence_level)
 
 
-class _Control(NamedTuple):
-    """What a judge is asked, the id of what it judges, and where its score is noted."""
-
-    arguments: dict[str, Any]
-    subject: str
-    scores: list[float]
-
-
-def _controls(owner: str, tried: ControlScores, example: ExampleRow, wrong: str, number: int) -> Iterator[_Control]:
-    """Yield the controls of one example; of pairs, what is scored is the answer that is shown first."""
-    view, right, other = example_view(example), outputs_from(example.reference_outputs or "{}"), outputs_from(wrong)
-    forged = with_forged_verdict(other, number)
-
-    def run(outputs: dict[str, Any]) -> RunView:
-        identity = derived_id("control", owner, example.example_id, to_json(outputs))
-        return RunView(id=identity, inputs=view.inputs, outputs=outputs)
-
-    if tried.of_pairs:
-        beside = [(right, other, tried.right), (other, right, tried.wrong), (forged, right, tried.forged)]
-        for first, second, scores in beside:
-            shown = run(first), run(second)
-            yield _Control(offer_pair(view, *shown), derived_id(*(one.id for one in shown)), scores)
-    else:
-        for outputs, scores in ((right, tried.right), (other, tried.wrong), (forged, tried.forged)):
-            shown_alone = run(outputs)
-            yield _Control(offer_run(view, shown_alone), shown_alone.id, scores)
-
-
 async def _judge_all(
     job: Experiment | Comparison,
     owner: str,
     judge: RunnableEvaluator,
-    controls: Sequence[_Control],
+    controls: Sequence[Control],
     tried: ControlScores,
     spool: Spool,
 ) -> None:
     """Note the judge's scores of all controls, and its errors."""
 
-    async def judge_one(control: _Control) -> None:
+    async def judge_one(control: Control) -> None:
         (result, *_) = await judge_with(
             judge, control.arguments, spool=spool, experiment_id=owner, subject_id=control.subject
         )
@@ -125,7 +92,7 @@ async def _judge_all(
             if result.status == "failed":
                 raise ValueError(result.error)
             if (score := _score(judge, result)) is not None:
-                control.scores.append(score)
+                getattr(tried, control.kind).append(score)
         except ValueError as error:
             tried.errors.append(str(error))
 

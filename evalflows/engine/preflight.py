@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from inspect import isawaitable
+from itertools import islice
 from threading import Thread
 from typing import Any
 
 from evalflows.engine.budget_parts import AnySpec
+from evalflows.engine.controls import Control, controls_of
 from evalflows.engine.isolated import check_picklable
 from evalflows.engine.may_call_models import (
     HOW_TO_RECORD,
@@ -145,7 +147,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
     for evaluator in prepared.of_runs:
         for judge in evaluator.all:
             _check_judge(judge, spec)
-        _check_controls(evaluator)
+        _check_controls(evaluator, examples)
     for evaluator in prepared.evaluators:
         draw(evaluator.spec, examples)
         for judge in evaluator.judges:
@@ -219,7 +221,7 @@ def check_pairwise(
     that no example has.
     """
     for judge in judges:
-        _check_controls(judge)
+        _check_controls(judge, examples)
         for one in judge.all:
             _check_judge(one, spec)
             if is_ours(one.spec):
@@ -333,12 +335,46 @@ def _missing_answer(recording: Target, example: ExampleRow) -> str:
     return ""
 
 
-def _check_controls(evaluator: PreparedEvaluator[JudgeSpec] | PreparedEvaluator[EvaluatorSpec]) -> None:
-    tested = evaluator.judges[-1].bound
+def _check_controls(
+    evaluator: PreparedEvaluator[JudgeSpec] | PreparedEvaluator[EvaluatorSpec], examples: Sequence[ExampleRow]
+) -> None:
+    """Raise InputError for controls that cannot be judged: the judge is called with the first ones, and a model that
+    never answers. Those of comparisons are known when their experiments are."""
+    judge = evaluator.judges[-1]
+    tested = judge.bound
     if evaluator.spec.controls and (not tested.asks_for("complete") or evaluator.scope == "run"):
         raise InputError(
             f"evaluator {evaluator.name!r}: controls need a model that judges one answer or pair at a time, got none"
         )
+    if not evaluator.spec.controls:
+        return
+    try:
+        made = controls_of(judge.spec, examples, evaluator.spec.controls, owner="", of_pairs=tested.scope == "pair")
+        tried = [_is_asked(tested, one) for one in islice(made, 3 * MAX_EXAMPLES)]
+    except InputError as error:
+        raise InputError(f"evaluator {evaluator.name!r}: {error}") from error
+    if tried and not any(tried):
+        wanted = "a field of the example, or of the answer, that references have too"
+        raise InputError(f"evaluator {evaluator.name!r}: controls: it judges none of the first {len(tried)}; {wanted}")
+
+
+def _is_asked(bound: Bound, control: Control) -> bool:
+    """Return whether a judge asks its model about a control. Raise InputError if it fails before."""
+
+    def ask(*args: Any, **kwargs: Any) -> Any:  # raises before it returns anything that a sync judge would wait for
+        raise _FirstCall
+
+    def judge() -> bool:
+        returned = bound.call({**control.arguments, "complete": ask, "embed": ask})
+        return (asyncio.run(_awaited(returned)) if isawaitable(returned) else returned) is not None
+
+    try:
+        with ThreadPoolExecutor(1) as thread:  # the caller may already run an event loop
+            return thread.submit(judge).result()
+    except _FirstCall:
+        return True
+    except Exception as error:
+        raise InputError(f"controls: a reference as the answer cannot be judged: {describe(error)}") from error
 
 
 def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: AnySpec) -> None:

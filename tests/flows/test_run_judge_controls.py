@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +11,13 @@ from endpoint import Endpoint, Reply, Request, completion, error, serving
 from planted_difference import ROWS, N, spec, verdict
 
 from evalflows import run
+from evalflows.engine.controls import controls_of
 from evalflows.reports.remarks import sentences
 from evalflows.reports.results import results_of
-from evalflows.specs import ExperimentSpec, IncompleteError
+from evalflows.specs import ExperimentSpec, IncompleteError, InputError
+from evalflows.specs.evaluator import FallbackSpec
 from evalflows.store import Store
+from evalflows.store.snapshots import to_examples
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
@@ -48,6 +51,56 @@ def test_a_judge_that_passes_its_controls_decides() -> None:
     assert rows("select passed, n_checked from checks where subject_kind = 'judge'") == [(True, 30)]
     assert verdict("judge")[:2] == ("worse", None)
     assert endpoint.calls <= 2 * N + 20
+
+
+def controls(judge: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is asked of each control of a judge on these rows: its arguments."""
+    examples = to_examples(enumerate(rows, 1), "rows")
+    return [one.arguments for one in controls_of(FallbackSpec(**judge), examples, 2, owner="o", of_pairs=False)]
+
+
+def test_controls_have_the_shape_that_the_judge_asks_for() -> None:
+    rows = [
+        {"inputs": "q", "reference_outputs": {"answer": "Paris"}},
+        {"inputs": "r", "reference_outputs": {"answer": "Oslo"}},
+    ]
+    keyed, *_ = controls({"use": "correctness", "args": {"key": "reply"}}, rows)
+    assert keyed["outputs"] in ({"reply": "Paris"}, {"reply": "Oslo"})
+    context = {"use": "faithfulness", "args": {"context": "outputs.documents.text"}}
+    right, wrong, _ = controls(context, rows)[:3]
+    told = right["outputs"]["output"]
+    assert right["outputs"] == {"output": told, "documents": [{"text": told}]}
+    assert wrong["outputs"]["documents"] == [{"text": told}] and wrong["outputs"]["output"] != told
+    recall = {"use": "context_recall", "args": {"context": "outputs.contexts"}}
+    _, other, _ = controls(recall, rows)[:3]
+    assert other["outputs"]["contexts"] == [other["outputs"]["output"]]
+    several = [{"inputs": "q", "reference_outputs": {"a": name, "b": "x"}} for name in ("Paris", "Oslo")]
+    assert controls({"use": "correctness", "args": {"key": "a"}}, several)[0]["outputs"]["b"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        ({"use": "correctness", "args": {"key": "reply"}}, "got a reference with a, b, wanted 'reply' (`key`)"),
+        ({"use": "faithfulness"}, "controls: it judges none of the first 6"),
+        ({"use": f"{__name__}:needs_a_plan"}, "a reference as the answer cannot be judged: KeyError: 'plan'"),
+    ],
+)
+def test_controls_that_cannot_be_judged_are_bad_input_before_anything_is_paid(
+    judge: dict[str, Any], message: str
+) -> None:
+    rows = [{"inputs": "q", "reference_outputs": {"a": name, "b": "x"}} for name in ("Paris", "Oslo")]
+    with serving(Endpoint()) as endpoint:
+        connections = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
+        evaluators = [judge | {"name": "judge", "connection": "mock", "controls": 2}]
+        with pytest.raises(InputError, match=re.escape(message)):
+            run(spec(dataset={"rows": rows}, evaluators=evaluators, connections=connections))
+        assert endpoint.calls == 0
+    assert not Store().query("select 1 from source.experiments")
+
+
+def needs_a_plan(outputs: dict[str, Any], complete: Callable[..., Any]) -> bool:
+    return bool(complete(outputs["plan"]))
 
 
 @pytest.mark.slow

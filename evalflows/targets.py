@@ -594,14 +594,13 @@ def chat(spec: ChatTarget, complete: Complete) -> Target:
 def check_fields(spec: ChatTarget, inputs: Mapping[str, Any], where: str) -> None:
     """Raise InputError if these inputs lack a field that the templates or the conversation need."""
     got = ", ".join(inputs) or "no field"
-    for part in ("system", "user"):
-        template = getattr(spec, part)
-        for name in sorted(placeholders(template or "") - inputs.keys()):
+    for part, template in spec.templates.items():
+        for name in sorted(placeholders(template) - inputs.keys()):
             problem = f"target {spec.name!r}: {part} asks for {{{name}}}, {where} has {got}"
             raise InputError(problem + " (write {{ and }} for braces)")
-    if spec.messages is not None:
+    if isinstance(spec.messages, str):
         _check_conversation(spec, spec.messages, inputs, where)
-    elif spec.user is None and len(_besides_tools(spec, inputs)) != 1:
+    elif spec.messages is None and spec.user is None and len(_besides_tools(spec, inputs)) != 1:
         raise InputError(f"target {spec.name!r}: wanted a user template, since {where} has {got}")
 
 
@@ -614,10 +613,16 @@ def _check_conversation(spec: ChatTarget, field: str, inputs: Mapping[str, Any],
 
 
 def _messages(spec: ChatTarget, inputs: Mapping[str, Any]) -> list[Message]:
-    system = [] if spec.system is None else [{"role": "system", "content": fill(spec.system, inputs)}]
-    conversation = [] if spec.messages is None else list(inputs[spec.messages])
-    if spec.user is not None:
-        return [*system, *conversation, {"role": "user", "content": fill(spec.user, inputs)}]
+    texts = {name: fill(template, inputs) for name, template in spec.templates.items()}
+    system = [{"role": "system", "content": texts["system"]}] if "system" in texts else []
+    conversation: list[Message] = []
+    if isinstance(spec.messages, str):
+        conversation = list(inputs[spec.messages])
+    elif isinstance(spec.messages, list):
+        named = {f"messages.{place}": one for place, one in enumerate(spec.messages)}
+        conversation = [{**one, "content": texts.get(name, one.get("content"))} for name, one in named.items()]
+    if "user" in texts:
+        return [*system, *conversation, {"role": "user", "content": texts["user"]}]
     if spec.messages is not None:
         return [*system, *conversation]
     only = next(iter(_besides_tools(spec, inputs).values()))

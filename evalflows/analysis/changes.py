@@ -269,7 +269,7 @@ class Note:
     """Something else that differs between a candidate and the baseline."""
 
     candidate_experiment_id: str
-    what: str  # examples, repetitions, target, state, evaluator, sample, judge, commit, answers, direction
+    what: str  # examples, repetitions, target, prompt, state, evaluator, sample, judge, commit, answers, direction
     metric: str | None  # None: it concerns all metrics
     text: str
     refuses: bool  # whether it makes the metric incomparable

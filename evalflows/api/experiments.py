@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from evalflows.api.running import run
 from evalflows.engine.spec_evaluators import named_reference
+from evalflows.engine.spec_targets import text_field
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.escaping import print_note
@@ -112,7 +113,7 @@ def evaluate(
             "name": experiment_prefix or target_spec.get("name", "experiment"),
             "description": description or "",
             "metadata": dict(metadata or {}),
-            "dataset": _dataset(data, columns),
+            "dataset": _dataset(data, columns, target),
             "targets": [target_spec],
             "evaluators": [evaluator_fields(evaluator) for evaluator in evaluators],
             "summary_evaluators": [evaluator_fields(evaluator) for evaluator in summary_evaluators],
@@ -192,23 +193,50 @@ def _named(evaluator: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _row(row: Any, number: int) -> dict[str, Any]:
+def _row(row: Any, number: int, text_field: str | None) -> dict[str, Any]:
     if isinstance(row, str):
-        return {"inputs": row}
+        return {"inputs": row if text_field is None else {text_field: row}}
     if not isinstance(row, Mapping):
         raise InputError(f"evaluate: data: row {number}: got {type(row).__name__}, wanted a mapping or a text")
     return dict(row)
 
 
-def _dataset(data: Data, columns: Mapping[str, Any] | None) -> DatasetSpec:
+def _dataset(data: Data, columns: Mapping[str, Any] | None, target: object) -> DatasetSpec:
     if isinstance(data, DatasetSpec):
         return data if columns is None else DatasetSpec.model_validate({**data.model_dump(), "columns": columns})
     mapped = {} if columns is None else {"columns": columns}
+    if isinstance(data, Mapping) and {"rows", "path", "name"} & data.keys() and _is_dataset(data):
+        return DatasetSpec.model_validate({**data, **mapped})
     if not isinstance(data, str | Path):
         records = getattr(data, "to_dict", None)  # of a DataFrame of pandas
         rows = data if records is None else records(orient="records")
-        numbered = [_row(row, number) for number, row in enumerate(rows, start=1)]
+        rows = _rows_of_columns(rows) if isinstance(rows, Mapping) else rows
+        field = text_field(target)
+        numbered = [_row(row, number, field) for number, row in enumerate(rows, start=1)]
         return DatasetSpec.model_validate({"rows": numbered, **mapped})
     if isinstance(data, Path) or mapped:
         return DatasetSpec.model_validate({"path": str(data), **mapped})
     return DatasetSpec.model_validate(data)
+
+
+def _is_dataset(data: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is a dataset as in a spec, and not columns of which one is called `name`."""
+    return data.keys() <= DatasetSpec.model_fields.keys() and not (
+        "rows" not in data and all(isinstance(values, list | tuple) for values in data.values())
+    )
+
+
+def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of columns. Raise InputError unless they are lists of one length."""
+    wanted = "wanted columns, each a list with a value per row, rows, or a dataset as in a spec (rows, path, name)"
+    if not columns:
+        raise InputError(f"evaluate: data: got an empty dict, {wanted}")
+    for name, values in columns.items():
+        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence | Iterable):
+            raise InputError(f"evaluate: data: got a dict whose {name!r} is {type(values).__name__}, {wanted}")
+    listed = {str(name): [*values] for name, values in columns.items()}
+    sizes = {name: len(values) for name, values in listed.items()}
+    if len({*sizes.values()}) > 1:
+        got = ", ".join(f"{size} of {name!r}" for name, size in sizes.items())
+        raise InputError(f"evaluate: data: got columns of different lengths: {got}")
+    return [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]

@@ -1,6 +1,7 @@
 """Targets of specs: made so that they can be called, and their versions."""
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -19,7 +20,7 @@ from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, Json, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.store import Store
-from evalflows.targets import Target, chat, http, python, recorded, recorded_column, replayed
+from evalflows.targets import OFFERED, Target, chat, http, python, recorded, recorded_column, replayed
 
 NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version_header", "usage"}
 """Fields of a target that do not change its answers, or whose content counts instead."""
@@ -42,6 +43,20 @@ def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[
             return http(spec, poster(spec))
         case RecordedTarget():
             return recording_of(spec, store)
+
+
+def text_field(target: object) -> str | None:
+    """Return the name under which a target's only parameter gets an example that is a text; None for the default."""
+    if not callable(target):
+        return None
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    others = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    needed = [one for one in parameters if one.default is one.empty and one.kind not in others]
+    known = (*OFFERED, "input")
+    return needed[0].name if len(needed) == 1 and needed[0].name not in known else None
 
 
 def recording_of(spec: RecordedTarget, store: Store) -> Target:

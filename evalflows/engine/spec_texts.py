@@ -1,8 +1,10 @@
-"""What is written into specs from files, so that versions and resumptions include it: prompts, and taxonomies of
-failure modes with the rules on those that are closed.
+"""What is written into specs from files, so that versions and resumptions include it: prompts of targets and judges,
+and taxonomies of failure modes with the rules on those that are closed.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import indent
 from typing import Any, TypeVar
 
 from evalflows.engine.spec_evaluators import is_ours
@@ -11,8 +13,9 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.failure_modes import CLOSED_MODES, TaxonomySpec, load_taxonomy
-from evalflows.specs.files import located, make_spec
+from evalflows.specs.files import load_text, located, make_spec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.target import ChatTarget, PromptFile
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import WatchSpec
 
@@ -32,12 +35,49 @@ def fields_with_texts(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpe
     if isinstance(spec, TraceEvaluationSpec):
         written["watch"] = [*_with_closed_modes_watched(spec.watch, spec.evaluators)]
     if isinstance(spec, ExperimentSpec):
+        written["targets"] = [_with_prompts(one) if isinstance(one, ChatTarget) else one for one in spec.targets]
         written["gates"] = [_with_closed_modes(gate, spec.evaluators) for gate in spec.gates]
         written["summary_evaluators"] = [_judge_with_texts(judge) for judge in spec.summary_evaluators]
         if spec.compare is not None:
             pairwise = [_judge_with_texts(judge) for judge in spec.compare.evaluators]
             written["compare"] = spec.compare.model_copy(update={"evaluators": pairwise})
     return {**written, "evaluators": [_judge_with_texts(judge) for judge in spec.evaluators]}
+
+
+def _with_prompts(target: ChatTarget) -> ChatTarget:
+    """Replace the files of a target's prompts by their texts. Raise InputError for a text that is the path of a file:
+    sent as a prompt it would be no mistake that anybody sees."""
+    written: dict[str, Any] = {}
+    for name in ("system", "user", "messages"):
+        given, where = getattr(target, name), f"target {target.name!r}: {name}"
+        if isinstance(given, PromptFile):
+            text = _text_of(given.file, f"{where}: file {given.file!r}").rstrip("\n")
+            written[name] = _conversation(text, f"{where}: {given.file}") if name == "messages" else text
+        elif isinstance(given, str) and _is_path(given):
+            raise InputError(f"{where}: got the path of a file as the text, wanted {{file: {given}}}")
+    if not written:
+        return target
+    return make_spec(ChatTarget, target.model_dump() | written, [], f"target {target.name!r}")
+
+
+def _conversation(text: str, where: str) -> Any:
+    """Return the messages of a file, in YAML or JSON. Raise InputError for anything else."""
+    return load_text(f"messages:\n{indent(text, '  ')}", where, wanted="a list of {role, content}")["messages"]
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return "\n" not in text and Path(text).suffix != "" and Path(text).is_file()
+    except (OSError, ValueError):  # too long for a path, or with a character that none has
+        return False
+
+
+def _text_of(path: str, where: str) -> str:
+    try:
+        return located(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{where}: cannot be read: {reason}") from error
 
 
 def _judge_with_texts(judge: Judge) -> Judge:
@@ -48,11 +88,7 @@ def _judge_with_texts(judge: Judge) -> Judge:
     if (taxonomy := _taxonomy(judge)) is not None:
         args["taxonomy"] = taxonomy.settings
     if is_ours(judge) and isinstance(prompt, str) and prompt.endswith(PROMPT_SUFFIXES) and "\n" not in prompt:
-        try:
-            args["prompt"] = located(prompt).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(f"evaluator {judge.metric!r}: prompt {prompt!r}: cannot be read: {reason}") from error
+        args["prompt"] = _text_of(prompt, f"evaluator {judge.metric!r}: prompt {prompt!r}")
     if isinstance(judge, JudgeSpec):
         written["fallback"] = None if judge.fallback is None else _judge_with_texts(judge.fallback)
         written["tiers"] = [_judge_with_texts(tier) for tier in judge.tiers]

@@ -11,6 +11,7 @@ from evalflows.analysis.changes import (
     ChangeCounts,
     ChangeFilter,
     ChangeList,
+    ComparedExperiments,
     ComparedFigures,
     ExampleChange,
     Note,
@@ -24,11 +25,13 @@ from evalflows.reports.names import names_apart
 from evalflows.reports.remarks import sentences
 from evalflows.reports.results import Result, on_chosen, results_of
 from evalflows.reports.slices import search_text
+from evalflows.reports.word_diff import MOST_SHOWN, with_context, word_diff
 from evalflows.reports.worst import value_text
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.conclusions import VERDICT_FIELDS, ComparedVerdict
 from evalflows.store.records import from_json
+from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 LISTED: tuple[Change, ...] = ("regressed", "improved", "flipped", "changed", "missing")
@@ -142,11 +145,40 @@ def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence
         where=figures.chosen.where if figures.chosen else None,
         n_compared=figures.n_compared,
         results=[result for result in results if not metrics or result.metric in metrics],
-        notes=[note for note in figures.notes if not metrics or note.metric is None or note.metric in metrics],
+        notes=[
+            *(note for note in figures.notes if not metrics or note.metric is None or note.metric in metrics),
+            *_changed_prompts(store, compared),
+        ],
         counts=[count for count in change_counts(store, compared) if not metrics or count.metric in metrics],
         lists=[],
         searches=figures.searches,
     )
+
+
+_PROMPTS = """
+select experiment_id, target.system, target.user, target.messages from (
+    select experiment_id, target as name, unnest(from_json(spec -> '$.targets', '[{
+               "name": "VARCHAR", "kind": "VARCHAR", "system": "VARCHAR", "user": "VARCHAR", "messages": "JSON"
+           }]')) as target
+    from experiments where is_one_of(experiment_id, $1)
+) where target.name = name and target.kind = 'chat'
+"""
+
+
+def _changed_prompts(store: Store, compared: ComparedExperiments) -> Iterator[Note]:
+    """Yield what differs between the prompts of chat targets, word by word."""
+    (rows,) = ask(store, (_PROMPTS, [compared.experiment_ids]))
+    prompts = {owner: dict(zip(("system", "user", "messages"), texts, strict=True)) for owner, *texts in rows}
+    baseline = prompts.get(compared.baseline_experiment_id, {})
+    for candidate in compared.experiment_ids:
+        for name, text in prompts.get(candidate, {}).items():
+            was = baseline.get(name, text)
+            if was != text:
+                parts = with_context(word_diff(was or "", text or ""), 40)
+                marks = {"removed": "[-{}-]", "added": "{{+{}+}}"}
+                said = "".join(marks.get(kind, "{}").format(part) for kind, part in parts)
+                text = f"prompt, {name}: {said[:MOST_SHOWN]}{' …' if len(said) > MOST_SHOWN else ''}"
+                yield Note(candidate_experiment_id=candidate, what="prompt", metric=None, text=text, refuses=False)
 
 
 def check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:

@@ -16,20 +16,32 @@ class _Target(BaseModel):
     version: str | None = Field(None, description="Its version, such as v7 or a git tag; tells runs of one name apart")
 
 
+class PromptFile(BaseModel):
+    """A prompt in a file of its own. Its text is part of the target's version."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str = Field(description="The path of the file, relative to the working folder", min_length=1)
+
+
 class ChatTarget(_Target):
     """One chat completion per example."""
 
     kind: Literal["chat"]
     connection: str = Field("openai", description="The name of the connection")
     model: str | None = Field(None, description="The model; default: the connection's model")
-    system: str | None = Field(None, description="System message; {field} is filled from the inputs")
-    messages: str | None = Field(
-        None, description="The input field that holds a conversation: a list of {role, content} messages"
+    system: str | PromptFile | None = Field(
+        None, description="System message, or {file: prompts/system.md}; {field} is filled from the inputs"
     )
-    user: str | None = Field(
+    messages: str | list[dict[str, Any]] | PromptFile | None = Field(
         None,
-        description="User message; {field} is filled from the inputs. Default: only the conversation, or the only "
-        "input field",
+        description="The input field that holds a conversation, a list of {role, content} messages; or such a list, or "
+        "{file: prompts/messages.yaml} with one, whose {field} are filled from the inputs",
+    )
+    user: str | PromptFile | None = Field(
+        None,
+        description="User message, or {file: prompts/user.md}; {field} is filled from the inputs. Default: only the "
+        "conversation, or the only input field",
     )
     temperature: float | None = Field(None, ge=0, description="Sampling temperature")
     max_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens of an answer")
@@ -71,11 +83,32 @@ class ChatTarget(_Target):
             raise ValueError(f"extra: got {min(taken)!r}, wanted only parameters without a field of their own")
         return self
 
+    @property
+    def templates(self) -> dict[str, str]:
+        """The texts whose {field} are filled, by where they stand. Raise TypeError for a file that was not read."""
+        parts: dict[str, Any] = {"system": self.system, "user": self.user}
+        if isinstance(self.messages, list):
+            parts |= {f"messages.{place}": one.get("content") for place, one in enumerate(self.messages)}
+        if files := [name for name, part in {**parts, "messages": self.messages}.items() if _is_file(part)]:
+            raise TypeError(f"target {self.name!r}: {files[0]}: the file was not read")
+        return {name: part for name, part in parts.items() if isinstance(part, str)}
+
+    @model_validator(mode="after")
+    def _messages_have_roles(self) -> "ChatTarget":
+        for place, message in enumerate(self.messages if isinstance(self.messages, list) else ()):
+            if not isinstance(message.get("role"), str):
+                raise ValueError(f"messages.{place}: got no role, wanted {{role, content}}")
+        return self
+
     @model_validator(mode="after")
     def _tools_have_a_path(self) -> "ChatTarget":
         if isinstance(self.tools, str) and not re.fullmatch(r"(inputs|metadata)\..+", self.tools):
             raise ValueError(f"tools: got {self.tools!r}, wanted a list, or a path: inputs.… or metadata.…")
         return self
+
+
+def _is_file(part: object) -> bool:
+    return isinstance(part, PromptFile)
 
 
 class PythonTarget(_Target):

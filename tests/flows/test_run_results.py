@@ -79,6 +79,11 @@ def test_aevaluate_runs_inside_an_event_loop() -> None:
 
 
 def test_rows_are_mappings_or_texts() -> None:
+    def shouted(question: str) -> str:
+        return question.upper()
+
+    (one,) = evaluate(shouted, ["a"], [])
+    assert (one.inputs, one.outputs) == ({"question": "a"}, {"output": "A"})
     result = evaluate(lambda inputs: inputs["input"], ["a", "b"], [lambda outputs: "output" in outputs])
     assert [one.inputs for one in result] == [{"input": "a"}, {"input": "b"}]
     frame = pd.DataFrame({"q": ["a", "b"], "a": ["A", "x"], "when": [pd.Timestamp("2026-01-02"), float("nan")]})
@@ -96,6 +101,13 @@ def test_rows_are_mappings_or_texts() -> None:
     ]
     for data, settings, error in (
         (["a", 3], {}, "evaluate: data: row 2: got int, wanted a mapping or a text"),
+        ({"q": ["a", "b"], "a": ["x"]}, {}, "evaluate: data: got columns of different lengths: 2 of 'q', 1 of 'a'"),
+        (
+            {"q": "a"},
+            {},
+            "evaluate: data: got a dict whose 'q' is str, wanted columns, each a list with a value per row",
+        ),
+        ({"question": ["a"], "answer": ["x"]}, {}, "dataset row:1: no inputs: got question, answer, wanted 'inputs'"),
         (["a"], {"dataset": "b"}, "evaluate: got dataset, wanted the target and the data"),
     ):
         with pytest.raises(InputError, match=error):

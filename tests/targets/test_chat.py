@@ -1,13 +1,18 @@
 """A chat target: its messages and parameters, what it makes of the answer, and the fields its templates ask for."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evalflows.engine.spec_targets import target_version
+from evalflows.engine.spec_texts import fields_with_texts
 from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Completion, Message
 from evalflows.specs.target import ChatTarget
 from evalflows.targets import chat, check_fields
@@ -69,6 +74,47 @@ def test_messages_are_the_filled_templates_system_first() -> None:
     ]
     target = spec(user="{question} ({topic})")
     assert messages(target, question="What is {topic}?", topic="rain")[0]["content"] == "What is {topic}? (rain)"
+
+
+def test_prompts_are_files_whose_texts_are_sent_and_belong_to_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def prepared(**settings: Any) -> ChatTarget:
+        fields = {"name": "t", "dataset": "d", "targets": [{"kind": "chat", "name": "variant", **settings}]}
+        return fields_with_texts(ExperimentSpec.model_validate(fields))["targets"][0]  # type: ignore[no-any-return]
+
+    Path("system.md").write_text("Answer in one word.\n")
+    Path("user.md").write_text("{question}?\n")
+    read = prepared(system={"file": "system.md"}, user={"file": "user.md"})
+    written = prepared(system="Answer in one word.", user="{question}?")
+    assert target_version(read, {}) == target_version(written, {})
+    assert messages(read, question="Why") == [
+        {"role": "system", "content": "Answer in one word."},
+        {"role": "user", "content": "Why?"},
+    ]
+    few = (
+        "- {role: user, content: 'Of Spain?'}",
+        "- {role: assistant, content: Madrid}",
+        "- role: user\n  content: '{q}'",
+    )
+    Path("messages.yaml").write_text("\n".join(few))
+    shots = prepared(messages={"file": "messages.yaml"})
+    assert [one["content"] for one in messages(shots, q="Of Peru?")] == ["Of Spain?", "Madrid", "Of Peru?"]
+    assert refusal(shots, other=1).startswith("target 'variant': messages.2 asks for {q}, example 'e1' has other (")
+    Path("odd.yaml").write_text("- {content: x}\n")
+    for settings, message in (
+        (
+            {"system": "system.md"},
+            "system: got the path of a file as the text, wanted {file: system.md}",
+        ),
+        ({"user": {"file": "none.md"}}, "target 'variant': user: file 'none.md': cannot be read: No such file"),
+        ({"messages": {"file": "odd.yaml"}}, "messages.0: got no role, wanted {role, content}"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            prepared(**settings)
+    assert prepared(system="See system.md").system == "See system.md"
 
 
 def test_the_only_field_is_the_default_user_message_whatever_its_name() -> None:

@@ -72,11 +72,13 @@ def estimate(
     `marks` are numbers that decide something, such as a threshold: see `digits_of`.
     """
     if low is None or high is None:
-        return figure(value, metric, signed=signed), ""
+        shown = None if value is None else _telling(value, _most(metric, value), marks)
+        return figure(value, metric, signed=signed, digits=shown), ""
     most = _most(metric, low, high)
     if metric == "cost" and high - low > NOISE:  # enough for the ends of a small cost to differ
         most = min(most + 2, max(most, _most(metric, (high - low) / 2) - 1))
     digits = digits_of(low, high, most, marks)
+    digits = digits if value is None else _telling(value, digits, marks)
     ends = [figure(end, metric, signed=signed, digits=digits) for end in (low, high)]
     return figure(value, metric, signed=signed, digits=digits), f"[{', '.join(ends)}]"
 
@@ -110,6 +112,13 @@ def digits_of(low: float, high: float, most: int, marks: Sequence[float] = ()) -
 
     more = MORE_AT_A_MARK if hidden(most) == 1 else 0
     return next((enough for enough in range(digits, most + more + 1) if not hidden(enough)), digits)
+
+
+def _telling(value: float, digits: int, marks: Sequence[float]) -> int:
+    """Return the digits, or up to MORE_AT_A_MARK more, with which a value does not look like a bound that it misses."""
+    bounds = [mark for mark in marks if mark]
+    some = range(digits, digits + MORE_AT_A_MARK + 1)
+    return next((one for one in some if not any(_is_hidden(value, mark, one) for mark in bounds)), digits)
 
 
 def _is_hidden(end: float, mark: float, digits: int) -> bool:

@@ -4,7 +4,7 @@ import math
 
 from evalflows.analysis.figures import estimate as estimate_text
 from evalflows.analysis.rules import Estimate, Facts, Gain, Rule
-from evalflows.analysis.verdicts import disagreeing_test, missing_unbounded
+from evalflows.analysis.verdicts import WORSE_WITHIN_MARGIN, disagreeing_test, missing_unbounded
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.power import least_n
 from evalflows.store.records import Reason, ReasonCode
@@ -42,12 +42,19 @@ def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
     if is_above and facts.p_value is not None and facts.p_value > 1 - confidence_level:
         return _after(disagreeing_test(facts.p_value))
     is_worse = rule.kind == "non_inferiority" and interval is not None and interval[1] < 0
-    text = "; significantly worse, but not by more than the margin" if is_worse else ""
+    text = "; significantly worse, and whether by more than the margin is open" if is_worse else ""
     needed = _needed_n(gain, confidence_level, threshold)
     code: ReasonCode = "worse_but_maybe_within_margin" if is_worse else "interval_includes_bound"
     if needed is not None:
         text = f"{text}; about {needed:,} {facts.noun} would decide if the estimate stays the same"
     return Reason(code, text)
+
+
+def worse_within_margin(rule: Rule, estimate: Estimate, confidence_level: float) -> str:
+    """Return what a met rule of non-inferiority does not say: that it is worse all the same; else empty."""
+    interval = Gain(estimate).interval_at(confidence_level)
+    is_worse = rule.kind == "non_inferiority" and rule.bound and interval is not None and interval[1] < 0
+    return f"; {WORSE_WITHIN_MARGIN}" if is_worse else ""
 
 
 def _why_missing_matters(facts: Facts, *, could_flip: bool) -> Reason:

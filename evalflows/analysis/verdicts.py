@@ -17,6 +17,9 @@ ADJUSTMENT_NAMES: dict[Adjustment, str] = {
 }
 
 
+WORSE_WITHIN_MARGIN = "significantly worse, but not by more than the margin"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceTest:
     """The evidence for the verdict on one metric."""
@@ -85,8 +88,18 @@ def _undecided(test: DifferenceTest) -> Verdict:
 
 def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Verdict:
     """Better or worse if the interval, the test and the worst case agree; equivalent or no worse if the worst case is
-    within the margin, and why not better if the interval says so; else not enough evidence, and why."""
+    within the margin, and why not better if the interval says so, or that it is worse all the same; else not enough
+    evidence, and why."""
     conclusion, gain = _conclusion(test, p_adjusted), test.gain()
+    is_significant = p_adjusted <= 1 - test.estimate.confidence_level
+    if conclusion in ("no_worse", "equivalent") and is_significant and gain is not None and gain[1] < 0:
+        return Verdict(
+            conclusion=conclusion,
+            reason=WORSE_WITHIN_MARGIN,
+            reason_code="worse_within_margin",
+            p_adjusted=p_adjusted,
+            adjustment=adjustment,
+        )
     seems_better = conclusion != "better" and gain is not None and gain[0] > 0
     if conclusion is not None and not seems_better:
         return Verdict(conclusion=conclusion, p_adjusted=p_adjusted, adjustment=adjustment)

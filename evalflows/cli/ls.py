@@ -15,7 +15,7 @@ from evalflows.reports.experiment_report import ExperimentOverview, overviews
 from evalflows.reports.versions import Version, versions_of
 from evalflows.specs.escaping import one_line
 from evalflows.store.layout import Layout
-from evalflows.store.queries.conclusions import conclusions_on
+from evalflows.store.queries.conclusions import conclusions_on, worse_before
 from evalflows.store.sql import ask, is_store, no_experiments, no_store
 from evalflows.store.store import Store
 
@@ -64,7 +64,14 @@ def ls(with_ids: bool, form: str, verbose: bool, **wanted: str | datetime | None
         gates = conclusions_on(store, [experiment.experiment_id for experiment in experiments]) if experiments else {}
         if form != "json":
             experiments = _with_sources(store, experiments)
+            before = worse_before(store, [*gates]) if gates else {}
+            gates = {owner: _with_earlier(found, before.get(owner, {})) for owner, found in gates.items()}
         _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
+
+
+def _with_earlier(conclusions: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Return conclusions by gate, where one that has concluded worse before says so after its name."""
+    return {f"{gate} ({before[gate]} before)" if gate in before else gate: one for gate, one in conclusions.items()}
 
 
 def _with_sources(store: Store, experiments: Sequence[ExperimentOverview]) -> list[ExperimentOverview]:

@@ -33,7 +33,7 @@ from evalflows.cli.show import (
     results_sections,
     verdicts_section,
 )
-from evalflows.reports.candidates import candidates_of_gates
+from evalflows.reports.candidates import best_of, candidates_of_gates
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, with_manifests
 from evalflows.reports.documents import document, worst_document
@@ -306,7 +306,14 @@ def _print_results(
         compared = comparison.overview if comparison else None
         previous = _previous(store, ids)
         command = after_experiments(
-            store, report.results, report.decisions, spec=spec, compared=compared, experiments=ids, since=previous
+            store,
+            report.results,
+            report.decisions,
+            spec=spec,
+            compared=compared,
+            experiments=ids,
+            since=previous,
+            best=best_of(candidates),
         )
     calls_made = (
         None if made is None else sum(made.get(identity, 0) for identity in [*ids, *([beside] if beside else [])])

@@ -122,7 +122,7 @@ def assert_no_regression(
     """
     __tracebackhide__ = True
     claim = _Claim(
-        name=f"assert_no_regression {metric}",
+        name=f"assert_no_regression {metric} {margin:g}",
         metric=metric,
         rules={"non_inferiority": {metric: margin}},
         min_examples=min_examples,
@@ -159,7 +159,7 @@ def assert_at_least(
     __tracebackhide__ = True
     rules = {"confident_thresholds" if sure else "thresholds": {metric: value}}
     claim = _Claim(
-        name=f"assert_at_least {metric}",
+        name=f"assert_at_least {metric} {value:g}",
         metric=metric,
         rules=rules,
         min_examples=min_examples,
@@ -186,7 +186,7 @@ def assert_at_most(
     __tracebackhide__ = True
     rules = {"confident_thresholds" if sure else "thresholds": {metric: value}}
     claim = _Claim(
-        name=f"assert_at_most {metric}",
+        name=f"assert_at_most {metric} {value:g}",
         metric=metric,
         rules=rules,
         min_examples=min_examples,

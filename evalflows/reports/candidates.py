@@ -26,6 +26,7 @@ class CandidatesOfGate:
 
     decisions: Sequence[Decision]
     standing: str  # how those that pass, or all if none does, compare with each other
+    best: str | None  # the experiment that is better than each other of these in some metric, and worse in none
 
     @property
     def title(self) -> str:
@@ -76,8 +77,14 @@ def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[Can
         if len({one.candidate_experiment_id for one in some}) < 2 or len({len(one.rules) for one in some}) > 1:
             found += some
         else:
-            found.append(CandidatesOfGate(decisions=some, standing=_standing(store, some)))
+            said, best = _standing(store, some)
+            found.append(CandidatesOfGate(decisions=some, standing=said, best=best))
     return found
+
+
+def best_of(candidates: Sequence[Decision | CandidatesOfGate]) -> list[str]:
+    """Return the best candidate of each gate that has one."""
+    return [one.best for one in candidates if isinstance(one, CandidatesOfGate) and one.best is not None]
 
 
 def passing(decisions: Sequence[Decision]) -> list[str]:
@@ -90,26 +97,29 @@ def passing(decisions: Sequence[Decision]) -> list[str]:
     return [identity for identity, passes in found.items() if passes]
 
 
-def _standing(store: Store, decisions: Sequence[Decision]) -> str:
+def _standing(store: Store, decisions: Sequence[Decision]) -> tuple[str, str | None]:
+    """Return how candidates compare with each other, in a sentence, and the best one if there is one."""
     from evalflows.analysis.candidates import standing  # late: scipy is slow to import
 
     names = {decision.candidate_experiment_id: decision.candidate_apart for decision in decisions}
     compared = passing(decisions) or [*names]
     if len(compared) < 2:
-        return f"only {names[compared[0]]} passes"
+        return f"only {names[compared[0]]} passes", compared[0]
     metrics = dict.fromkeys(rule.metric for rule in decisions[0].rules)
     found = standing(store, compared, [*metrics])
     listed, by = _and([names[one] for one in compared]), _and(found.metrics) or "no metric that they share"
     if found.best is not None:
-        others = [names[one] for one in compared if one != found.best]
-        return f"{names[found.best]} is the best by {by}: significantly better than {_and(others)}"
+        others = [other for other in compared if other != found.best]
+        beaten = [f"than {names[other]} in {_and(found.better[found.best, other])}" for other in others]
+        said = f"{names[found.best]} is significantly better {_and(beaten)}, and in none significantly worse"
+        return f"compared by {by}: {said}", found.best
     if not found.better:
-        return f"{listed} cannot be told apart by {by}: no significant difference between them"
+        return f"{listed} cannot be told apart by {by}: no significant difference between them", None
     parts = [
         f"{names[first]} is better than {names[second]} in {_and(metrics_of)}"
         for (first, second), metrics_of in found.better.items()
     ]
-    return f"none of {listed} is better than all others: {'; '.join(parts)}"
+    return f"none of {listed} is better than all others: {'; '.join(parts)}", None
 
 
 def _named(rule: RuleOutcome) -> str:

@@ -127,6 +127,11 @@ class Failure:
         example = f" (example {self.example_id})" if self.example_id else ""
         return f"{self.count} x {self.experiment}, {self.source}: {self.error}{example}"
 
+    @property
+    def count_text(self) -> str:
+        """The same without the error, which may quote the data."""
+        return f"{self.count} x {self.experiment}, {self.source}: an error"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCheck:
@@ -217,6 +222,12 @@ class ExperimentsReport:
         return [*verdict_sentences(self.results), *(remark.text for remark in self.remarks)]
 
     @property
+    def sentences_without_data(self) -> list[str]:
+        """The same, none of which quotes a value of the data."""
+        remarks = dict.fromkeys(remark.without_data or remark.text for remark in self.remarks)
+        return [*verdict_sentences(self.results), *remarks]
+
+    @property
     def _of_judges(self) -> Iterator[Remark]:
         """Yield what is known of the judges, unless a sentence reports it, and who judged in their place."""
         mentioned = judges_in_sentences(self.results)
@@ -247,7 +258,7 @@ class ExperimentsReport:
     def _of_experiments(self) -> Iterator[Remark]:
         yield from (Remark("types", one.text) for one in self.types_apart)
         by_cause = sorted(self.failures, key=lambda one: (one.source != "target", -one.count))
-        yield from (Remark("failure", one.text) for one in by_cause)
+        yield from (Remark("failure", one.text, one.count_text) for one in by_cause)
         if self.experiments and (said := max(self.experiments, key=lambda one: one.tried).tried_text):
             yield Remark("tried", said)
 

@@ -198,7 +198,7 @@ select p.experiment_id, p.metric, p.mean, p.ci_low, p.ci_high, p.n_examples,
        v.margin, v.conclusion, v.reason_code
 from points p
 left join current_verdicts v
-    on v.candidate_experiment_id = p.experiment_id and v.metric = p.metric and v.slice is null and v.is_shown
+    on v.candidate_experiment_id = p.experiment_id and v.metric = p.metric and v.slice = 'all' and v.is_shown
 left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
 where is_one_of(p.experiment_id, $1)
 order by coalesce(list_position($2, p.metric), 0), p.metric

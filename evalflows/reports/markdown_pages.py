@@ -2,11 +2,11 @@
 be asked about, also as JSON and JUnit; and the one command to run next.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates, passing
+from evalflows.reports.candidates import CandidatesOfGate, best_of, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
@@ -48,7 +48,7 @@ RETRIED = {"missing_unbounded", "missing_could_flip", "incomplete", "no_finished
 
 _COMPARED = """
 select metric, conclusion from current_verdicts
-where candidate_experiment_id = $1 and baseline_experiment_id = $2 and slice is null
+where candidate_experiment_id = $1 and baseline_experiment_id = $2 and slice = 'all'
 """
 
 Address = Callable[..., str | None]
@@ -65,17 +65,23 @@ def after_experiments(
     compared: Overview | None = None,
     experiments: Sequence[str] | None = None,
     since: "Sequence[PreviousRun]" = (),
+    best: Collection[str] = (),
 ) -> Hint:
     """Return the command that fits the results of experiments and the decisions on them.
 
     `spec` is the path of the spec file; None if it is not known. `explained` says that the decisions have just been
     explained; `compared` is the comparison of the experiments' answers, if there is one, and `experiments` are ids, of
-    which some may have no result. `since` is how they did against the runs before them, as far as it is known.
+    which some may have no result. `since` is how they did against the runs before them, as far as it is known, and
+    `best` are those that are the best of several candidates.
     """
     shown = list(experiments or dict.fromkeys(result.experiment_id for result in results))
     if len({decision.candidate_experiment_id for decision in decisions}) > 1 and (good := passing(decisions)):
         decided = next(decision for decision in decisions if decision.candidate_experiment_id == good[0])
-        return hints.diff(*good) if len(good) > 1 else _after_pass(store, good[0], since, spec, decided)
+        if len(good) == 1:
+            return _after_pass(store, good[0], since, spec, decided)
+        return next((_after_pass(store, one, since, spec) for one in good if one in best), None) or hints.diff(*good)
+    if of_best := [one for one in decisions if one.candidate_experiment_id in best]:
+        decisions = of_best
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
     if unfinished := _unfinished(store, shown):
@@ -299,12 +305,13 @@ def gate_report(
     reports = [_report_on(store, baseline, group) for baseline, group in _by_baseline(decisions).items()]
     experiments = {experiment.experiment_id for report in reports for experiment in report.experiments}
     results = [result for report in reports for result in report.results]
+    candidates = candidates_of_gates(store, decisions)
     return GateReport(
         decisions=decisions,
         reports=reports,
-        candidates=candidates_of_gates(store, decisions),
+        candidates=candidates,
         calls_made=None if made is None else sum(made.get(identity, 0) for identity in experiments),
-        next_command=after_experiments(store, results, decisions, spec=spec),
+        next_command=after_experiments(store, results, decisions, spec=spec, best=best_of(candidates)),
         incomplete=incomplete,
     )
 
@@ -363,11 +370,19 @@ def _results_of(report: ExperimentsReport, address: Address) -> str:
     return f"{results}\n\n{worst_part(report.worst)}" if report.worst else results
 
 
-def results_page(reference: str, report: ExperimentsReport, links: Sequence[str] = (), page: str | None = None) -> str:
+def results_page(
+    reference: str,
+    report: ExperimentsReport,
+    links: Sequence[str] = (),
+    page: str | None = None,
+    *,
+    quotes_data: bool = True,
+) -> str:
     """Return the page of experiments: the verdicts and remarks, a table of every metric and system, what each
     experiment cost, and `links` in Markdown.
 
-    `reference` means them in the shell, and `page` is their address in the dashboard.
+    `reference` means them in the shell, and `page` is their address in the dashboard. A page that does not quote data
+    has errors without their texts.
     """
     header = (
         "system",
@@ -384,8 +399,9 @@ def results_page(reference: str, report: ExperimentsReport, links: Sequence[str]
     differences = differences_in(report.results)
     rows = [_cells(result, differences) for result in report.results if result.is_worth_showing]
     table = markdown_table(header, rows)
+    said = report.sentences if quotes_data else report.sentences_without_data
     parts = [
-        "\n".join(f"- {escaped(sentence)}" for sentence in report.sentences),
+        "\n".join(f"- {escaped(sentence)}" for sentence in said),
         table,
         "\n".join(
             f"- {escaped(experiment.name)}: {escaped(experiment.calls_text)}"

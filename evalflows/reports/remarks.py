@@ -57,6 +57,7 @@ class Remark(NamedTuple):
 
     kind: RemarkKind
     text: str
+    without_data: str | None = None  # the same for where no value of the data may be, if the text may quote one
 
     @property
     def severity(self) -> Severity:
@@ -115,13 +116,13 @@ def judges_in_sentences(results: Sequence[Result]) -> set[str]:
 
 def _reasons(results: Sequence[Result]) -> Iterator[Remark]:
     reasons = dict.fromkeys(
-        (CONCLUSIONS[result.conclusion or UNDECIDED], result.metric, result.reason)
+        (result.conclusion or UNDECIDED, result.metric, result.reason, result.reason_code)
         for result in results
         if result.has_reason_sentence
     )
-    for conclusion, metric, reason in reasons:
-        also = "" if conclusion == CONCLUSIONS[UNDECIDED] else ", not better,"
-        yield Remark("undecided", f"{conclusion}{also} in {metric}: {reason}")
+    for conclusion, metric, reason, code in reasons:
+        also = "" if conclusion == UNDECIDED or code == "worse_within_margin" else ", not better,"
+        yield Remark("undecided", f"{CONCLUSIONS[conclusion]}{also} in {metric}: {reason}")
 
 
 def _not_applicable(results: Sequence[Result]) -> Iterator[Remark]:

@@ -409,7 +409,7 @@ def _items(store: Store, result: Result, count: int | None) -> list[WorstItem]:
 def drops_command(store: Store, result: Result) -> Hint:
     """Return the command that lists every example that got worse; `show` knows the baseline that its tables show."""
     query = """select baseline_experiment_id from current_verdicts
-               where candidate_experiment_id = $1 and metric = $2 and slice is null and is_shown"""
+               where candidate_experiment_id = $1 and metric = $2 and slice = 'all' and is_shown"""
     (own,) = ask(store, (query, [result.experiment_id, result.metric]))
     is_own = (result.baseline_experiment_id,) in own
     return hints.show_worst(result.experiment_id, [result.metric], None if is_own else result.baseline_experiment_id)

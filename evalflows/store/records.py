@@ -31,7 +31,8 @@ ReasonCode = Literal[
     # the interval or the test is inconclusive
     "no_significant_difference",  # the interval includes zero
     "interval_includes_bound",  # of a gate's rule: the interval includes the margin or the threshold
-    "worse_but_maybe_within_margin",  # significantly worse, but not by more than the margin
+    "worse_but_maybe_within_margin",  # significantly worse, and whether by more than the margin is open
+    "worse_within_margin",  # no worse or equivalent by the margin, and significantly worse
     "interval_and_test_disagree",
     "not_significant_after_adjustment",
     "missing_unbounded",  # values are missing, and no declared range bounds them

@@ -73,13 +73,12 @@ def test_a_planted_regression_is_told_with_its_numbers_and_the_worst_items() -> 
 def test_a_failed_assertion_is_stored_as_a_decision() -> None:
     with pytest.raises(AssertionError):
         assert_no_regression("app-new", "app-old", "exact_match", margin=0.04)
-    done = CliRunner().invoke(cli, ["explain", "assert_no_regression exact_match"])
+    done = CliRunner().invoke(cli, ["explain", "assert_no_regression exact_match 0.04"])
     assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("FAIL  gate assert_no_regression exact_match: app-new against app-old\n")
+    assert done.stdout.startswith("FAIL  gate assert_no_regression exact_match 0.04: app-new against app-old\n")
     assert "exact_match is worse by more than 0.04: -0.30" in done.stdout
-    assert (
-        "assert_no_regression exact_match: app-new against app-old" in CliRunner().invoke(cli, ["show", "app"]).stdout
-    )
+    shown = CliRunner().invoke(cli, ["show", "app"]).stdout
+    assert "assert_no_regression exact_match 0.04: app-new against app-old" in shown
 
 
 def test_of_eight_items_nothing_is_said() -> None:

@@ -151,6 +151,11 @@ def fill_comparison(store: Store, make: Make) -> None:
     for metric, bias in product(metrics, ("flip_share", "self_consistency")):
         judged = {"batch_id": owner, "subject_kind": "judge", "subject_id": metric, "name": bias}
         store.append("checks", owner, "p", [make("checks", check_id=f"{metric}-{bias}", **judged)])
+    for metric in metrics:
+        observed = to_json({"evaluator_version": "v1", "evaluator": metric})
+        of = {"subject_kind": "judge", "subject_id": metric, "name": "people", "passed": True, "observed": observed}
+        batch = f"people-{metric}"
+        store.publish("checks", batch, [make("checks", check_id=batch, batch_id=batch, **of)])
 
 
 def fill_labels(store: Store, make: Make) -> None:

@@ -47,6 +47,27 @@ def conclusions_on(store: Store, experiments: Sequence[str]) -> dict[str, dict[s
     return found
 
 
+_BEFORE = """
+select candidate_experiment_id, gate, min(conclusion) filter (not is_newest) as worst from gate_decisions
+where list_contains($1, candidate_experiment_id)
+group by candidate_experiment_id, gate
+having worst <> 'PASS' and worst < any_value(conclusion) filter (is_newest)
+"""
+"""FAIL, NOT ENOUGH EVIDENCE and PASS are in the order of the alphabet."""
+
+
+def worse_before(store: Store, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the worst earlier conclusion of each gate that has concluded better since, by experiment and gate.
+
+    It had other rules then: the same ones conclude the same of the same evidence.
+    """
+    (rows,) = ask(store, (_BEFORE, [list(experiments)]))
+    found: dict[str, dict[str, str]] = {}
+    for experiment, gate, conclusion in rows:
+        found.setdefault(experiment, {})[gate] = conclusion
+    return found
+
+
 def decisions_on(store: Store, experiments: Sequence[str]) -> list[str]:
     """Return the ids of the gates' decisions on some experiments."""
     query = "select decision_id from decisions where list_contains($1, candidate_experiment_id)"
@@ -69,8 +90,8 @@ def current_verdicts(store: Store, candidates: Sequence[str]) -> dict[tuple[str,
 
 
 _CURRENT = f"""
-select {fields_of(ComparedVerdict)} from (select *, null as comparison_id from current_verdicts)
-where is_one_of(candidate_experiment_id, $1) and slice is null
+select {fields_of(ComparedVerdict)} from (select *, null as comparison_id from all_verdicts)
+where is_one_of(candidate_experiment_id, $1) and slice is null and is_current
 """
 
 

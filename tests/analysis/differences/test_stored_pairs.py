@@ -48,6 +48,7 @@ DECLARED: dict[str, Any] = {
 def figures(rows: Sequence[VerdictRow]) -> list[dict[str, Any]]:
     """What verdicts say, without what names them."""
     named = {"verdict_id", "run_group", "candidate_experiment_id", "baseline_experiment_id", "recorded_at"}
+    named |= {"family", "n_in_family"}
     return [{name: value for name, value in asdict(row).items() if name not in named} for row in rows]
 
 

@@ -48,6 +48,13 @@ def test_with_a_margin_small_differences_do_not_matter(mean: float, margin: floa
     assert verdict(test_of_lower_is_better).conclusion == conclusion
 
 
+def test_what_is_within_the_margin_and_surely_lower_says_both() -> None:
+    found = verdict(DifferenceTest(estimate=difference(-0.06), margin=0.2))
+    assert (found.conclusion, found.reason_code) == ("equivalent", "worse_within_margin")
+    assert found.reason == "significantly worse, but not by more than the margin"
+    assert verdict(DifferenceTest(estimate=difference(0.0), margin=0.2)).reason is None
+
+
 def test_of_twenty_metrics_one_that_looks_like_something_is_nothing() -> None:
     interim_analyses, nothing = difference(0.05), [difference(0.001) for _ in range(19)]
     assert interim_analyses.p_value is not None and interim_analyses.p_value < 0.05

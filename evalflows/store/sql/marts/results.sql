@@ -36,5 +36,5 @@ left join staging.estimates t
     on t.experiment_id = m.experiment_id and t.metric = m.metric and t.evaluator_version = m.evaluator_version
        and t.slice is null
 left join current_verdicts v
-    on v.candidate_experiment_id = m.experiment_id and v.metric = m.metric and v.slice is null and v.is_shown
+    on v.candidate_experiment_id = m.experiment_id and v.metric = m.metric and v.slice = 'all' and v.is_shown
 left join staging.experiments b on b.experiment_id = v.baseline_experiment_id

@@ -175,7 +175,8 @@ def test_all_runs_of_a_server_share_its_budget(
         store.append("calls", f"e{len(called)}", "p", [make("calls", **paid)])
         if len(called) == 2:
             raise InputError("the endpoint is down")
-        return {"decisions": [], "sentences": [], "experiments": [], "next": "evalflows ls"}
+        of_next = {"next": "evalflows ls", "next_is_for_person": False}
+        return {"decisions": [], "sentences": [], "experiments": [], **of_next}
 
     monkeypatch.setattr(evalflows.mcp_server, "_command", command)
     judged("small", {"q0": 1.0})

@@ -163,6 +163,7 @@ def _results(**more: Any) -> Any:
         previous=_LIST[_record(PreviousRun, sentence=str, command=Any)],
         calls_made=int | None,
         next=str,
+        next_is_for_person=bool,
         **more,
     )
 

@@ -73,6 +73,7 @@ def document(
         "previous": [one.as_dict() for one in previous],
         "calls_made": calls_made,
         "next": str(next_command),
+        "next_is_for_person": next_command.for_person,
     }
     return plain(content)  # type: ignore[no-any-return]
 

@@ -32,6 +32,7 @@ class Hint:
 
     arguments: tuple[str, ...]
     because: str | None = None
+    for_person: bool = False  # whether a person has to decide it, and no program
 
     @property
     def command(self) -> str:
@@ -105,22 +106,22 @@ def plan(spec: str) -> Hint:
 
 def approve(experiment: str) -> Hint:
     """Approve an experiment as the baseline of its name."""
-    return Hint(("baseline", "approve", experiment))
+    return Hint(("baseline", "approve", experiment), for_person=True)
 
 
 def approve_as(name: str, experiment: str = "EXPERIMENT") -> Hint:
     """Approve an experiment as the baseline of a name."""
-    return Hint(("baseline", "approve", experiment, "--name", name))
+    return Hint(("baseline", "approve", experiment, "--name", name), for_person=True)
 
 
 def approve_signed(name: str, experiment: str) -> Hint:
     """Approve an experiment as the baseline of a name, signed."""
-    return Hint(("baseline", "approve", experiment, "--name", name, "--sign", "KEY"))
+    return Hint(("baseline", "approve", experiment, "--name", name, "--sign", "KEY"), for_person=True)
 
 
 def approve_some() -> Hint:
     """Approve some experiment as the baseline of its name."""
-    return Hint(("baseline", "approve", "EXPERIMENT"))
+    return Hint(("baseline", "approve", "EXPERIMENT"), for_person=True)
 
 
 def sql(query: str) -> Hint:

@@ -318,6 +318,7 @@ class SliceSearch:
     n_slices: int
     n_left_out: int  # slices of two fields beyond the most that are searched
     found: Sequence[DepartingSlice]  # worse ones first, by examples times loss
+    too_few: Sequence[str] = ()  # fields of the examples of which no value has enough, with their values and sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

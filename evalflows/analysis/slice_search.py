@@ -1,5 +1,6 @@
 """Where did it get worse? The slices of the examples in which a candidate departs from its overall difference."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, combinations, islice, pairwise
@@ -29,6 +30,8 @@ MAX_PAIRS = 1000
 """Most slices of two fields that are searched, the largest first."""
 LISTED = 5
 """Most slices that are listed."""
+OWN_FIELDS = ("split", "metadata.")
+"""Fields that people give examples to tell them apart: where they are not searched, it is said."""
 NEW_SHARE = 0.5
 """Least share of a slice's examples that are in no slice listed before it."""
 
@@ -56,6 +59,7 @@ class Slices:
     singles: Sequence[Slice]  # of one field
     doubles: Sequence[Slice]  # of two fields, the largest first
     n_left_out: int  # of two fields, beyond MAX_PAIRS
+    too_few: Sequence[str]  # fields that people gave of which no value has enough examples, with their sizes
 
     @property
     def all(self) -> Sequence[Slice]:
@@ -136,6 +140,7 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
         n_slices=len({contrast.slice for contrast in contrasts}),
         n_left_out=slices.n_left_out,
         found=[row(one) for one in departing(slices, contrasts, level)],
+        too_few=slices.too_few,
     )
     return search, [row(contrast) for contrast in contrasts]
 
@@ -145,8 +150,27 @@ def slices_of(
 ) -> Slices:
     """Return the slices of examples that are searched; `left_out` are fields of the metadata."""
     singles = list(_single(examples, given, left_out))
-    doubles = _doubles(singles)
-    return Slices(singles=singles, doubles=doubles[:MAX_PAIRS], n_left_out=max(0, len(doubles) - MAX_PAIRS))
+    doubles, searched = _doubles(singles), {one.fields[0] for one in singles}
+    few = [
+        _sizes(field, values)
+        for field, values, _ in _fields(examples, left_out)
+        if field.startswith(OWN_FIELDS) and field not in searched
+    ]
+    return Slices(
+        singles=singles,
+        doubles=doubles[:MAX_PAIRS],
+        n_left_out=max(0, len(doubles) - MAX_PAIRS),
+        too_few=[one for one in few if one],
+    )
+
+
+def _sizes(field: str, values: Sequence[Any]) -> str:
+    """Return a field with its number of values and how many examples each has; empty if it has one, or too many."""
+    sizes = sorted(Counter(as_key(value) for value in values if value is not None).values())
+    if not 2 <= len(sizes) <= MAX_VALUES:
+        return ""
+    of = f"{sizes[0]} to {sizes[-1]}" if sizes[0] < sizes[-1] else f"{sizes[0]}"
+    return f"{field} ({len(sizes)} values of {of} examples)"
 
 
 def contrasts_of(

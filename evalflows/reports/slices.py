@@ -25,8 +25,15 @@ def search_text(search: SliceSearch, name: str, baseline: str) -> str:
     if not search.metrics:
         return f"{name} against {baseline}: no slice was searched, as no metric of an evaluator is compared"
     if not search.n_slices:
-        return f"{name} against {baseline}: no slice has {search.min_examples} examples, and as many outside"
-    return f"{_stand_out(search)} of {name} against {baseline}: {_searched(search)}"
+        none = f"{name} against {baseline}: no slice has {search.min_examples} examples, and as many outside"
+        return f"{none}{_not_searched(search)}"
+    return f"{_stand_out(search)} of {name} against {baseline}: {_searched(search)}{_not_searched(search)}"
+
+
+def _not_searched(search: SliceSearch) -> str:
+    """Return which fields have too few examples of each value, to follow a sentence; empty if none has."""
+    few = f"; not searched: {', '.join(search.too_few)}, wanted {search.min_examples} of a value, and outside"
+    return few if search.too_few else ""
 
 
 def _stand_out(search: SliceSearch) -> str:

@@ -194,3 +194,15 @@ def test_the_notes_say_what_else_differs() -> None:
     assert found["evaluator"][:2] == ("right", True)
     assert [result.reason_code for result in diff.results if result.metric == "right"] == [None, "not_comparable"]
     assert diff.n_compared == {new.experiment_id: 2}
+
+
+def test_fields_whose_slices_are_too_small_are_named() -> None:
+    n = 60
+    fields = [{"metadata": {"topic": f"t{place % 5}", "side": "ab"[place % 2]}} for place in range(n)]
+    past = Past(fields=fields)
+    old, new = (past.experiment({"right": np.arange(n) % 3 < 2}, target_version=name) for name in ("old", "new"))
+    diff = diff_of(past.store, old.experiment_id, [new.experiment_id], slices=True)
+    (search,) = diff.searches
+    assert "metadata.side" in search.fields and "metadata.topic" not in search.fields
+    said = "; not searched: metadata.topic (5 values of 12 examples), wanted 20 of a value, and outside"
+    assert diff.search_text(search).endswith(said), diff.search_text(search)

@@ -206,7 +206,7 @@ class ReadingTools:
         answer = _Answer()
         for overview in report.experiments:
             answer.line(_overview(overview, {}))
-        for sentence in report.sentences:
+        for sentence in (*report.sentences, *report.by_field):
             answer.line(sentence)
         for decision in decisions:
             answer.line(f"{decision.sentence} ({_call('decision', decision=decision.decision_id)})")

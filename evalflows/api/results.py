@@ -43,7 +43,17 @@ if TYPE_CHECKING:
 
     from evalflows.dashboard.notebook import Plot
 
-_PREFIXES = ("example_id", "repetition", "inputs", "outputs", "reference", "score", "comment", "score_error")
+_PREFIXES = (
+    "example_id",
+    "repetition",
+    "inputs",
+    "outputs",
+    "reference",
+    "metadata",
+    "score",
+    "comment",
+    "score_error",
+)
 _OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
 
 
@@ -256,8 +266,8 @@ class ExperimentResult:
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per run, by repetition, in the dataset's order; a missing value is NaN or None.
 
-        Columns: example_id, repetition, inputs.*, outputs.*, reference.*; for each metric score.*, and comment.* and
-        score_error.* if any run has them; status, error, latency_s and cost_usd of the answer.
+        Columns: example_id, repetition, inputs.*, outputs.*, reference.*, metadata.*; for each metric score.*, and
+        comment.* and score_error.* if any run has them; status, error, latency_s and cost_usd of the answer.
         """
         import pandas as pd
 
@@ -272,6 +282,7 @@ def _flat_row(item: ItemOutcome) -> dict[str, Any]:
         ("inputs", item.row.inputs),
         ("outputs", item.output.outputs),
         ("reference", item.row.reference_outputs),
+        ("metadata", item.row.metadata),
     ):
         columns |= {f"{prefix}.{name}": value for name, value in json.loads(text or "{}").items()}
     for score in item.scores:

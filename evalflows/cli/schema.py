@@ -158,6 +158,7 @@ def _results(**more: Any) -> Any:
         types_apart=_LIST[_record(experiment_report.TypesApart)],
         unpriced_calls=_LIST[_record(experiment_report.UnpricedCalls)],
         reduced_limits=_LIST[_record(experiment_report.ReducedLimit)],
+        by_field=list[str],
         remarks=_LIST[_fields("Remark", kind=RemarkKind, severity=Severity, text=str)],
         sentences=list[str],
         previous=_LIST[_record(PreviousRun, sentence=str, command=Any)],

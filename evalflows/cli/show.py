@@ -47,6 +47,8 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     out.print(all_columns(report.results) if wide else _metrics(report.results))
     for sentence in verdict_sentences(report.results):
         out.print(Text(sentence, style="bold"))
+    for line in report.by_field:
+        out.print(Text(line))
     for remark in report.remarks:
         if remark.kind != "failure":
             out.print(remark_line(remark))
@@ -85,6 +87,7 @@ def results_sections(
     least = max(bad, min(1, len(notes)))  # no mean without what it lacks
     return [
         metrics_section(report.results),
+        lines_section(map(Text, report.by_field), "field", least=min(1, len(report.by_field))),
         *worst_sections(report.worst, min(width, MAX_WIDTH)),
         *([limits] if limits else []),
         lines_section(notes, least=least, is_apart=limits is None),

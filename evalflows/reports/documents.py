@@ -64,6 +64,7 @@ def document(
         "types_apart": _once(asdict(one) for report in reports for one in report.types_apart),
         "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
         "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
+        "by_field": _once(line for report in reports for line in report.by_field),
         "remarks": _once(
             {"kind": one.kind, "severity": one.severity, "text": one.text}
             for report in reports

@@ -10,7 +10,9 @@ from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_met
 from evalflows.reports.decisions import Decision
 from evalflows.reports.remarks import Remark, by_severity, judges_in_sentences, remarks_on, verdict_sentences
 from evalflows.reports.results import Result
-from evalflows.reports.worst import Worst, worst_of
+from evalflows.reports.slices import field_lines, slice_means
+from evalflows.reports.worst import Worst, is_higher_better, worst_of
+from evalflows.specs.metric_names import MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import controls_batch
@@ -210,6 +212,7 @@ class ExperimentsReport:
     types_apart: Sequence[TypesApart]
     unpriced: Sequence[UnpricedCalls]
     reduced_limits: Sequence[ReducedLimit]
+    by_field: Sequence[str]  # means by the fields of the examples, in lines; none of several experiments
 
     @property
     def remarks(self) -> list[Remark]:
@@ -295,7 +298,21 @@ def experiments_report(
         types_apart=_types_apart(store, results),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
+        by_field=_by_field(store, shown[0], results) if len(shown) == 1 else (),
     )
+
+
+def _by_field(store: Store, experiment: ExperimentOverview, results: Sequence[Result]) -> list[str]:
+    """Return the means of an experiment's first metric of an evaluator by each field with few values."""
+    of_it = (one for one in results if one.experiment_id == experiment.experiment_id and one.scored)
+    first = next((one.metric for one in of_it if one.metric not in MEASURES and not is_pass_k(one.metric)), None)
+    if first is None:
+        return []
+    slices = slice_means(store, experiment.experiment_id, experiment.snapshot_id)
+    if not slices:
+        return []
+    higher = is_higher_better(store, experiment.experiment_id, first)
+    return field_lines(slices, first, higher_is_better=higher)
 
 
 def _types_apart(store: Store, results: Sequence[Result]) -> list[TypesApart]:

@@ -1,5 +1,6 @@
 """The search of slices, in words: where a candidate departs from its overall difference."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p ad
 
 MOST_VALUES = 12
 """A metadata field with more different values makes no slices."""
+
+MOST_SHOWN = 4
+"""Values of a field in one line, the worst ones."""
+
+Z_95 = 1.959963984540054
+"""The standard normal quantile of 97.5 %."""
 
 FEW = 10
 """A mean of fewer examples says little."""
@@ -100,10 +107,30 @@ class SliceMean:
     mean: float | None
     n_examples: int  # with a value
     missing: int  # runs that failed or were not attempted
+    is_yes_no: bool  # whether each value is 0 or 1
 
     @property
     def is_few(self) -> bool:
         return self.n_examples < FEW
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the share of a yes/no metric, at 95 % by Wilson's score, as of the whole experiment; None of others."""
+        if self.mean is None or not self.n_examples or not self.is_yes_no:
+            return None
+        n, z = self.n_examples, Z_95
+        middle = self.mean + z * z / (2 * n)
+        half = z * math.sqrt(self.mean * (1 - self.mean) / n + z * z / (4 * n * n))
+        return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+
+    @property
+    def text(self) -> str:
+        """`0 of 10 [0.00, 0.28]`; of other metrics the mean and n."""
+        if self.mean is None:
+            return "no value"
+        if (interval := self.interval) is None:
+            return f"{figure(self.mean, self.metric)} (n {self.n_examples})"
+        return f"{round(self.mean * self.n_examples)} of {self.n_examples} [{interval[0]:.2f}, {interval[1]:.2f}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +162,22 @@ def slice_means(store: Store, experiment: str, snapshot: str) -> list[Slice]:
     ]
 
 
+def field_lines(slices: Sequence[Slice], metric: str, *, higher_is_better: bool) -> list[str]:
+    """Return a line per field: its values with their means of a metric, the worst first. Nothing is tested."""
+    fields: dict[str, list[tuple[float, str]]] = {}
+    for one in slices:
+        mean = one.mean(metric)
+        if mean is not None and mean.mean is not None:
+            worst_first = mean.mean if higher_is_better else -mean.mean
+            fields.setdefault(one.field, []).append((worst_first, f"{one.value} {mean.text}"))
+    return [
+        f"{metric} by {field}: {', '.join(text for _, text in sorted(of)[:MOST_SHOWN])}"
+        + (f", {len(of) - MOST_SHOWN} better" if len(of) > MOST_SHOWN else "")
+        for field, of in fields.items()
+        if len(of) > 1
+    ]
+
+
 _SLICES = """
 with fields as (
     select example_id, 'split' as field, split as value from examples where snapshot_id = $1 and split is not null
@@ -156,6 +199,7 @@ _MEANS = """
     from run_values where experiment_id = $3 and not list_contains($4, metric)
     group by example_id, metric having count(value) > 0 or missing > 0
 )
-select field, s.value, metric, avg(b.value), count(b.value), sum(missing)::bigint
+select field, s.value, metric, avg(b.value), count(b.value), sum(missing)::bigint,
+       coalesce(bool_and(b.value in (0, 1)), false)
 from slices s join by_example b using (example_id) group by all order by all
 """

@@ -152,7 +152,10 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     assert found[["slice", "n_examples", "is_worse", "is_loss"]].values.tolist() == [
         ["metadata.topic=billing", 50, True, True]
     ]
-    with pytest.warns(UserWarning, match=r"no slice has 20 examples, and as many outside; not searched: metadata.level \(3 values of 10 "):
+    with pytest.warns(
+        UserWarning,
+        match=r"no slice has 20 examples, and as many outside; not searched: metadata.level \(3 values of 10 ",
+    ):
         assert diff("old", "new", where="(metadata->>'age')::int < 30").slices().empty
     gate = GateSpec(name="release", non_inferiority={"right": 0.02})
     failed, passed = decide_on("new", "old", gate), decide_on("same", "old", gate)

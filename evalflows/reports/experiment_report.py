@@ -146,17 +146,19 @@ class JudgeCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypesApart:
-    """Answers of an experiment of which `exact_match` finds none equal, as their references have another type."""
+    """Answers of an experiment that `exact_match` cannot find equal, as their references have another type."""
 
     target: str
     metric: str
     answers: int
     answer_type: str  # text, numbers or booleans
     reference_type: str
+    of: int  # scored answers
 
     @property
     def text(self) -> str:
-        what = f"all {self.answers} answers of {self.target} are {self.answer_type} and all references"
+        many = "all" if self.answers == self.of else f"{self.answers} of"
+        what = f"{many} {self.of} answers of {self.target} are {self.answer_type} where the references"
         return f"{self.metric}: {what} are {self.reference_type}; `any_type: true` compares them by value"
 
 
@@ -316,11 +318,11 @@ def _by_field(store: Store, experiment: ExperimentOverview, results: Sequence[Re
 
 
 def _types_apart(store: Store, results: Sequence[Result]) -> list[TypesApart]:
-    none_equal = [result for result in results if result.mean == 0 and result.scored]
-    if not none_equal:
+    some_differ = [result for result in results if result.mean is not None and result.mean < 1 and result.scored]
+    if not some_differ:
         return []
-    metrics = {result.metric for result in none_equal}
-    return ask_records(store, TypesApart, _TYPES_APART, [[one.experiment_id for one in none_equal], [*metrics]])
+    metrics = {result.metric for result in some_differ}
+    return ask_records(store, TypesApart, _TYPES_APART, [[one.experiment_id for one in some_differ], [*metrics]])
 
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
@@ -390,10 +392,10 @@ with rules as (
                else 'numbers' end) as types
     from compared
 )
-select target, metric, count(*), any_value(types[1]), any_value(types[2]) from named
-group by all having max(value) = 0 and bool_and(coalesce(types[1] <> types[2], false))
-                and bool_and('text' = types[1] or 'text' = types[2])
-order by target, metric
+select target, metric, count(*), types[1], types[2], any_value(n) from (
+    select *, count(*) over (partition by target, metric) as n from named
+) where value = 0 and types[1] <> types[2] and 'text' in (types[1], types[2])
+group by target, metric, types[1], types[2] order by target, metric, 3 desc
 """
 
 _FAILURES_OF_EACH = """

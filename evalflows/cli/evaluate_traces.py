@@ -6,6 +6,7 @@ import click
 
 from evalflows.cli.late_commands import CHANGES, VERBOSE_RUN, moment, one_line_errors
 from evalflows.cli.output import Text, console, echo
+from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
 from evalflows.specs.traces import TraceEvaluationSpec
@@ -55,6 +56,8 @@ def evaluate_traces(
         row = batch_row(store, batch)
         show_batch(row)
         _say_what_waits(store, loaded, row)
+        for sentence in rules_that_could_not_look(store, row.name):
+            console().print(Text(sentence, "yellow"))
         show_changes(row, incidents(store, row.name))
 
 

@@ -7,7 +7,8 @@ import click
 from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.monitoring import WindowFigures, window_figures
 from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
-from evalflows.cli.output import Table, console, echo, table
+from evalflows.cli.output import Table, Text, console, echo, table
+from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.specs.escaping import one_line
 from evalflows.specs.watch import ALL, DIMENSIONS
 from evalflows.store.sql import existing_store
@@ -53,6 +54,9 @@ def windows(
             console().print(_listed_window(found, window))
         else:
             echo(one_line(f"no windows of {evaluation!r} with such a metric"))
+        if form != "json":
+            for sentence in rules_that_could_not_look(existing_store(), evaluation):
+                console().print(Text(sentence, "yellow"))
 
 
 def _listed_window(found: list[WindowFigures], window: str) -> Table:

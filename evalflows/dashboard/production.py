@@ -14,6 +14,7 @@ from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.datasets import dataset_names
+from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.reports.judges import label_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
@@ -123,6 +124,7 @@ def evaluation_page(site: Site, query: Query) -> Page:
         episodes=episodes(found),
         watched=watched,
         versions=_versions(site, watched),
+        idle=rules_that_could_not_look(site.store, name),
         batches=batches_of(site.store, evaluation.evaluation_id, BATCHES),
         dimensions=DIMENSIONS,
     )

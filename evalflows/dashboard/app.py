@@ -299,7 +299,7 @@ def application(
     proofs, making, queries, kept = Proofs(), making or Making(), QueryProcesses(store.layout.root), _Kept()
     compared = KeptComparisons()
     routes: list[BaseRoute] = [
-        Route("/", lambda _: RedirectResponse("/home")),
+        Route("/", lambda request: RedirectResponse(str(request.url.replace(path="/home", scheme="", netloc="")))),
         *(
             Route(path, _Shown(store, page, proofs, making, queries, kept, compared), methods=["GET"])
             for path, page in PAGES.items()

@@ -15,10 +15,11 @@ REFRESH_S = 5
 """Seconds between two looks at what is running."""
 
 
-def home_page(site: Site, _: Query) -> Page:
-    """Return the first page, which needs no choice."""
-    running = listed_experiments(site.store, ListFilter(state="running"), limit=NEWEST).experiments
-    newest = listed_experiments(site.store, ListFilter(), limit=NEWEST)
+def home_page(site: Site, query: Query) -> Page:
+    """Return the first page, which needs no choice; with a `dataset`, the experiments are those on it."""
+    dataset = query.text("dataset")
+    running = listed_experiments(site.store, ListFilter(state="running", dataset=dataset), limit=NEWEST).experiments
+    newest = listed_experiments(site.store, ListFilter(dataset=dataset), limit=NEWEST)
     decisions = newest_decisions(site.store)
     body = render(
         "home.html",
@@ -27,6 +28,7 @@ def home_page(site: Site, _: Query) -> Page:
         newest=newest.experiments,
         versions=versions_of(experiment.versioned for experiment in newest.experiments),
         count=newest.count,
+        dataset=dataset,
         incidents=[episode for episode in episodes(incidents(site.store)) if not episode.is_over],
         decisions=decisions[:NEWEST],
         n_gates=len(decisions),

@@ -18,11 +18,12 @@ Figure = Callable[[LinePoint], float | None]
 
 
 def over_time_page(site: Site, query: Query) -> Page:
-    """Return a metric, the cost and the latency over the runs of lines, which `name`, once or several times, and
-    `target` choose.
+    """Return a metric, the cost and the latency over the runs of lines, which `name`, once or several times, `target`
+    and `dataset` choose.
     """
     names, target, metric = query.all("name"), query.text("target"), query.text("metric")
-    shown = metric_lines(site.store, names, target, metric, newest=NEWEST)
+    dataset = query.text("dataset")
+    shown = metric_lines(site.store, names, target, metric, newest=NEWEST, dataset=dataset)
     first = shown.lines[0].line if shown.lines else None
     drawn = [point for line in shown.lines for point in line.points]
     groups = {point.experiment_id: point.run_group for point in drawn}
@@ -33,6 +34,7 @@ def over_time_page(site: Site, query: Query) -> Page:
         shown=shown,
         first=first,
         names=names,
+        dataset=dataset,
         targets=[one.target for one in shown.known if first and one.name == first.name],
         points=_points(site, shown, shown.metric or "", lambda one: one.mean),
         costs=_points(site, shown, "cost", lambda one: one.cost_usd),

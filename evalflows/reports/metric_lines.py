@@ -22,8 +22,11 @@ MOST_NAMED = 10
 
 _LINES = """
 select name, target, arg_max(spec ->> 'name', started_at), count(*), max(started_at) from staging.experiments
+where $1::varchar is null or dataset_name = $1
 group by name, target order by count(*) desc, max(started_at) desc, name, target
 """
+
+_DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
 
 _ALL_METRICS = "select distinct metric from staging.estimates where slice is null order by metric"
 
@@ -108,16 +111,18 @@ class MetricLines:
 
 
 def metric_lines(
-    store: Store, names: Sequence[str], target: str | None, metric: str | None, newest: int
+    store: Store, names: Sequence[str], target: str | None, metric: str | None, newest: int, dataset: str | None = None
 ) -> MetricLines:
     """Return one metric over the newest runs of some lines; by default the first metric of the line with the most runs.
 
-    A name is that of a line, or of a spec, which means all its lines. A target or a metric that only other lines have
-    counts as none, since a form sends what was chosen before. Raise InputError for a name, a target or a metric that no
-    line has.
+    With a `dataset`, its runs alone. A name is that of a line, or of a spec, which means all its lines. A target or a
+    metric that only other lines have counts as none, since a form sends what was chosen before. Raise InputError for a
+    name, a target, a metric or a dataset that no line has.
     """
     with small_tables(store) as ask:
-        known = records_of(Line, ask(_LINES, []))
+        if dataset is not None:
+            _check("dataset", dataset, [one for (one,) in ask(_DATASETS, [])])
+        known = records_of(Line, ask(_LINES, [dataset]))
         for name in names:
             _check("name", name, [*(one.name for one in known), *(one.spec for one in known if one.spec)])
         _check("target", target, [one.target for one in known])
@@ -131,7 +136,7 @@ def metric_lines(
         lines = [
             MetricLine(
                 line=one,
-                points=records_of(LinePoint, ask(_POINTS, [one.name, one.target, chosen, newest])),
+                points=records_of(LinePoint, ask(_POINTS, [one.name, one.target, chosen, newest, dataset])),
             )
             for one in shown
         ]
@@ -173,7 +178,7 @@ with measured as (
     from staging.experiments e
     left join staging.estimates t on t.experiment_id = e.experiment_id and t.metric = $3 and t.slice is null
     left join measured m on m.experiment_id = e.experiment_id
-    where e.name = $1 and e.target = $2
+    where e.name = $1 and e.target = $2 and ($5::varchar is null or e.dataset_name = $5)
     window run as (order by e.started_at, e.experiment_id)
 )
 from (from points order by started_at desc, experiment_id desc limit $4) order by started_at, experiment_id

@@ -4,10 +4,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
+from page_tables import shown_text
 from page_text import Seen, seen
+from past import Past
+from starlette.testclient import TestClient
 from store_rows import make_row
 
+from evalflows.dashboard.app import application
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.over_time import over_time_page
 from evalflows.dashboard.rendering import Query, Site
@@ -110,3 +115,14 @@ def test_stores_without_experiments_or_means(store: Store) -> None:
     assert "evalflows run SPEC" in page(store)[1].text
     store.publish("experiments", "exp-1", [make_row("experiments", experiment_id="exp-1", name="bot")])
     assert "No run of bot has a mean yet." in page(store)[1].text
+
+
+def test_home_and_over_time_keep_to_a_dataset() -> None:
+    past = Past()
+    for name in ("easy", "hard"):
+        past.experiment({"right": np.ones(3)}, name=f"on-{name}", dataset_name=name)
+    browser = TestClient(application(Store()), base_url="http://127.0.0.1:4280")
+    for address in ("/?dataset=hard", "/over-time?dataset=hard"):
+        said = shown_text(browser.get(address).text)
+        assert "on-hard" in said and "on-easy" not in said, address
+    assert "dataset: got &#39;none&#39;, wanted one of easy, hard" in browser.get("/over-time?dataset=none").text

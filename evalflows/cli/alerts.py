@@ -10,11 +10,11 @@ from evalflows.analysis.figures import figure
 from evalflows.analysis.monitoring import Changed, acknowledge, baseline_before, what_changed
 from evalflows.cli.late_commands import FORMAT, VERBOSE, VERBOSE_RUN, one_line_errors, print_json
 from evalflows.cli.output import Table, Text, console, echo, table
-from evalflows.cli.show import links_here, print_next
+from evalflows.cli.show import links_here, print_next, print_page
 from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
-from evalflows.store.queries.incidents import Incident, events_of, find_incident, incidents
+from evalflows.store.queries.incidents import Incident, episodes, events_of, find_incident, incidents
 from evalflows.store.sql import existing_store
 
 STYLES = {"open": "bold red", "acknowledged": "yellow", "recovered": "green"}
@@ -32,7 +32,7 @@ def alerts() -> None:
 @FORMAT
 @VERBOSE
 def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) -> None:
-    """List the incidents that are not over, the last ones first."""
+    """List the incidents that are not over, the last ones first; alarms of one event are one line, as on the page."""
     with one_line_errors(verbose):
         with store_to_list() as store:
             found = incidents(store, name)
@@ -40,7 +40,8 @@ def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) ->
         if form == "json":
             print_json({"incidents": shown})
         elif shown:
-            console().print(_listed(shown))
+            console().print(_listed(shown, with_ended=with_ended))
+            print_page(links_here().page("production"))
         else:
             over = len(found)
             echo(f"no incident is open; {over} are over: {hints.list_all_alerts()}" if over else NONE)
@@ -134,8 +135,11 @@ def automate(webhook: str | None, deployment: str | None, name: str | None, verb
         echo(one_line(f"automation {made!r} reacts to alerts"))
 
 
-def _listed(found: list[Incident]) -> Table:
+def _listed(found: list[Incident], *, with_ended: bool) -> Table:
     out = table("incident", "state", "evaluation", "alarm", headings=3, wrapped=("alarm",))
-    for one in found:
-        out.add_row(one.incident_id, Text(one.state, STYLES.get(one.state, "")), one.name, one.text)
+    for episode in episodes(found):
+        if with_ended or not episode.is_over:
+            one, n = episode.first, len(episode.incidents)
+            more = f" ({n} alarms)" if n > 1 else ""
+            out.add_row(one.incident_id, Text(episode.state, STYLES.get(episode.state, "")), one.name, one.text + more)
     return out

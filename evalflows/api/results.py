@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from getpass import getuser
@@ -17,6 +17,7 @@ from evalflows.evaluators.views import ExampleView
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.diff import EXAMPLES_LISTED, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.experiment_report import experiments_report
+from evalflows.reports.names import names_apart
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
@@ -331,10 +332,11 @@ class DiffResult:
         self.report: ExperimentsDiff = experiments_diff(store, self._figures, limit=EXAMPLES_LISTED)
 
     def __repr__(self) -> str:
-        names = ", ".join(repr(candidate.name) for candidate in self.report.candidates)
+        names = ", ".join(repr(self._names[candidate.experiment_id]) for candidate in self.report.candidates)
         compared = [result for result in self.report.results if result.conclusion and result.metric not in MEASURES]
         verdicts = ", ".join(f"{result.metric} {result.verdict_text}" for result in compared)
-        return f"DiffResult({names} against {self.report.baseline.name!r}: {verdicts or 'no shared metric'})"
+        baseline = self._names[self.report.baseline.experiment_id]
+        return f"DiffResult({names} against {baseline!r}: {verdicts or 'no shared metric'})"
 
     def __str__(self) -> str:
         """Return what the verdicts are, and what else differs, one sentence per line."""
@@ -352,11 +354,16 @@ class DiffResult:
 
         return plot_of_differences(self._title, self.report.results)
 
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """The experiments' names, told apart if two have the same."""
+        shown = (self.report.baseline, *self.report.candidates)
+        return names_apart(self._store, {one.experiment_id: one.name for one in shown})
+
     @property
     def _title(self) -> str:
-        return (
-            f"{', '.join(candidate.name for candidate in self.report.candidates)} against {self.report.baseline.name}"
-        )
+        candidates = ", ".join(self._names[candidate.experiment_id] for candidate in self.report.candidates)
+        return f"{candidates} against {self._names[self.report.baseline.experiment_id]}"
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per metric and candidate: the means of both sides, the difference, p-values, verdict and

@@ -1,12 +1,12 @@
 """The report of a comparison: win rates, ratings and judge biases."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from evalflows.analysis.figures import calls_text, p_text, percent
-from evalflows.reports.names import names_apart
+from evalflows.reports.names import names_apart, names_apart_in_each
 from evalflows.reports.results import conclusion_text
 from evalflows.store.queries.progress import spooled_if_running
 from evalflows.store.records import from_json
@@ -334,22 +334,28 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
     )
     win_rates = [record_of(WinRate, row[1:]) for row in rates]
     ranked = records_of(RankedExperiment, ranking)
-    names = names_apart(
-        store,
-        {rate.candidate_experiment_id: rate.candidate for rate in win_rates}
-        | {rate.baseline_experiment_id: rate.baseline for rate in win_rates},
-    )
+    names = names_apart(store, _names(win_rates))
     return ComparisonReport(
         overview=overview,
-        win_rates=[
-            replace(rate, candidate=names[rate.candidate_experiment_id], baseline=names[rate.baseline_experiment_id])
-            for rate in win_rates
-        ],
+        win_rates=_renamed(win_rates, names),
         ranking=[replace(row, experiment=names.get(row.experiment_id, row.experiment)) for row in ranked],
         biases=records_of(JudgeBias, biases),
         errors=[(evaluator, error, int(count)) for evaluator, error, count in errors],
         batch=from_json(row.spec).get("batch"),
     )
+
+
+def _names(rates: Sequence[WinRate]) -> dict[str, str]:
+    """Return the names of the experiments that are compared, by id."""
+    candidates = {rate.candidate_experiment_id: rate.candidate for rate in rates}
+    return candidates | {rate.baseline_experiment_id: rate.baseline for rate in rates}
+
+
+def _renamed(rates: Sequence[WinRate], names: Mapping[str, str]) -> list[WinRate]:
+    return [
+        replace(rate, candidate=names[rate.candidate_experiment_id], baseline=names[rate.baseline_experiment_id])
+        for rate in rates
+    ]
 
 
 def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, list[WinRate]]:
@@ -360,7 +366,8 @@ def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, lis
         rate = record_of(WinRate, values)
         if rate.is_overall:
             found.setdefault(comparison_id, []).append(rate)
-    return found
+    names = names_apart_in_each(store, [_names(rates) for rates in found.values()])
+    return {owner: _renamed(rates, apart) for (owner, rates), apart in zip(found.items(), names, strict=True)}
 
 
 def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> list[Overview]:

@@ -4,6 +4,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+from page_tables import shown_text
+from past import Past
+
+from evalflows import diff
 from evalflows.reports.names import names_apart
 from evalflows.store.store import Store
 
@@ -28,3 +33,12 @@ def test_versions_then_commits_then_times(store: Store, make: Callable[..., Any]
     times = ["bot (2026-01-01 00:00 UTC)", "bot (2026-01-02 00:00 UTC)", "other"]
     assert named(git_commit=commits, git_dirty=(False, True)) == times, "the code was changed since the commit"
     assert named(application_version=("v6", None)) == times
+
+
+def test_a_difference_of_two_runs_of_one_name_tells_them_apart() -> None:
+    past = Past()
+    for _ in range(2):
+        past.experiment({"right": np.ones(4)}, name="sums")
+    found = diff("exp-000", "exp-001")
+    assert "'sums (2026-01-02 00:00 UTC)' against 'sums (2026-01-01 00:00 UTC)'" in repr(found)
+    assert "sums (2026-01-02 00:00 UTC) against sums (2026-01-01 00:00 UTC)" in shown_text(found._repr_html_())

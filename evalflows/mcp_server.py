@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from importlib.metadata import version
 from inspect import getdoc
@@ -206,8 +206,10 @@ class ReadingTools:
         answer = _Answer()
         for overview in report.experiments:
             answer.line(_overview(overview, {}))
-        for sentence in (*report.sentences, *report.by_field):
+        for sentence in report.sentences_without_data:
             answer.line(sentence)
+        quoting = [*(failure.text for failure in report.failures), *report.by_field]
+        answer.data("failures, and means by field", quoting, count=len(quoting), more="sql(query=from failures)")
         for decision in decisions:
             answer.line(f"{decision.sentence} ({_call('decision', decision=decision.decision_id)})")
         shown = [result for result in results if result.has_rows]
@@ -227,8 +229,11 @@ class ReadingTools:
         metrics = [metric] if metric else []
         found = diff_of(self._store, ids[0], ids[1:], where=where, metrics=metrics, limit=0, slices=slices)
         answer = _Answer()
-        for sentence in (*found.sentences, *notes_of(found)):
+        prompts = [note.text for note in found.notes if note.what == "prompt"]
+        others = replace(found, notes=[note for note in found.notes if note.what != "prompt"])
+        for sentence in (*found.sentences, *notes_of(others)):
             answer.line(sentence)
+        answer.data("prompts", prompts, count=len(prompts), more=f"{hints.diff(*ids).command} --all")
         for one in [count for count in found.counts if count.metric not in MEASURES]:
             counts = f"{one.regressed} worse, {one.improved} better, {one.same} the same, {one.missing} missing"
             answer.line(f"examples by {one.metric}: {counts}")
@@ -529,8 +534,11 @@ class ActingTools:
         answer.line(f"spent by this server: {self._spent}")
         for decision in document["decisions"]:
             answer.line(f"{decision['conclusion']}: gate {decision['gate']}: {decision['summary']}")
+        quoting = [remark["text"] for remark in document["remarks"] if remark["kind"] == "failure"]
         for sentence in document["sentences"]:
-            answer.line(sentence)
+            if sentence not in quoting:
+                answer.line(sentence)
+        answer.data("failures", quoting, count=len(quoting), more="sql(query=from failures)")
         for one in document["experiments"]:
             answer.line(f"{one['experiment_id']} {one['name']}: {one['state']}, {one['answered']} of {one['planned']}")
         then = FOR_PERSON if document["next_is_for_person"] else f"next: {document['next']}"

@@ -83,6 +83,7 @@ async def _judge_all(
     spool: Spool,
 ) -> None:
     """Note the judge's scores of all controls, and its errors."""
+    scores = {"right": tried.right, "wrong": tried.wrong, "forged": tried.forged}
 
     async def judge_one(control: Control) -> None:
         (result, *_) = await judge_with(
@@ -92,7 +93,7 @@ async def _judge_all(
             if result.status == "failed":
                 raise ValueError(result.error)
             if (score := _score(judge, result)) is not None:
-                getattr(tried, control.kind).append(score)
+                scores[control.kind].append(score)
         except ValueError as error:
             tried.errors.append(str(error))
 

@@ -373,16 +373,26 @@ def size_of(
     by: Literal["target", "judge"],
 ) -> CallSize:
     """Return the size of a call, from earlier calls of the same version, else from earlier calls to the same model,
-    else from the recorded requests.
+    else from the recorded requests; with a note on its price, if there is one.
     """
+    price, size = price_of(connection, model), _size(inputs, connection, model, past, requests, by)
+    return size if price is None or size.usd is None else replace(size, price_note=price.note(model))
+
+
+def _size(
+    inputs: PlanInputs,
+    connection: ConnectionSpec,
+    model: str,
+    past: PastCalls | None,
+    requests: Sequence[RecordedRequest],
+    by: Literal["target", "judge"],
+) -> CallSize:
     if past is not None:
-        usd = _usd(connection, model, past.tokens_in, past.tokens_out)
-        return replace(_size_as_before(past, usd, f"of this {by}"), price_note=_price_note(connection, model))
+        return _size_as_before(past, _usd(connection, model, past.tokens_in, past.tokens_out), f"of this {by}")
     past_of_model = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
     if past_of_model is not None:
         usd = _usd(connection, model, past_of_model.tokens_in, past_of_model.tokens_out)
-        size = _size_as_before(past_of_model, usd, f"of other {by}s to this model")
-        return replace(size, price_note=_price_note(connection, model))
+        return _size_as_before(past_of_model, usd, f"of other {by}s to this model")
     if not requests:
         return _UNKNOWN_SIZE
     tokens_in, tokens_out = (
@@ -394,7 +404,6 @@ def size_of(
         tokens_out=tokens_out,
         usd=_usd(connection, model, tokens_in, tokens_out),
         basis="upper estimate",
-        price_note=_price_note(connection, model),
     )
 
 
@@ -408,11 +417,6 @@ def _usd(connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: f
     """Return the cost of a call, with tokens rounded up."""
     price = price_of(connection, model)
     return price.cost(Tokens(ceil(tokens_in), None, ceil(tokens_out))) if price else None
-
-
-def _price_note(connection: ConnectionSpec, model: str) -> str:
-    price = price_of(connection, model)
-    return price.note(model) if price else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

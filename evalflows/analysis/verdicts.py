@@ -91,23 +91,15 @@ def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: 
     within the margin, and why not better if the interval says so, or that it is worse all the same; else not enough
     evidence, and why."""
     conclusion, gain = _conclusion(test, p_adjusted), test.gain()
-    is_significant = p_adjusted <= 1 - test.estimate.confidence_level
-    if conclusion in ("no_worse", "equivalent") and is_significant and gain is not None and gain[1] < 0:
-        return Verdict(
-            conclusion=conclusion,
-            reason=WORSE_WITHIN_MARGIN,
-            reason_code="worse_within_margin",
-            p_adjusted=p_adjusted,
-            adjustment=adjustment,
-        )
-    seems_better = conclusion != "better" and gain is not None and gain[0] > 0
-    if conclusion is not None and not seems_better:
-        return Verdict(conclusion=conclusion, p_adjusted=p_adjusted, adjustment=adjustment)
-    why = _why_undecided(test, p_adjusted, n_tests, adjustment)
+    is_significant, why = p_adjusted <= 1 - test.estimate.confidence_level, None
+    if conclusion is None or (conclusion != "better" and gain is not None and gain[0] > 0):
+        why = _why_undecided(test, p_adjusted, n_tests, adjustment)
+    elif conclusion in ("no_worse", "equivalent") and is_significant and gain is not None and gain[1] < 0:
+        why = Reason("worse_within_margin", WORSE_WITHIN_MARGIN)
     return Verdict(
         conclusion=conclusion or "not_enough_evidence",
-        reason=why.text,
-        reason_code=why.code,
+        reason=None if why is None else why.text,
+        reason_code=None if why is None else why.code,
         p_adjusted=p_adjusted,
         adjustment=adjustment,
     )

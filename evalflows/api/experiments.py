@@ -205,7 +205,7 @@ def _dataset(data: Data, columns: Mapping[str, Any] | None, target: object) -> D
     if isinstance(data, DatasetSpec):
         return data if columns is None else DatasetSpec.model_validate({**data.model_dump(), "columns": columns})
     mapped = {} if columns is None else {"columns": columns}
-    if isinstance(data, Mapping) and {"rows", "path", "name"} & data.keys() and _is_dataset(data):
+    if isinstance(data, Mapping) and _is_dataset(data):
         return DatasetSpec.model_validate({**data, **mapped})
     if not isinstance(data, str | Path):
         records = getattr(data, "to_dict", None)  # of a DataFrame of pandas
@@ -221,9 +221,8 @@ def _dataset(data: Data, columns: Mapping[str, Any] | None, target: object) -> D
 
 def _is_dataset(data: Mapping[str, Any]) -> bool:
     """Return whether a mapping is a dataset as in a spec, and not columns of which one is called `name`."""
-    return data.keys() <= DatasetSpec.model_fields.keys() and not (
-        "rows" not in data and all(isinstance(values, list | tuple) for values in data.values())
-    )
+    are_columns = "rows" not in data and all(isinstance(values, list | tuple) for values in data.values())
+    return {*data} <= {*DatasetSpec.model_fields} and bool({*data} & {"rows", "path", "name"}) and not are_columns
 
 
 def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -232,7 +231,7 @@ def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not columns:
         raise InputError(f"evaluate: data: got an empty dict, {wanted}")
     for name, values in columns.items():
-        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence | Iterable):
+        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
             raise InputError(f"evaluate: data: got a dict whose {name!r} is {type(values).__name__}, {wanted}")
     listed = {str(name): [*values] for name, values in columns.items()}
     sizes = {name: len(values) for name, values in listed.items()}

@@ -147,7 +147,7 @@ class ExperimentResult:
 
         def made() -> "Markup":
             results = self._results()
-            report = experiments_report(self._store, [self.experiment_id], results, with_worst=False)
+            report = experiments_report(self._store, [self.experiment_id], results, with_worst=False, with_fields=False)
             return results_table(self._store, f"{self!r}, {self._row.state}", results, report.sentences)
 
         return shown(made)

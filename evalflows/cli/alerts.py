@@ -14,7 +14,7 @@ from evalflows.cli.show import links_here, print_next, print_page
 from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
-from evalflows.store.queries.incidents import Incident, episodes, events_of, find_incident, incidents
+from evalflows.store.queries.incidents import Episode, episodes, events_of, find_incident, incidents
 from evalflows.store.sql import existing_store
 
 STYLES = {"open": "bold red", "acknowledged": "yellow", "recovered": "green"}
@@ -40,7 +40,7 @@ def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) ->
         if form == "json":
             print_json({"incidents": shown})
         elif shown:
-            console().print(_listed(shown, with_ended=with_ended))
+            console().print(_listed([one for one in episodes(found) if with_ended or not one.is_over]))
             print_page(links_here().page("production"))
         else:
             over = len(found)
@@ -135,11 +135,10 @@ def automate(webhook: str | None, deployment: str | None, name: str | None, verb
         echo(one_line(f"automation {made!r} reacts to alerts"))
 
 
-def _listed(found: list[Incident], *, with_ended: bool) -> Table:
+def _listed(found: Sequence[Episode]) -> Table:
     out = table("incident", "state", "evaluation", "alarm", headings=3, wrapped=("alarm",))
-    for episode in episodes(found):
-        if with_ended or not episode.is_over:
-            one, n = episode.first, len(episode.incidents)
-            more = f" ({n} alarms)" if n > 1 else ""
-            out.add_row(one.incident_id, Text(episode.state, STYLES.get(episode.state, "")), one.name, one.text + more)
+    for episode in found:
+        one, n = episode.first, len(episode.incidents)
+        more = f" ({n} alarms)" if n > 1 else ""
+        out.add_row(one.incident_id, Text(episode.state, STYLES.get(episode.state, "")), one.name, one.text + more)
     return out

@@ -42,7 +42,7 @@ from evalflows.reports.markdown_pages import after_diff
 from evalflows.reports.remarks import remarks_on
 from evalflows.reports.results import Result, differences_in
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
-from evalflows.reports.word_diff import WordDiff, answers_apart
+from evalflows.reports.word_diff import BRACKETS, WordDiff, answers_apart
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
@@ -56,7 +56,6 @@ SIDE_BY_SIDE = 100
 MOST_LINES = 2
 """Lines of a question or a remark."""
 
-_BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
 _STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
 
 
@@ -312,6 +311,6 @@ def _marked(parts: WordDiff, is_coloured: bool) -> Text:
     """Return an answer with the words that differ in colour; without colours in [-old-] and {+new+}."""
     out = Text()
     for kind, text in parts:
-        begin, end = ("", "") if is_coloured else _BRACKETS.get(kind, ("", ""))
+        begin, end = ("", "") if is_coloured else BRACKETS.get(kind, ("", ""))
         out.append(f"{begin}{text}{end}", _STYLES.get(kind, ""))
     return out

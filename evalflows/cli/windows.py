@@ -45,8 +45,9 @@ def windows(
     What was judged late is included, so a window can differ from what a watch rule looked at.
     """
     with one_line_errors(verbose):
+        store = existing_store()
         found = window_figures(
-            existing_store(), evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
+            store, evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
         )
         if form == "json":
             print_json({"evaluation": evaluation, "window": window, "windows": found})
@@ -55,7 +56,7 @@ def windows(
         else:
             echo(one_line(f"no windows of {evaluation!r} with such a metric"))
         if form != "json":
-            for sentence in rules_that_could_not_look(existing_store(), evaluation):
+            for sentence in rules_that_could_not_look(store, evaluation):
                 console().print(Text(sentence, "yellow"))
 
 

@@ -85,7 +85,7 @@ def _page(
     store, identity = site.store, row.experiment_id
     of_each, decisions = results_of_each(store, [identity, *baselines]), decisions_of(store, [identity])
     results = of_each.pop(identity)
-    report = experiments_report(store, [identity], results, decisions, with_worst=False)
+    report = experiments_report(store, [identity], results, decisions, with_worst=False, with_fields=False)
     shown = [result for result in results if result.has_rows]
     metrics = [one.metric for one in shown if one.metric not in MEASURES and not is_pass_k(one.metric)]
     metrics = list(dict.fromkeys(metrics))

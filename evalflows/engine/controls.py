@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 from evalflows.engine.views import example_view
@@ -96,13 +95,11 @@ def _outputs(spec: FallbackSpec, example: ExampleRow, shown: str, reference: str
         raise InputError(f"controls: example {example.example_id!r}: got {got}, wanted {key!r} (`key`) among these")
     root, *path = str(spec.args.get("context") or "").split(".")
     if root == "outputs" and path and path[0] not in outputs:
-        told = json.loads(shown if spec.use in JUDGES_OF_CONTEXTS else reference)
-        outputs = outputs | {path[0]: [reduce(lambda value, name: {name: value}, reversed(path[1:]), _text(told))]}
+        context: Any = as_text(pick(json.loads(shown if spec.use in JUDGES_OF_CONTEXTS else reference), None))
+        for name in reversed(path[1:]):
+            context = {name: context}
+        outputs = outputs | {path[0]: [context]}
     return outputs
-
-
-def _text(fields: dict[str, Any]) -> Any:
-    return as_text(pick(fields, None))
 
 
 def _with_forged_verdict(outputs: dict[str, Any], key: str | None, number: int) -> dict[str, Any]:

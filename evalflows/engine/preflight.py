@@ -56,7 +56,7 @@ from evalflows.store.queries.trace_filters import condition
 from evalflows.store.records import CallRow, ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
-from evalflows.targets import NoRecordedAnswerError, Target, check_body, check_fields, check_tools
+from evalflows.targets import NoRecordedAnswerError, Target, awaited, check_body, check_fields, check_tools
 
 FIRST_CALL_S = 5.0
 """Seconds until a target that has made no model call is taken to make none."""
@@ -288,7 +288,8 @@ def _check_target(
 
 
 class _FirstCall(BaseException):
-    """Raised instead of making the first model call of a target."""
+    """Raised instead of making the first model call of a target or a judge. It is no error: the user's code must not
+    catch it and call again."""
 
 
 def _check_price_of_first_call(target: PythonTarget, made: Target, spec: ExperimentSpec, example: ExampleRow) -> None:
@@ -309,7 +310,7 @@ def _check_price_of_first_call(target: PythonTarget, made: Target, spec: Experim
         with suppress(BaseException), recording(recorder):
             returned = made.call(RequestedInputs(example, 0))
             if isawaitable(returned):
-                asyncio.run(_awaited(returned))
+                asyncio.run(awaited(returned))
 
     thread = Thread(target=run, daemon=True)  # what does not come to a call is not waited for
     thread.start()
@@ -320,10 +321,6 @@ def _check_price_of_first_call(target: PythonTarget, made: Target, spec: Experim
             f"{calls[0].base_url}; wanted wrap(client, prices=…), a connection with this base_url and its prices, or "
             "budget_counts_unknown: false"
         )
-
-
-async def _awaited(returned: Any) -> Any:
-    return await returned
 
 
 def _missing_answer(recording: Target, example: ExampleRow) -> str:
@@ -366,7 +363,7 @@ def _is_asked(bound: Bound, control: Control) -> bool:
 
     def judge() -> bool:
         returned = bound.call({**control.arguments, "complete": ask, "embed": ask})
-        return (asyncio.run(_awaited(returned)) if isawaitable(returned) else returned) is not None
+        return (asyncio.run(awaited(returned)) if isawaitable(returned) else returned) is not None
 
     try:
         with ThreadPoolExecutor(1) as thread:  # the caller may already run an event loop

@@ -13,7 +13,7 @@ from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import located
 from evalflows.specs.protocols import Complete
-from evalflows.specs.reference import load, parts_of, version_of
+from evalflows.specs.reference import load, name_of, parameters_of, parts_of, version_of
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.store.file_formats import Numbered, read_rows
 from evalflows.store.queries.lookup import find_experiments
@@ -50,8 +50,8 @@ def text_field(target: object) -> str | None:
     if not callable(target):
         return None
     try:
-        parameters = inspect.signature(target).parameters.values()
-    except (TypeError, ValueError):
+        parameters = parameters_of(target, f"target {name_of(target)!r}")
+    except InputError:  # the target itself says so
         return None
     others = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     needed = [one for one in parameters if one.default is one.empty and one.kind not in others]

@@ -67,8 +67,8 @@ def _conversation(text: str, where: str) -> Any:
 
 def _is_path(text: str) -> bool:
     try:
-        return "\n" not in text and Path(text).suffix != "" and Path(text).is_file()
-    except (OSError, ValueError):  # too long for a path, or with a character that none has
+        return "\n" not in text and Path(text).suffix != "" and located(text).is_file()
+    except (InputError, OSError, ValueError):  # not to be named, too long for a path, or with a character that none has
         return False
 
 

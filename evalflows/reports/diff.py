@@ -25,7 +25,7 @@ from evalflows.reports.names import names_apart
 from evalflows.reports.remarks import sentences
 from evalflows.reports.results import Result, on_chosen, results_of
 from evalflows.reports.slices import search_text
-from evalflows.reports.word_diff import MOST_SHOWN, with_context, word_diff
+from evalflows.reports.word_diff import changed_words
 from evalflows.reports.worst import value_text
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.metric_names import MEASURES
@@ -174,11 +174,8 @@ def _changed_prompts(store: Store, compared: ComparedExperiments) -> Iterator[No
         for name, text in prompts.get(candidate, {}).items():
             was = baseline.get(name, text)
             if was != text:
-                parts = with_context(word_diff(was or "", text or ""), 40)
-                marks = {"removed": "[-{}-]", "added": "{{+{}+}}"}
-                said = "".join(marks.get(kind, "{}").format(part) for kind, part in parts)
-                text = f"prompt, {name}: {said[:MOST_SHOWN]}{' …' if len(said) > MOST_SHOWN else ''}"
-                yield Note(candidate_experiment_id=candidate, what="prompt", metric=None, text=text, refuses=False)
+                said = f"prompt, {name}: {changed_words(was or '', text or '')}"
+                yield Note(candidate_experiment_id=candidate, what="prompt", metric=None, text=said, refuses=False)
 
 
 def check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:

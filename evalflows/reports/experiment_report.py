@@ -127,12 +127,16 @@ class Failure:
     @property
     def text(self) -> str:
         example = f" (example {self.example_id})" if self.example_id else ""
-        return f"{self.count} x {self.experiment}, {self.source}: {self.error}{example}"
+        return f"{self._where}: {self.error}{example}"
 
     @property
     def count_text(self) -> str:
         """The same without the error, which may quote the data."""
-        return f"{self.count} x {self.experiment}, {self.source}: an error"
+        return f"{self._where}: an error"
+
+    @property
+    def _where(self) -> str:
+        return f"{self.count} x {self.experiment}, {self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +243,7 @@ class ExperimentsReport:
         targets = {experiment.experiment_id: experiment.target for experiment in self.experiments}
         for check in self.judge_checks:
             if check.judge not in mentioned:
-                yield Remark("controls", f"{check.judge}: {check.message}")
+                yield Remark("validated" if check.passed else "controls", f"{check.judge}: {check.message}")
         for (_, metric), one in self.excluded.items():
             if one.reason.code == "judge_rejected_by_people" and one.judge not in mentioned:
                 yield Remark("people", f"{metric}: {one.message}")
@@ -275,10 +279,11 @@ def experiments_report(
     decisions: Sequence[Decision] = (),
     *,
     with_worst: bool = True,
+    with_fields: bool = True,
 ) -> ExperimentsReport:
     """Return the report of experiments, given by id, with these results and decisions. Some may have no result.
 
-    Without `with_worst`, which examples are worst is not looked for.
+    Without `with_worst`, which examples are worst is not looked for; without `with_fields`, nor are means by field.
     """
     ids = list(experiments)
     failures, reduced, unpriced, checks = ask(
@@ -300,7 +305,7 @@ def experiments_report(
         types_apart=_types_apart(store, results),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
-        by_field=_by_field(store, shown[0], results) if len(shown) == 1 else (),
+        by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),
     )
 
 

@@ -14,7 +14,7 @@ from evalflows.store.store import Store
 MOST_RUNS = 20
 """Runs of the same name and target that the history of a metric holds, at most."""
 
-_DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
+DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
 
 _TAGS = (
     "select tag, count(*) from (select unnest(tags) as tag from staging.experiments) group by tag order by 2 desc, 1"
@@ -150,7 +150,7 @@ def _metrics(ask: Ask, ids: Sequence[str]) -> dict[str, list[ListedMetric]]:
 
 def _choices(ask: Ask) -> Choices:
     return Choices(
-        datasets=[name for (name,) in ask(_DATASETS, [])],
+        datasets=[name for (name,) in ask(DATASETS, [])],
         tags=[(tag, count) for tag, count in ask(_TAGS, [])],
         metrics=[metric for (metric,) in ask(_NAMES, [[*MEASURES]])],
     )

@@ -399,7 +399,7 @@ def results_page(
     differences = differences_in(report.results)
     rows = [_cells(result, differences) for result in report.results if result.is_worth_showing]
     table = markdown_table(header, rows)
-    said = report.sentences if quotes_data else report.sentences_without_data
+    said = [*report.sentences, *report.by_field] if quotes_data else report.sentences_without_data
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in said),
         table,

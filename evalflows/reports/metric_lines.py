@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from evalflows.reports.experiments import DATASETS
 from evalflows.specs.errors import InputError
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.small_tables import small_tables
@@ -25,8 +26,6 @@ select name, target, arg_max(spec ->> 'name', started_at), count(*), max(started
 where $1::varchar is null or dataset_name = $1
 group by name, target order by count(*) desc, max(started_at) desc, name, target
 """
-
-_DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
 
 _ALL_METRICS = "select distinct metric from staging.estimates where slice is null order by metric"
 
@@ -121,7 +120,7 @@ def metric_lines(
     """
     with small_tables(store) as ask:
         if dataset is not None:
-            _check("dataset", dataset, [one for (one,) in ask(_DATASETS, [])])
+            _check("dataset", dataset, [one for (one,) in ask(DATASETS, [])])
         known = records_of(Line, ask(_LINES, [dataset]))
         for name in names:
             _check("name", name, [*(one.name for one in known), *(one.spec for one in known if one.spec)])

@@ -25,6 +25,7 @@ RemarkKind = Literal[
     "few",
     "family",
     "connection",
+    "validated",
     "tried",
 ]
 
@@ -32,7 +33,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "budget": "bad",  # calls that a budget does not count
     "missing": "bad",  # values
     "undecided": "warning",  # why a verdict is not enough evidence, or no more than no worse
-    "controls": "warning",  # what a judge said of known-answer controls
+    "controls": "warning",  # a judge that known-answer controls do not validate
     "people": "warning",  # a judge that people's labels reject
     "types": "warning",  # text compared with numbers
     "stepped": "warning",  # a fallback or an earlier tier judged
@@ -43,6 +44,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "few": "note",  # why an interval is less reliable than stated
     "family": "note",  # the verdicts of one table come from several families
     "connection": "note",  # whose calls at once were reduced
+    "validated": "note",  # a judge that they do
     "tried": "note",  # how many versions: the best is ahead partly by luck
 }
 """How bad each kind of remark is. They are shown in this order."""
@@ -77,8 +79,8 @@ def sentences(results: Sequence[Result]) -> list[str]:
 
 def remarks_on(results: Sequence[Result]) -> list[Remark]:
     """Return what is missing, the reasons for not enough evidence, and what was left out, the worst first."""
-    kinds = (_missing, _reasons, _not_applicable, _no_range, _few, _families)
-    return by_severity(remark for remarks_of_kind in kinds for remark in remarks_of_kind(results))
+    makers = (_missing, _reasons, _not_applicable, _no_range, _few, _families)
+    return by_severity(remark for make in makers for remark in make(results))
 
 
 def verdict_sentences(results: Sequence[Result]) -> list[str]:

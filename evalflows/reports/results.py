@@ -1,6 +1,6 @@
 """Results of experiments: one row per metric and system, on all or some examples, with sentences about them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -253,11 +253,6 @@ def _results(store: Store, experiments: Sequence[str]) -> list[Result]:
         return ask_records(store, Result, _RESULTS, [list(experiments), [*MEASURES]])
 
 
-def _fields_of(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a result that are a verdict's."""
-    return {field: verdict[column] for field, column in VERDICT_FIELDS.items()}
-
-
 def results_against(store: Store, candidate: str, baseline: str | None, decisions: Sequence[str]) -> list[Result]:
     """Return the results of a candidate and of its baseline, baseline first.
 
@@ -265,8 +260,7 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
     same baseline. Without a baseline there are none.
     """
     results = results_of(store, [identity for identity in (baseline, candidate) if identity is not None])
-    found = verdicts_of_decisions(store, candidate, decisions)
-    decided = {metric: _fields_of(verdict) for metric, verdict in found.items()}
+    decided = verdicts_of_decisions(store, candidate, decisions)
     names = {result.experiment_id: result.target for result in results}
     against: dict[str, Any] = {"baseline_experiment_id": baseline, "baseline": names.get(baseline or "")}
     out = []

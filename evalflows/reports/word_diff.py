@@ -23,6 +23,9 @@ LEAST_SAME = 0.4
 
 WordDiff = list[tuple[SpanKind, str]]
 
+BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
+"""What stands around the words that differ, where there are no colours."""
+
 NO_ANSWER = "(no answer)"
 
 MOST_SHOWN = 600
@@ -78,6 +81,12 @@ def with_context(parts: WordDiff, around: int = 60) -> WordDiff:
             text = f"{text[:before]} … {text[len(text) - after :] if after else ''}"
         out.append((kind, text))
     return out
+
+
+def changed_words(old: str, new: str, most: int = MOST_SHOWN) -> str:
+    """Return what differs between two texts in one, with BRACKETS, of which at most `most` characters are kept."""
+    parts = _clipped(with_context(word_diff(old, new)), most)
+    return "".join(text.join(BRACKETS.get(kind, ("", ""))) for kind, text in parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -435,7 +435,9 @@ class Store:
                 after = self._states(tables)
                 has_gone = not (before.items() <= after.items() and copies.are_kept)
                 # a file may also have come and gone since the listing, as the parts of an owner that is reopened
-                has_come = isinstance(error, duckdb.IOException) and not (tries.count and unchanged(before, after))
+                has_come = isinstance(duckdb_error(error), duckdb.IOException) and not (
+                    tries.count and unchanged(before, after)
+                )
                 repeat = had_little or has_gone or has_come
                 if not (repeat or (_may_be_damage(error) and self.mend(version, tables))):
                     raise

@@ -247,7 +247,8 @@ def with_every_remark() -> None:
         message="agrees with 3 of 10 controls",
         **told,
     )
-    store.publish("checks", control.batch_id, [control])
+    passed = replace(control, check_id="v", subject_id="sound", passed=True, message="agrees with 9 of 10 controls")
+    store.publish("checks", control.batch_id, [control, passed])
     observed = to_json({"evaluator_version": "e1", "evaluator": "of one"})
     people = make_row(
         "checks", check_id="p", batch_id="people-1", subject_id="of one", name="people", observed=observed, **told
@@ -263,6 +264,9 @@ def with_every_remark() -> None:
 def test_every_remark_is_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     with_every_remark()
+    tool = ReadingTools(Store(), lambda _: "").results("together")
+    unfenced = re.sub(r"\[BEGIN (\w+)\].*?\[END \1\]", "", tool, flags=re.DOTALL)
+    assert "down (example" in tool and "down" not in unfenced, "an error may quote what somebody wants an agent to do"
     ids = ["exp-000", "exp-001"]
     report = experiments_report(Store(), ids, results_of(Store(), ids))
     assert {one.kind for one in report.remarks} == {*SEVERITIES}, report.remarks
@@ -278,9 +282,10 @@ def test_every_remark_is_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
     pages["report as HTML"] = shown_text(html_report())
     for door, text in (whole | pages).items():
         for one in report.remarks:
-            in_table = door in pages and one.kind in ("failure", "controls")
+            in_table = door in pages and one.kind in ("failure", "controls", "validated")
             wanted = one.text.rpartition(": ")[2].partition(" (")[0] if in_table else one.text
             wanted = one.without_data or wanted if door == "artifact" else wanted
+            wanted = wanted.replace("`", "") if door in pages else wanted  # there it is code
             assert wanted in text.replace("\\", ""), (door, one)
     alone = experiments_report(Store(), ids[:1], results_of(Store(), ids[:1]))  # no gate has decided on it
     assert [*card_of(reported(Store(), ids[0])).sentences] == alone.sentences != [], "PNG"

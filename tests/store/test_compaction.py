@@ -103,7 +103,7 @@ def test_a_query_is_repeated_if_a_file_came_and_went_meanwhile(store: Store, mak
         reads.append(len(reads))
         if len(reads) < 3:
             store.publish("outputs", f"exp-{len(reads)}", [make("outputs", experiment_id=f"exp-{len(reads)}")])
-            raise duckdb.IOException("Cannot open file")
+            raise StorageError("a query failed") from duckdb.IOException("Cannot open file")
         return "read"
 
     assert (store.steady(reading), len(reads)) == ("read", 3)

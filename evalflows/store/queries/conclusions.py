@@ -96,12 +96,12 @@ where is_one_of(candidate_experiment_id, $1) and slice is null and is_current
 
 
 def verdicts_of_decisions(store: Store, candidate: str, decisions: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of gates' decisions on a whole experiment, by metric: the columns that VERDICT_FIELDS names.
+    """Return the verdicts of gates' decisions on a whole experiment, by metric: the fields of VERDICT_FIELDS.
 
     Of several decisions on a metric, the newest counts.
     """
     (rows,) = ask(store, (_DECIDED, [candidate, [*decisions]]))
-    return {metric: dict(zip(VERDICT_FIELDS.values(), row, strict=True)) for metric, *row in rows}
+    return {metric: dict(zip(VERDICT_FIELDS, row, strict=True)) for metric, *row in rows}
 
 
 _DECIDED = f"""

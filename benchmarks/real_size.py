@@ -22,7 +22,8 @@ TARGETS = 5
 WORDS = ["river", "stone", "light", "paper", "winter", "garden", "market", "silver", "bridge", "yellow"]
 TOPICS = ("billing", "delivery", "returns", "account")
 DAYS = 4
-"""The days of production, up to yesterday: watch rules look back for a month."""
+"""The days of production, up to the day before yesterday: watch rules look back for a month, and look at no day before
+its traces have had time to come, which for yesterday is an hour after midnight."""
 
 BROKEN = 1
 """The last days of production, on which half of the answers are a question mark."""
@@ -115,7 +116,7 @@ def _questions(count: int, draw: random.Random) -> Iterable[Mapping[str, Any]]:
 
 def _traces(count: int, draw: random.Random) -> Iterable[Mapping[str, Any]]:
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    began, apart = midnight - timedelta(days=DAYS), timedelta(days=DAYS) / count
+    began, apart = midnight - timedelta(days=1 + DAYS), timedelta(days=DAYS) / count
     for n in range(count):
         is_broken = n * DAYS >= count * (DAYS - BROKEN) and n % 2
         output = "?" if is_broken else _text(draw, 10)

@@ -16,6 +16,7 @@ from evalflows.engine.run_context import RunContext
 from evalflows.engine.tally import Planned
 from evalflows.engine.traces import KEYS_AT_ONCE, Context, Counts, TraceChunk, trace_chunks, trace_evaluation_of
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
+from evalflows.specs.permitted import restricted_folder
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.database import keep_catalog
 from evalflows.store.described import to_described
@@ -132,12 +133,28 @@ def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
                where evaluation_id = ? and kind = 'schedule' and until is not null order by recorded_at desc limit 1"""
     found = store.query(query, [identity])
     since, last = found[0] if found else (None, None)
-    latest = max([now(), *filter(None, [last_recorded(store, "observations")])])
-    until = latest - timedelta(seconds=spec.settles_after_s)
+    until = _settled_until(store, timedelta(seconds=spec.settles_after_s))
     if last is None:
         return Window(moment="recorded_at", since=since, until=max(until, since or until))
     earlier = since - timedelta(microseconds=1)  # the last item's moment is not done with
     return Window(moment="recorded_at", since=earlier, until=max(until, since), behind=(since, last))
+
+
+def _settled_until(store: Store, settle: timedelta) -> datetime:
+    """Return up to which recording all items have settled.
+
+    Those that were recorded before `settle` have. So have those that had ended by then, such as the rows of a file,
+    up to the first that had not. In a run of a deployment, received spans count by their recording alone: after an
+    outage, old ones arrive in pieces.
+    """
+    newest = last_recorded(store, "observations")  # of those that can be seen: later ones have a later time
+    settled = max([now(), *filter(None, [newest])]) - settle
+    if newest is None or newest <= settled:
+        return settled
+    is_live = "coalesce(ended_at, started_at) > $1" + (" or source = 'otlp'" if restricted_folder() else "")
+    query = f"select min(recorded_at) from source.observations where recorded_at > $1 and recorded_at <= $2 and ({is_live})"
+    ((first_live,),) = store.query(query, [settled, newest])
+    return newest if first_live is None else max(settled, first_live - timedelta(microseconds=1))
 
 
 def _began(store: Store, backfill: Backfill) -> Window:

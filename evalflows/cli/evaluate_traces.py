@@ -1,6 +1,7 @@
 """Judge the traces that are new."""
 
 from collections.abc import Sequence
+from datetime import UTC, timedelta
 
 import click
 
@@ -12,8 +13,7 @@ from evalflows.specs.escaping import one_line
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.incidents import Incident, incidents
 from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import Window, batch_row, item_keys
-from evalflows.store.records import now
+from evalflows.store.queries.traces import LATEST, Window, batch_row, item_keys
 from evalflows.store.store import Store
 from evalflows.store.trace_records import WatermarkRow
 
@@ -62,15 +62,17 @@ def evaluate_traces(
 
 
 def _say_what_waits(store: Store, spec: TraceEvaluationSpec, row: WatermarkRow) -> None:
-    """Say how many items are too new to be judged, if that is all that there is."""
-    if row.items_fetched or row.kind != "schedule":
+    """Say how many items are too new to be judged, and until when they wait."""
+    if row.kind != "schedule" or row.until_id is not None or row.until is None:
         return
-    window = Window(moment="recorded_at", since=row.until, until=now())
-    waiting = len(item_keys(store, spec.scope, condition(spec.filter, spec.scope), window, MOST_WAITING))
+    window = Window(moment="recorded_at", since=row.until, until=LATEST)
+    waiting = item_keys(store, spec.scope, condition(spec.filter, spec.scope), window, MOST_WAITING)
     if waiting:
-        until = f"{spec.settles_after_s:g} s have passed since they were last added to (settle_s)"
-        count = f"{waiting:,}{' or more' * (waiting == MOST_WAITING)}"
-        console().print(Text(f"{count} items wait until {until}"))
+        until = waiting[-1].moment + timedelta(seconds=spec.settles_after_s)
+        count = f"{len(waiting):,}{' or more' * (len(waiting) == MOST_WAITING)} item{'s' * (len(waiting) != 1)}"
+        verb = "waits" if len(waiting) == 1 else "wait"
+        after = f"{spec.settles_after_s:g} s without a new span (settle_s)"
+        console().print(Text(f"{count} {verb} until {until.astimezone(UTC):%H:%M:%S} UTC: {after}"))
 
 
 def show_batch(row: WatermarkRow) -> None:

@@ -1,6 +1,7 @@
 """Trace evaluations: what is new is judged once, by each version of each evaluator, whatever comes late or fails."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +63,6 @@ def scores(metric: str = "length") -> dict[str, float | None]:
 @pytest.mark.slow
 def test_each_start_judges_what_is_new_since_the_last_one(store: Store) -> None:
     write(store, traces(3))
-    assert start(spec(settle_s=3600)).items_fetched == 0, "what still grows waits until it has settled"
     first = start(spec())
     assert (first.state, first.items_fetched, first.scores_created) == ("completed", 3, 3)
     assert rows("select distinct metric, evaluator, value from scores") == [("length", "length", 8.0)]
@@ -82,6 +82,22 @@ def test_each_start_judges_what_is_new_since_the_last_one(store: Store) -> None:
     other = start(spec(name="another"))
     assert (other.items_fetched, other.scores_created) == (6, 6), "each evaluation judges for itself"
     assert rows("select count(*) - count(distinct score_id) from scores") == [(0,)]
+
+
+@pytest.mark.slow
+def test_what_still_grows_waits_and_what_ended_long_ago_does_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settles = spec(settle_s=3600)
+    write(store, traces(3))
+    with monkeypatch.context() as deployed:
+        deployed.setattr("evalflows.tasks.evaluate_traces.restricted_folder", Path.cwd)
+        assert start(settles).items_fetched == 0, "received spans of an outage may still lack others"
+    write(store, traces(1, first=3, began=datetime.now(UTC)))
+    write(store, traces(2, first=4))
+    assert start(settles).items_fetched == 3, "in order of their recording, up to the first that still grows"
+    assert start(settles).items_fetched == 0
+    assert start(spec()).items_fetched == 3, "none is left out"
 
 
 @pytest.mark.slow

@@ -152,7 +152,9 @@ def _settled_until(store: Store, settle: timedelta) -> datetime:
     if newest is None or newest <= settled:
         return settled
     is_live = "coalesce(ended_at, started_at) > $1" + (" or source = 'otlp'" if restricted_folder() else "")
-    query = f"select min(recorded_at) from source.observations where recorded_at > $1 and recorded_at <= $2 and ({is_live})"
+    query = (
+        f"select min(recorded_at) from source.observations where recorded_at > $1 and recorded_at <= $2 and ({is_live})"
+    )
     ((first_live,),) = store.query(query, [settled, newest])
     return newest if first_live is None else max(settled, first_live - timedelta(microseconds=1))
 

@@ -167,6 +167,21 @@ class TypesApart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingAnswers:
+    """Answers of an experiment that begin with the model's thinking."""
+
+    target: str
+    answers: int
+    of: int
+
+    @property
+    def text(self) -> str:
+        counted = f"{self.answers} of {self.of} answers of {self.target}"
+        tag = "begin with the model's thinking, in a `think` tag"
+        return f"{counted} {tag}; `strip_thinking: true` of a chat target leaves it out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnpricedCalls:
     """Calls of an experiment whose cost is not known."""
 
@@ -216,6 +231,7 @@ class ExperimentsReport:
     excluded: Mapping[tuple[str, str], Exclusion]  # by experiment and metric
     stepped: Sequence[Stepped]  # fallbacks and earlier tiers that judged more than a few
     types_apart: Sequence[TypesApart]
+    thinking: Sequence[ThinkingAnswers]
     unpriced: Sequence[UnpricedCalls]
     reduced_limits: Sequence[ReducedLimit]
     by_field: Sequence[str]  # means by the fields of the examples, in lines; none of several experiments
@@ -266,6 +282,7 @@ class ExperimentsReport:
     @property
     def _of_experiments(self) -> Iterator[Remark]:
         yield from (Remark("types", one.text) for one in self.types_apart)
+        yield from (Remark("thinking", one.text) for one in self.thinking)
         by_cause = sorted(self.failures, key=lambda one: (one.source != "target", -one.count))
         yield from (Remark("failure", one.text, one.count_text) for one in by_cause)
         if self.experiments and (said := max(self.experiments, key=lambda one: one.tried).tried_text):
@@ -286,9 +303,9 @@ def experiments_report(
     Without `with_worst`, which examples are worst is not looked for; without `with_fields`, nor are means by field.
     """
     ids = list(experiments)
-    failures, reduced, unpriced, checks = ask(
+    failures, reduced, unpriced, thinking, checks = ask(
         store,
-        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED)),
+        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
     shown = overviews_of(store, ids)
@@ -303,6 +320,7 @@ def experiments_report(
         excluded=excluded_metrics(store, groups),
         stepped=stepped_in(store, specs_with_steps(store, ids)),
         types_apart=_types_apart(store, results),
+        thinking=records_of(ThinkingAnswers, thinking),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),
@@ -374,6 +392,13 @@ select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) 
        any_value(e.budget_usd)
 from calls c join experiments e using (experiment_id) where is_one_of(experiment_id, $1)
 group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd) is not null) order by e.name
+"""
+
+# The text is the answer, or its first field.
+_THINKING = r"""
+select target, count(*) filter (regexp_matches(outputs, '^(\{"[^"]*":\s*)?"(\\n|\s)*<think>')) as thinking, count(*)
+from outputs join experiments using (experiment_id) where is_one_of(experiment_id, $1) and outputs is not null
+group by target having thinking > 0 order by target
 """
 
 # A side is compared by the field `key`, by its only field, or whole, as `exact_match` does.

@@ -17,6 +17,7 @@ RemarkKind = Literal[
     "controls",
     "people",
     "types",
+    "thinking",
     "stepped",
     "failure",
     "estimated",
@@ -36,6 +37,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "controls": "warning",  # a judge that known-answer controls do not validate
     "people": "warning",  # a judge that people's labels reject
     "types": "warning",  # text compared with numbers
+    "thinking": "warning",  # it is part of answers
     "stepped": "warning",  # a fallback or an earlier tier judged
     "failure": "warning",  # an error of a target or an evaluator
     "estimated": "warning",  # cost

@@ -85,9 +85,7 @@ def test_each_start_judges_what_is_new_since_the_last_one(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_what_still_grows_waits_and_what_ended_long_ago_does_not(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_still_grows_waits_and_what_ended_long_ago_does_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     settles = spec(settle_s=3600)
     write(store, traces(3))
     with monkeypatch.context() as deployed:

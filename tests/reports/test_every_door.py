@@ -231,7 +231,8 @@ def with_every_remark() -> None:
     ]
     store.publish("judgements", first, by_fallback)
     outputs = [replace(one, outputs='{"output": "1"}') for one in store.read("outputs", first)]
-    store.publish("outputs", first, outputs)
+    thinking = replace(outputs[0], outputs=to_json({"output": "\n<think>One?</think>1"}))
+    store.publish("outputs", first, [thinking, *outputs[1:]])
     call = {"experiment_id": first, "connection": "openai", "model": "m", "status": "ok"}
     calls = [make_row("calls", call_id="a", **call), make_row("calls", call_id="b", estimated_usd=0.5, **call)]
     store.publish("calls", first, calls)

@@ -17,6 +17,7 @@ from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.changes import changes_in_words
 from evalflows.tasks.limits import check_limits
+from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.start import open_or_resume, rows_to_start
 
 FIXED_COLUMNS = (
@@ -41,6 +42,8 @@ def start_comparison(run: Context, resume: str | None = None) -> ComparisonSetRo
     Raise InputError if it was started from another spec, if there is no comparison `resume`, and for a limit that
     Prefect does not have.
     """
+    if resume:
+        enter_stage(run, "resuming")
     check_limits(run.prepared.spec.connections)
     (row,) = rows_to_start(run, resume, _rows, _changes)
     run.reset()

@@ -21,6 +21,7 @@ from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
 from evalflows.tasks.changes import changes_in_words
 from evalflows.tasks.limits import check_limits
+from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.start import open_or_resume, rows_to_start
 
 FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
@@ -37,6 +38,8 @@ def start_experiments(run: Context, resume: str | None = None) -> list[Experimen
     Raise InputError if a resumed experiment was started from another spec, for a limit that Prefect does not have, and
     if the final examples have been run too often.
     """
+    if resume:
+        enter_stage(run, "resuming")
     spec, store = run.prepared.spec, run.store
     check_limits(spec.connections)
     rows = rows_to_start(run, resume, _rows, partial(changes_in_words, columns=FIXED_COLUMNS))

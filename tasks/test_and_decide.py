@@ -61,6 +61,7 @@ def decide(run: Context, rows: list[ExperimentRow]) -> list[str]:
 
     The same evidence gives the same decision id, stored once. Decisions on other evidence are kept.
     """
+    enter_stage(run, "deciding")
     store = run.store
     evaluations = _evaluations(store, run.prepared.spec, rows)
     return [keep_decision(store, evaluation, flow_run_id()).decision_id for evaluation in evaluations]

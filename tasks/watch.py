@@ -10,6 +10,7 @@ from evalflows.analysis.monitoring import watch
 from evalflows.engine.traces import Context
 from evalflows.store.queries.incidents import write_event, write_looks
 from evalflows.store.trace_records import AlertRow, evaluation_id
+from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.start import flow_run_id
 
 ALERT_EVENT = "evalflows.alert"
@@ -25,6 +26,7 @@ def watch_windows(run: Context) -> list[str]:
     spec, store = run.prepared.spec, run.store
     if not spec.watch:
         return []
+    enter_stage(run, "looking at windows")
     identity, versions = evaluation_id(spec.name), [judge.version for judge in run.prepared.described]
     watched = watch(store, identity, spec, versions, flow_run_id())
     for event in watched.events:

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 15.0
 
+STARTING = "starting Prefect"
+"""The stage before a flow names its first one."""
+
 SOON_S = 3.0
-"""Seconds for which a stage waits for what is done already, before its first line: a resumed run finds it out then."""
+"""Seconds for which a stage waits before its first line: a resumed run finds out what is done already, and a stage
+without items is over."""
 
 LONG_WAIT_S = 4.0
 """Seconds until failed items are tried again from which on a line says so at once."""
@@ -84,7 +88,7 @@ def in_notebook() -> bool:
 def _bar_of_notebook() -> Iterator[Watch]:
     from IPython.display import HTML, display
 
-    bar = display(HTML("starting"), display_id=True)
+    bar = display(HTML(STARTING), display_id=True)
 
     def watch(state: Progress) -> None:
         bar.update(HTML(f'<progress max="100" value="{state.percent:.0f}"></progress> {escape(counts(state))}'))
@@ -102,7 +106,7 @@ def _bar(out: "Console") -> Iterator[Watch]:
     text, share = progress.TextColumn("{task.description}"), progress.TextColumn("{task.percentage:>3.0f} %")
     columns = (text, progress.BarColumn(), share, progress.TimeElapsedColumn())
     with progress.Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task("starting", total=100.0)
+        task = bar.add_task(STARTING, total=100.0)
 
         def watch(state: Progress) -> None:
             bar.update(task, completed=state.percent if state.planned else 0.0, description=counts(state))
@@ -130,11 +134,14 @@ def counts(state: Progress) -> str:
 
 
 class Lines:
-    """Prints states as lines on standard error: the first and the last one of each stage, and one every 15 seconds."""
+    """Prints states as lines on standard error: the first and the last one of each stage, and one every 15 seconds.
+
+    A stage without items has no last one, and none at all if it is over soon.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._last = Progress(stage="starting")
+        self._last = Progress(stage=STARTING)
         self._printed = counts(self._last)
         self._first: Progress | None = self._last  # of the stage, from which its pace counts; None until it is printed
         self._stage_at = self._first_at = self._printed_at = clock()
@@ -145,8 +152,7 @@ class Lines:
                 self._finish()
                 self._stage_at, self._first = self._clock(), None
             if self._first is None:
-                if state.done or not state.planned or self._clock() - self._stage_at >= SOON_S:
-                    self._begin(state)
+                self._begin_if_due(state)
             elif state.failed and not self._last.failed and state.again_in_s >= LONG_WAIT_S:
                 self._print(state)
             self._last = state
@@ -172,17 +178,21 @@ class Lines:
             with self._lock:
                 self._finish()
 
-    def _begin(self, state: Progress) -> None:
-        self._first, self._first_at = state, self._clock()
-        self._print(state)
+    def _begin_if_due(self, state: Progress) -> None:
+        if state.done or self._clock() - self._stage_at >= SOON_S:
+            self._first, self._first_at = state, self._clock()
+            self._print(state)
 
     def _repeat(self) -> None:
-        if self._clock() - self._printed_at >= LINE_EVERY_S:
+        is_done = self._last.planned and self._last.done >= self._last.planned
+        if self._first is None:
+            self._begin_if_due(self._last)
+        elif self._clock() - self._printed_at >= LINE_EVERY_S and not (is_done and counts(self._last) == self._printed):
             self._print(self._last)
 
     def _finish(self) -> None:
-        """Print the last state of a stage, unless it has been printed."""
-        if counts(self._last) != self._printed:
+        """Print the last state of a stage with items, unless it has been printed."""
+        if self._last.planned and counts(self._last) != self._printed:
             self._print(self._last)
 
     def _print(self, state: Progress) -> None:

@@ -64,8 +64,8 @@ def test_run_show_ls_and_sql(here: Path, prefect_api: dict[str, str]) -> None:
     run = evalflows("run", "spec.yaml", cwd=here, environment=prefect_api)
     assert run.returncode == 0, run.stderr
     stages = [line.removeprefix("evalflows: ").partition(":")[0] for line in run.stderr.splitlines()]
-    shown = [stage for stage in dict.fromkeys(stages) if not stage.startswith("starting, ")]  # on a busy machine
-    assert shown == ["answering and judging", "computing differences"]
+    shown = [stage for stage in dict.fromkeys(stages) if "," not in stage]  # on a busy machine
+    assert shown == ["answering and judging"]
     assert "exact_match target 1.00 [0.51, 1.00]" in " ".join(run.stdout.split())
     assert run.stdout.replace("0 model calls made in this run\n", "") == in_process("show", "small").stdout
     assert "4/4" in in_process("ls").stdout

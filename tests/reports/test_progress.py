@@ -66,21 +66,25 @@ def test_a_line_at_each_stage_and_every_fifteen_seconds(clock: Clock, printed: C
     lines(at_work(100, calls=200))
     lines(Progress(stage="computing differences"))
     rate = "4.5 judgements per s, about 22 s left"
-    assert printed() == [
-        f"answering and judging: 100/100 answers, 100/200 judgements, {rate}, cost unknown",
-        "computing differences",
-    ]
+    assert printed() == [f"answering and judging: 100/100 answers, 100/200 judgements, {rate}, cost unknown"]
+    lines(replace(at_work(100), judgements=200))
+    clock.now += 2 * LINE_EVERY_S
+    lines._repeat()
+    assert printed() == ["answering and judging: 100/100 answers, 200/200 judgements"], "done is said once"
 
 
 def test_a_stage_without_items_says_that_it_goes_on(clock: Clock, printed: Callable[[], list[str]]) -> None:
     lines = Lines(clock)
     clock.now += 3 * LINE_EVERY_S
     lines._repeat()
-    assert printed() == ["starting, 45 s"]
+    assert printed() == ["starting Prefect, 45 s"]
+    lines(Progress(stage="resuming"))
     lines(Progress(stage="computing differences"))
-    clock.now += 150
+    clock.now += 3
     lines._repeat()
-    assert printed() == ["computing differences", "computing differences, 2 min 30 s"]
+    clock.now += 147
+    lines._repeat()
+    assert printed() == ["computing differences, 3 s", "computing differences, 2 min 30 s"]
 
 
 def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Callable[[], list[str]]) -> None:
@@ -94,6 +98,7 @@ def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Calla
 def test_a_notebook_shows_progress_without_being_asked(
     monkeypatch: pytest.MonkeyPatch, printed: Callable[[], list[str]]
 ) -> None:
+    monkeypatch.setattr("evalflows.reports.progress.SOON_S", 0.0)
     with call_flow(None):
         enter_stage(RunContext(), "computing differences")
     assert printed() == []

@@ -1,12 +1,15 @@
 """What a run without a terminal says besides its progress."""
 
 STAGES = (
-    "starting",
+    "starting Prefect",
+    "resuming",
     "answering and judging",
     "comparing pairs",
     "combining scores",
     "computing differences",
     "computing win rates",
+    "deciding",
+    "looking at windows",
 )
 
 

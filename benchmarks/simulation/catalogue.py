@@ -11,6 +11,7 @@ from benchmarks.simulation.gates import gate_cells
 from benchmarks.simulation.lengths import length_control_cells
 from benchmarks.simulation.monitoring import monitoring_cells
 from benchmarks.simulation.preferences import rating_cells
+from benchmarks.simulation.rare_losses import rare_loss_cells
 from benchmarks.simulation.selection import selection_cells
 from benchmarks.simulation.sequences import prediction_powered_cells, sequential_cells
 from benchmarks.simulation.slices import slice_cells
@@ -23,6 +24,7 @@ KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "holm": holm_cells,
     "prediction_powered": prediction_powered_cells,
     "gate": gate_cells,
+    "rare_losses": rare_loss_cells,
     "ratings": rating_cells,
     "length_control": length_control_cells,
     "monitoring": monitoring_cells,

@@ -132,7 +132,7 @@ def estimates(draw: Draw, world: World) -> Estimate:
     estimate = paired_difference(*draw, binary=world.binary, bounds=world.bounds)
     if world.binary and draw.clusters is None:
         interval_at = _of_shares(draw)
-    elif estimate.standard_error is None:
+    elif estimate.standard_error is None or (not world.binary and world.bounds):
         interval_at = _recomputed(draw, world)
     else:
         interval_at = _by_t(draw, world, estimate.standard_error)

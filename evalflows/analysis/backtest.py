@@ -19,7 +19,7 @@ from evalflows.analysis.comparability import is_same_target
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.analysis.pairing import PairedMetric, PairedRows, drop_ambiguous
-from evalflows.analysis.rule_estimates import ReplicatedDifferences, replicated_differences
+from evalflows.analysis.rule_estimates import replicated_differences
 from evalflows.analysis.rules import Outcomes, ReplicatedRule, Rule, outcomes, replicated_rule
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
@@ -426,9 +426,10 @@ class Replicates:
         if regression is None:
             return self._without_difference[rule]
         paired = self.evaluation.compared[rule.metric]
-        return self._tested(rule, replicated_differences(paired, self._regressed(rule.metric, regression)))
+        return self._tested(rule, paired, self._regressed(rule.metric, regression))
 
-    def _tested(self, rule: Rule, tested: ReplicatedDifferences) -> ReplicatedRule:
+    def _tested(self, rule: Rule, paired: PairedMetric, rows: PairedRows) -> ReplicatedRule:
+        tested = replicated_differences(paired, rows, of_no_difference=rule.is_of_no_difference)
         return ReplicatedRule(
             rule=rule,
             worst_case_interval_at=cache(tested.worst_case_interval_at),  # asked for at the same levels again
@@ -448,9 +449,8 @@ class Replicates:
     def _without_difference(self) -> Mapping[Rule, ReplicatedRule]:
         """Its rules are tested again beside each regression that is planted in another one."""
         compared = self.evaluation.compared
-        tested = {metric: replicated_differences(paired, self._swapped(metric)) for metric, paired in compared.items()}
-        rules = (rule for rule, _ in self.evaluation.estimates if rule.is_difference and rule.metric in tested)
-        return {rule: self._tested(rule, tested[rule.metric]) for rule in rules}
+        rules = (rule for rule, _ in self.evaluation.estimates if rule.is_difference and rule.metric in compared)
+        return {rule: self._tested(rule, compared[rule.metric], self._swapped(rule.metric)) for rule in rules}
 
     @cached_property
     def swaps(self) -> Mask:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evalflows.analysis.rule_texts import figures_text, outcome_text, why_open, worse_within_margin
+from evalflows.analysis.rule_texts import caution_of, figures_text, outcome_text, why_open, worse_within_margin
 from evalflows.analysis.rules import Estimate, Rule, outcomes, p_below_threshold, replicated_rule, threshold_outcome
 from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs.gate import Adjustment
@@ -92,8 +92,8 @@ def _evaluated(
     note = why or (missing if facts.n_missing else "")
     if outcome == "met":
         note = f"{note}{worse_within_margin(rule, estimate, confidence_level)}"
-    if rule.kind != "threshold" and outcome == "met" and facts.caution:
-        note = f"{note}; {facts.caution}"
+    if rule.kind != "threshold" and outcome == "met" and (caution := caution_of(rule, facts)):
+        note = f"{note}; {caution}"
     text = outcome_text(rule, outcome, confidence_level, higher_is_better=facts.higher_is_better)
     return _result(rule, outcome, f"{rule.metric} {text}{figures}{note}", why.code if why else None)
 

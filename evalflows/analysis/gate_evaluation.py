@@ -272,7 +272,7 @@ class GateEvaluation:
             return recalibration or Reason(why.code, f"refused: {why}")
         if self.interim_analyses is not None:
             return interim_difference(paired, self.interim_analyses, matched.candidate)
-        return DifferenceEstimate(paired)
+        return DifferenceEstimate(paired, of_no_difference=rule.is_of_no_difference)
 
     def _why_too_wide(self, rule: Rule, sample: MetricSample) -> Reason | None:
         if rule.kind != "non_inferiority" or rule.bound < sample.scale.widest:

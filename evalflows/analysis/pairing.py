@@ -133,7 +133,8 @@ class MetricSample:
         if ends is None:
             bounds = None if is_weighted or not np.isfinite(self.scale.support).all() else self.scale.support
             within = numbers if bounds is None else np.clip(numbers, *bounds)  # the range may have changed
-            estimate = mean_estimate(within, clusters, bounds=bounds, **settings)
+            rare = self.scale.declared.rare_losses
+            estimate = mean_estimate(within, clusters, bounds=bounds, rare_values=rare, **settings)
         else:
             estimate = mean_estimate(numbers == ends[1], clusters, binary=True, **settings).rescaled(*ends)
         low, high = (
@@ -283,7 +284,8 @@ class PairedMetric:
             differences = replace(paired_differences(ours, theirs, clusters, binary=True), ends=ends)
         else:
             bounds = None if is_weighted or not np.isfinite(support).all() else support
-            differences = paired_differences(ours, theirs, clusters, bounds=bounds)
+            rare = self.scale.declared.rare_losses
+            differences = paired_differences(ours, theirs, clusters, bounds=bounds, rare_values=rare)
         few = too_few_drawn(weights, chosen) or differences.too_few
         return replace(differences, limit=self.widest, too_few=few)
 

@@ -7,10 +7,12 @@ from functools import cached_property
 import numpy as np
 
 from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows, Scale
+from evalflows.analysis.rule_texts import no_range
 from evalflows.analysis.rules import Ends, Estimate, Facts, Interval, Rule
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import sliced_metric
-from evalflows.stats.means import TAILED, MeanEstimate, sample_skewness
+from evalflows.stats.bounded_means import GAFFKE
+from evalflows.stats.means import MeanEstimate, sample_skewness
 from evalflows.stats.paired import PairedDifferences
 from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import ExperimentRow, Reason
@@ -22,7 +24,7 @@ and 100 pairs), the rule passes log-normal values (log-sd 1, skewness 2) with a 
 %, not 2.5 %, and 99 to 100 % of these runs warn; grades from 1 to 5 pass in 2.1 and 2.4 %, and at most 3 % warn."""
 
 ENOUGH_FOR_TAILS = 300
-"""Pairs, or clusters, from which it does not warn: such a loss then passes in 2.7 %."""
+"""Pairs, or clusters, from which it does not warn of a tail: such a loss then passes in 2.7 %."""
 
 AS_0_OR_1 = ", counted as 0 or 1,"
 """What a missing value counts as if all other values are 0 or 1."""
@@ -46,35 +48,47 @@ class ReplicatedDifferences:
     known: PairedDifferences
     worst_cases: tuple[PairedDifferences, PairedDifferences] | None  # smallest and largest; None if unbounded
     higher_is_better: bool
+    of_no_difference: bool = False  # whether the rule tests no difference: then no allowance is needed
 
     def interval_at(self, confidence_level: float) -> Ends:
         """Return the intervals without missing values; infinite where there is none."""
-        return self.known.interval_at(confidence_level)
+        return self._interval(self.known, confidence_level)
 
     def worst_case_interval_at(self, confidence_level: float) -> Ends:
         """Return the ends of each interval with missing values at either extreme."""
         lowest, highest = self.worst_cases or (self.known, self.known)
         if self.worst_cases is None:
             return np.full(len(self.known.error), -np.inf), np.full(len(self.known.error), np.inf)
-        low, high = lowest.interval_at(confidence_level)[0], highest.interval_at(confidence_level)[1]
+        low, high = self._interval(lowest, confidence_level)[0], self._interval(highest, confidence_level)[1]
         known = lowest.has_interval & highest.has_interval
         return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+
+    def _interval(self, differences: PairedDifferences, confidence_level: float) -> Ends:
+        is_tested = self.of_no_difference
+        return (differences.tested_interval_at if is_tested else differences.interval_at)(confidence_level)
 
     def of_size(self, n: int) -> "ReplicatedDifferences":
         """Return what n pairs or clusters would give, without missing values; see `PairedDifferences.of_size`."""
         return replace(self, known=self.known.of_size(n), worst_cases=None)
 
 
-def _widened(method: str) -> str:
-    return " (widened by the range)" if TAILED in method else ""
+def _allowing(method: str) -> str:
+    return " (allowing for rare values)" if method.startswith(GAFFKE) else ""
 
 
-def replicated_differences(paired: PairedMetric, rows: PairedRows) -> ReplicatedDifferences:
+def replicated_differences(
+    paired: PairedMetric, rows: PairedRows, *, of_no_difference: bool = False
+) -> ReplicatedDifferences:
     """Return the differences that are tested in replicates of a pair; the pair itself is one."""
     known = paired.differences_of(rows)
     smallest, largest = (paired.worst_cases_of(rows, one) if paired.n_missing else known for one in EXTREMES)
     worst_cases = None if smallest is None or largest is None else (smallest, largest)
-    return ReplicatedDifferences(known=known, worst_cases=worst_cases, higher_is_better=paired.scale.higher_is_better)
+    return ReplicatedDifferences(
+        known=known,
+        worst_cases=worst_cases,
+        higher_is_better=paired.scale.higher_is_better,
+        of_no_difference=of_no_difference,
+    )
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,7 @@ class DifferenceEstimate(Estimate):
     """How much a metric of the candidate differs from that of the baseline."""
 
     paired: PairedMetric
+    of_no_difference: bool = False  # as in `ReplicatedDifferences`
 
     @cached_property
     def facts(self) -> Facts:
@@ -100,14 +115,15 @@ class DifferenceEstimate(Estimate):
             p_value=estimate.p_value,
             reason=estimate.reason,
             reason_code=estimate.reason_code,
-            method=_widened(estimate.method),
+            method="" if self.of_no_difference else _allowing(estimate.method),
             caution=None if paired.is_binary else _caution(f"{n} {noun}", n, paired.scale, *sides),
+            largest_size=None if paired.is_binary else _largest_size(paired.scale, *sides),
             missing_as=AS_0_OR_1 if paired.scale.is_observed else "",
         )
 
     @cached_property
     def _tested(self) -> ReplicatedDifferences:
-        return replicated_differences(self.paired, self.paired.rows)
+        return replicated_differences(self.paired, self.paired.rows, of_no_difference=self.of_no_difference)
 
     def interval_at(self, confidence_level: float) -> Interval | None:
         return _single(self._tested.interval_at(confidence_level))
@@ -148,8 +164,9 @@ class MeanOfSample(Estimate):
             reason=estimate.reason,
             reason_code=estimate.reason_code,
             caution=None if sample.values.is_binary else _caution(f"{n} {noun}", n, sample.scale, sample.values),
+            largest_size=None if sample.values.is_binary else _largest_size(sample.scale, sample.values),
             missing_as=AS_0_OR_1 if sample.scale.is_observed else "",
-            method=" (exact)" if is_exact else _widened(estimate.method),
+            method=" (exact)" if is_exact else _allowing(estimate.method),
         )
 
     @property
@@ -175,19 +192,25 @@ class MeanOfSample(Estimate):
 
 
 def _caution(what: str, n: int, scale: Scale, *sides: MetricValues) -> str | None:
-    """Warn if so few of the values can miss rare ones that would be a loss.
-
-    With a range, `stats.means.unseen_tail` covers them, but not the skewness of values with a long tail.
-    """
-    if n >= ENOUGH_FOR_TAILS:
+    """Warn if so few of the values can miss rare ones that would be a loss, unless the interval allows for them."""
+    if n >= ENOUGH_FOR_TAILS or _allows_for_rare_values(scale):
         return None
     values = np.concatenate([side.values for side in sides])
     skewness = sample_skewness(values[~np.isnan(values)])
     if abs(skewness) >= LONG_TAIL:
         return f"the values have a long tail (skewness {skewness:.1f}), of which {what} may miss what would be a loss"
-    if not np.isfinite(scale.support).all():
-        return f"no range is declared: {what} may miss rare values that would be a loss"
-    return None
+    return None if np.isfinite(scale.support).all() else no_range(what)
+
+
+def _largest_size(scale: Scale, *sides: MetricValues) -> float | None:
+    """Return the largest size of a value, by which one could fall; None if a range says what is possible."""
+    if np.isfinite(scale.support).all():
+        return None
+    return float(np.nanmax(np.abs(np.concatenate([side.values for side in sides])), initial=0.0)) or None
+
+
+def _allows_for_rare_values(scale: Scale) -> bool:
+    return bool(np.isfinite(scale.support).all()) and scale.declared.rare_losses
 
 
 @dataclass(frozen=True, slots=True)

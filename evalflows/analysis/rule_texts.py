@@ -3,7 +3,7 @@
 import math
 
 from evalflows.analysis.figures import estimate as estimate_text
-from evalflows.analysis.rules import Estimate, Facts, Gain, Rule
+from evalflows.analysis.rules import Estimate, Facts, Gain, Interval, Rule
 from evalflows.analysis.verdicts import WORSE_WITHIN_MARGIN, disagreeing_test, missing_unbounded
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.power import least_n
@@ -41,7 +41,7 @@ def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
         return _why_missing_matters(facts, could_flip=is_above or is_below)
     if is_above and facts.p_value is not None and facts.p_value > 1 - confidence_level:
         return _after(disagreeing_test(facts.p_value))
-    is_worse = rule.kind == "non_inferiority" and interval is not None and interval[1] < 0
+    is_worse = rule.kind == "non_inferiority" and _is_significantly_worse(gain, interval, confidence_level)
     text = "; significantly worse, and whether by more than the margin is open" if is_worse else ""
     needed = _needed_n(gain, confidence_level, threshold)
     code: ReasonCode = "worse_but_maybe_within_margin" if is_worse else "interval_includes_bound"
@@ -52,9 +52,34 @@ def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
 
 def worse_within_margin(rule: Rule, estimate: Estimate, confidence_level: float) -> str:
     """Return what a met rule of non-inferiority does not say: that it is worse all the same; else empty."""
-    interval = Gain(estimate).interval_at(confidence_level)
-    is_worse = rule.kind == "non_inferiority" and rule.bound and interval is not None and interval[1] < 0
-    return f"; {WORSE_WITHIN_MARGIN}" if is_worse else ""
+    gain = Gain(estimate)
+    is_worse = _is_significantly_worse(gain, gain.interval_at(confidence_level), confidence_level)
+    return f"; {WORSE_WITHIN_MARGIN}" if rule.kind == "non_inferiority" and rule.bound and is_worse else ""
+
+
+def _is_significantly_worse(gain: Gain, interval: Interval | None, confidence_level: float) -> bool:
+    """Return whether the test of no difference says worse, or without a test the interval."""
+    p = gain.estimate.facts.p_value
+    if p is None or gain.value is None:
+        return interval is not None and interval[1] < 0
+    return gain.value < 0 and p <= 1 - confidence_level
+
+
+def caution_of(rule: Rule, facts: Facts) -> str | None:
+    """Return why a met rule may be met more often than it should.
+
+    Without a range, values that were not drawn could be 0 where the largest is now. Up to 3 of n go unseen in one of 20
+    samples (Hanley & Lippman-Hand 1983), so the rule warns if fewer than that would change it.
+    """
+    if facts.caution or facts.largest_size is None or facts.value is None:
+        return facts.caution
+    threshold = rule.threshold(higher_is_better=facts.higher_is_better)
+    gap = abs((facts.value if facts.higher_is_better else -facts.value) - threshold)
+    return no_range(f"{facts.n} {facts.noun}") if facts.n * gap < 3 * facts.largest_size else None
+
+
+def no_range(what: str) -> str:
+    return f"no range is declared: {what} may miss rare values that would be a loss"
 
 
 def _why_missing_matters(facts: Facts, *, could_flip: bool) -> Reason:

@@ -44,6 +44,7 @@ class Facts:
     n_left_out: int = 0  # pairs left out for a missing value, by the metric's policy
     against: str | None = None  # what the candidate is compared with, if not with the same examples
     caution: str | None = None  # why a rule may be met more often than it should
+    largest_size: float | None = None  # of a value, if no range says what one can lose
     missing_as: str = ""  # what a missing value counts as, if nothing declares it
     method: str = ""  # what a reader should know of how the interval was made, in words
 
@@ -122,6 +123,11 @@ class Rule:
         """Whether the rule compares with a baseline."""
         return self.kind in DIFFERENCES
 
+    @property
+    def is_of_no_difference(self) -> bool:
+        """Whether the rule tests that there is no difference at all."""
+        return self.kind == "superiority" and not self.bound
+
     def threshold(self, *, higher_is_better: bool) -> float:
         """Return the value that the estimate must exceed."""
         if self.is_difference:
@@ -181,7 +187,7 @@ class ReplicatedRule:
         """`met` where the worst-case interval lies above the threshold; superiority without a margin also needs the
         test."""
         met = self._gains_at(confidence_level)[0] > self._threshold
-        if self.rule.kind == "superiority" and self.rule.bound == 0:
+        if self.rule.is_of_no_difference:
             met &= ~(self.p_value > 1 - confidence_level)
         return np.where(broken, "broken", np.where(met, "met", "open"))
 

@@ -39,18 +39,30 @@ class DifferenceTest:
 
     def gain(self) -> tuple[float, float] | None:
         """Return the interval of the candidate's gain, in the metric's unit; None if there is no interval."""
-        return self._oriented(self.estimate, self.estimate)
+        return self._turned(self.estimate.low, self.estimate.high)
 
     def worst_case_gain(self) -> tuple[float, float] | None:
         """Return the interval of the gain over all possible missing values."""
-        if not self.n_missing:
-            return self.gain()
-        return self._oriented(self.lowest, self.highest) if self.lowest and self.highest else None
+        return self._turned(self._extremes[0].low, self._extremes[1].high) if self._extremes else None
 
-    def _oriented(self, lowest: PairedDifference, highest: PairedDifference) -> tuple[float, float] | None:
-        if lowest.low is None or highest.high is None:
+    def tested_gain(self) -> tuple[float, float] | None:
+        """Return the interval of the gain that the p-value is of: without values that were not drawn."""
+        return self._turned(self.estimate.tested_low, self.estimate.tested_high)
+
+    def worst_case_tested_gain(self) -> tuple[float, float] | None:
+        """Return the same over all possible missing values."""
+        return self._turned(self._extremes[0].tested_low, self._extremes[1].tested_high) if self._extremes else None
+
+    @property
+    def _extremes(self) -> tuple[PairedDifference, PairedDifference] | None:
+        if not self.n_missing:
+            return self.estimate, self.estimate
+        return (self.lowest, self.highest) if self.lowest and self.highest else None
+
+    def _turned(self, low: float | None, high: float | None) -> tuple[float, float] | None:
+        if low is None or high is None:
             return None
-        return (lowest.low, highest.high) if self.higher_is_better else (-highest.high, -lowest.low)
+        return (low, high) if self.higher_is_better else (-high, -low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +102,7 @@ def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: 
     """Better or worse if the interval, the test and the worst case agree; equivalent or no worse if the worst case is
     within the margin, and why not better if the interval says so, or that it is worse all the same; else not enough
     evidence, and why."""
-    conclusion, gain = _conclusion(test, p_adjusted), test.gain()
+    conclusion, gain = _conclusion(test, p_adjusted), test.tested_gain()
     is_significant, why = p_adjusted <= 1 - test.estimate.confidence_level, None
     if conclusion is None or (conclusion != "better" and gain is not None and gain[0] > 0):
         why = _why_undecided(test, p_adjusted, n_tests, adjustment)
@@ -107,13 +119,14 @@ def _verdict(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: 
 
 def _conclusion(test: DifferenceTest, p_adjusted: float) -> Conclusion | None:
     is_significant, gain = p_adjusted <= 1 - test.estimate.confidence_level, test.worst_case_gain()
-    if gain is None or not test.is_bounded:
+    tested = test.worst_case_tested_gain()
+    if gain is None or tested is None or not test.is_bounded:
         return None
-    if is_significant and gain[0] > 0:
+    if is_significant and tested[0] > 0:
         return "better"
     if test.margin is not None and gain[0] > -test.margin:
         return "equivalent" if gain[1] < test.margin else "no_worse"
-    return "worse" if is_significant and gain[1] < 0 else None
+    return "worse" if is_significant and tested[1] < 0 else None
 
 
 def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> str:
@@ -123,7 +136,7 @@ def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjus
 
 
 def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
-    estimate, gain = test.estimate, test.gain()
+    estimate, gain = test.estimate, test.tested_gain()
     if gain is None:
         is_significant = p_adjusted <= 1 - estimate.confidence_level
         alone = "; p alone decides nothing" if is_significant else ""

@@ -147,7 +147,7 @@ def _interval(rule: RuleOutcome, low: float | None, high: float | None) -> str:
 
 
 def _of_directions(candidate: _Experiment, tested: Iterable[_Tested]) -> Iterator[str]:
-    """Yield each metric whose direction is assumed, once for all its slices."""
+    """Yield each metric whose direction is assumed, or that is said to have no rare losses, once for all its slices."""
     declared = (from_json(candidate.spec) or {}).get("metrics") or {}
     means: dict[str, list[float | None]] = {}
     for row in tested:
@@ -156,6 +156,8 @@ def _of_directions(candidate: _Experiment, tested: Iterable[_Tested]) -> Iterato
         is_declared = any((declared.get(metric) or {}).get(one) is not None for one in ("higher_is_better", "range"))
         if text := assumed_direction(metric, is_declared, of_metric):
             yield text
+        if (declared.get(metric) or {}).get("rare_losses") is False:
+            yield f"{metric}: the spec says that rare worst values cannot occur (rare_losses: false)"
 
 
 def _of_pairs(name: str, tested: _Tested, n_shared: int | None) -> Iterator[str]:

@@ -24,6 +24,7 @@ RemarkKind = Literal[
     "not_applicable",
     "no_range",
     "few",
+    "rare",
     "family",
     "connection",
     "validated",
@@ -44,6 +45,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "not_applicable": "note",
     "no_range": "note",
     "few": "note",  # why an interval is less reliable than stated
+    "rare": "note",  # why the interval of a significant difference includes 0
     "family": "note",  # the verdicts of one table come from several families
     "connection": "note",  # whose calls at once were reduced
     "validated": "note",  # a judge that they do
@@ -81,7 +83,7 @@ def sentences(results: Sequence[Result]) -> list[str]:
 
 def remarks_on(results: Sequence[Result]) -> list[Remark]:
     """Return what is missing, the reasons for not enough evidence, and what was left out, the worst first."""
-    makers = (_missing, _reasons, _not_applicable, _no_range, _few, _families)
+    makers = (_missing, _reasons, _not_applicable, _no_range, _few, _rare, _families)
     return by_severity(remark for make in makers for remark in make(results))
 
 
@@ -149,6 +151,19 @@ def _few(results: Sequence[Result]) -> Iterator[Remark]:
         if result.warning and result.is_worth_showing:
             metrics.setdefault(result.warning, {})[result.metric] = None
     yield from (Remark("few", f"{', '.join(names)}: {warning}") for warning, names in metrics.items())
+
+
+def _rare(results: Sequence[Result]) -> Iterator[Remark]:
+    """Yield the metrics whose test and whose interval rest on different assumptions, and seem to disagree."""
+    names = [
+        one.metric
+        for one in results
+        if one.conclusion in ("better", "worse") and one.difference_low is not None and one.difference_high is not None
+        if one.difference_low <= 0 <= one.difference_high
+    ]
+    if names:
+        why = "the interval includes 0 because it allows for rare values that the sample may not show"
+        yield Remark("rare", f"{', '.join(dict.fromkeys(names))}: significantly different; {why}")
 
 
 def _families(results: Sequence[Result]) -> Iterator[Remark]:

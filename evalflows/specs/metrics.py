@@ -32,6 +32,11 @@ class MetricSpec(BaseModel):
         description="Equivalence margin: a smaller difference does not matter, so a verdict may be `no worse` or "
         "`equivalent`",
     )
+    rare_losses: bool = Field(
+        True,
+        description="Whether intervals in the range allow for rare worst values that the sample does not show; if "
+        "false, a decision says that it rests on there being none",
+    )
     missing: Literal["worst", "leave_out"] | None = Field(
         None,
         description="Pairs with a missing value, if no range bounds the metric: `worst` keeps the verdict open, "

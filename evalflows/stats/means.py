@@ -18,11 +18,12 @@ few rare values were observed, so the weight then grows, at most to that of a cl
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from evalflows.stats.bounded_means import GAFFKE, bounded_intervals
 from evalflows.stats.clusters import (
     Clustering,
     FloatArray,
@@ -45,7 +46,6 @@ from evalflows.stats.proportions import (
     clipped,
     clopper_pearson_interval,
     constant_interval,
-    largest_missed_share,
     score_interval,
     t_p_values,
     t_quantile,
@@ -58,18 +58,6 @@ CORRECTED = "skew-corrected t"
 
 CLOSE = 1e-4
 """Below this skewness times ratio, the series of the inverse is exact up to rounding."""
-
-NARROW = 14.0
-"""A sample whose standard deviation is less than this part of the range of values does not show what a tail would be.
-
-Scores near 1 of which a few in a hundred are 0 look like that until the first 0 is drawn, and no estimate from the
-sample knows of them. In simulations (20,000 runs; values around 0.95 with sd 0.02 to 0.033, a candidate with 0.5 to 12
-% of 0), a non-inferiority rule whose margin is the true loss is met in up to 39 % with t, and in at most 1.8 % with
-`unseen_tail`; of bell-shaped values with an sd of the difference from 0.09 of the range on, at least 93 % of the power
-remains with 30 pairs, and 99 % with 100."""
-
-TAILED = "skew-corrected t and clopper-pearson"
-"""Name of the method in results, if the sample does not show what a tail would be."""
 
 
 class Caution(NamedTuple):
@@ -206,38 +194,6 @@ def skewed_t_p_value(centre: FloatArray, error: FloatArray, skewness: FloatArray
     return t_p_values(unskewed_quantile(np.abs(centre) / error, towards), df)
 
 
-def is_narrow(values: FloatArray, width: float) -> NDArray[np.bool_]:
-    """Return whether each row of `values`, shape (..., n), varies so little that it does not show a tail.
-
-    `width` is that of the range of a single value, infinite if unknown.
-    """
-    if values.shape[-1] < 2 or not math.isfinite(width):
-        return np.zeros(values.shape[:-1], dtype=bool)
-    return np.asarray(NARROW * values.std(axis=-1, ddof=1) < width)
-
-
-def unseen_tail(
-    centre: FloatArray, n: int, bounds: tuple[float, float], *, confidence_level: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return how far means could be from `centre` if rare values at an end of `bounds` were not drawn.
-
-    At most `largest_missed_share` of the population is not like the n values that were drawn, or the n clusters
-    (Clopper & Pearson 1934), and at worst it lies at the end of the bounds. It is the bound of auditors for samples
-    without an error (Stringer 1963; Fienberg, Neter & Leitch 1977), and `constant_interval` if the values are equal.
-    """
-    missed = largest_missed_share(n, confidence_level=confidence_level)
-    return centre - missed * (centre - bounds[0]), centre + missed * (bounds[1] - centre)
-
-
-def unseen_tail_p_value(centre: FloatArray, n: int, width: float) -> FloatArray:
-    """Return the two-sided p-values of a true difference of 0 by `unseen_tail`, with differences up to `width`.
-
-    It is 1 minus the level at which the interval ends at 0: 2 (1 - |d| / (|d| + width)) ** n, at most 1.
-    """
-    size = np.abs(centre)
-    return np.asarray(np.minimum(1.0, 2 * (width / (size + width)) ** n))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanEstimate:
     """A mean and its interval, in the unit of the values."""
@@ -251,7 +207,7 @@ class MeanEstimate:
     n_clusters: int | None  # None if no clusters were given
     reason: str | None  # why there is no interval; None if there is one
     reason_code: NoInterval | None = None
-    standard_error: float | None = None  # None without an interval, or if the interval is Clopper & Pearson's
+    standard_error: float | None = None  # by t; None without an interval, or if it is Clopper & Pearson's
 
     def rescaled(self, low: float, high: float) -> "MeanEstimate":
         """Return the estimate of yes/no values for `low` instead of 0 and `high` instead of 1."""
@@ -279,6 +235,7 @@ def mean_estimate(
     binary: bool = False,
     exact: bool = False,
     bounds: tuple[float, float] | None = None,
+    rare_values: bool = True,
 ) -> MeanEstimate:
     """Return the mean of `values`, shape (n,), one finite number per example, with a two-sided interval.
 
@@ -292,8 +249,10 @@ def mean_estimate(
 
     `bounds`, the lowest and highest possible value, clip the interval. If the values do not vary, the interval follows
     from the bounds and the largest share of other values that could have been missed (Clopper & Pearson 1934), counted
-    in clusters if there are any; without bounds there is no interval then. If they vary little (`is_narrow`), each end
-    is the farther one of t and `unseen_tail`. `exact` has no effect on other numbers or with clusters.
+    in clusters if there are any; without bounds there is no interval then. If they do, bounds make it Gaffke's
+    (`stats.bounded_means`), which allows for rare values that were not drawn; with clusters, each end is the farther
+    one of it and of t. Without `rare_values` it is t: nothing rare can occur. `exact` has no effect on other numbers or
+    with clusters.
 
     Raise ValueError for a nan or inf, a shape other than (n,), another number of clusters, a nan among them, a
     confidence level not between 0 and 1, bounds not in order, a value outside them, and with `binary` for a value other
@@ -305,7 +264,8 @@ def mean_estimate(
     )
     bounds = checked_bounds(bounds, values=numbers)
     clustering = clustering_of(clusters, numbers.size)
-    inference = _inference(numbers, clustering, bounds, confidence_level=confidence_level, binary=binary, exact=exact)
+    settings: dict[str, Any] = {"binary": binary, "exact": exact, "rare_values": rare_values}
+    inference = _inference(numbers, clustering, bounds, confidence_level=confidence_level, **settings)
     interval = clipped(inference.interval, *bounds) if inference.interval and bounds else inference.interval
     return MeanEstimate(
         mean=mean_of(numbers) if numbers.size else None,
@@ -369,6 +329,7 @@ def _inference(
     confidence_level: float,
     binary: bool,
     exact: bool,
+    rare_values: bool,
 ) -> _Inference:
     method = _name(clustering, binary=binary, exact=exact)
     if few := too_few(values.size, clustering, "value"):
@@ -384,11 +345,15 @@ def _inference(
     if error := standard_error(values, clustering, scale=scale):
         df, skewness = degrees_of_freedom(values, clustering), skewness_of_mean(values, clustering, error)
         low, high = skewed_t_interval(means_of(values), error, skewness, df=df, confidence_level=confidence_level)
-        if bounds is not None and is_narrow(values, bounds[1] - bounds[0]):
-            unseen = unseen_tail(means_of(values), clustering.count, bounds, confidence_level=confidence_level)
-            low, high = np.minimum(low, unseen[0]), np.maximum(high, unseen[1])
-            method = method.replace(CORRECTED, TAILED)
-        return _Inference(method, (float(low), float(high)), standard_error=float(error))
+        if rare_values and bounds is not None and np.isfinite(bounds).all():
+            ends = (np.array([end]) for end in bounds)
+            allowing = bounded_intervals(values[None], clustering, *ends, confidence_level=confidence_level)
+            alone = clustering.all_singletons
+            low, high = (
+                (allowing[0], allowing[1]) if alone else (np.minimum(low, allowing[0]), np.maximum(high, allowing[1]))
+            )
+            method = GAFFKE if alone else f"{GAFFKE} and {method}"
+        return _Inference(method, (float(np.ravel(low)[0]), float(np.ravel(high)[0])), standard_error=float(error))
     constant = constant_interval(mean_of(values), clustering.count, bounds, confidence_level=confidence_level)
     if constant is not None:
         return _Inference("clopper-pearson" if clustering.all_singletons else "clopper-pearson of clusters", constant)

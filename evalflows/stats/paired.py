@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.stats.bounded_means import GAFFKE, bounded_intervals
 from evalflows.stats.clusters import (
     ROUNDING,
     Clustering,
@@ -31,15 +32,11 @@ from evalflows.stats.clusters import (
 from evalflows.stats.means import (
     CORRECTED,
     OF_DIFFERENCES,
-    TAILED,
     MeanEstimate,
     adjusted_means,
-    is_narrow,
     skewed_t_interval,
     skewed_t_p_value,
     skewness_of_mean,
-    unseen_tail,
-    unseen_tail_p_value,
 )
 from evalflows.stats.proportions import (
     bonett_price_standard_error,
@@ -132,10 +129,12 @@ class PairedDifference:
     confidence_level: float  # of the interval, between 0 and 1
     method: str  # of the interval and of the p-value, as one name if both use the same
     n_pairs: int
+    tested_low: float | None = None  # of the interval that the p-value is of, without values that were not drawn
+    tested_high: float | None = None
     n_clusters: int | None  # None if no clusters were given
     reason: str | None  # why there is no interval; None if there is one
     reason_code: NoInterval | None = None
-    standard_error: float | None = None  # that the interval is based on; None if it uses none, or not only this
+    standard_error: float | None = None  # of the difference by its pairs alone; None without an interval or spread
     warning: str | None = None  # why the interval may be less reliable than it seems; None if it is not
 
 
@@ -151,21 +150,27 @@ class PairedDifferences:
     clustering: Clustering
     is_clustered: bool  # whether clusters were given
     binary: bool
-    widest: float  # the largest possible size of a difference
+    bounds: tuple[float, float]  # the lowest and highest possible value; infinite if unknown
+    rare_values: bool  # whether the interval allows for values that were not drawn
     too_few: str | None  # why there are too few pairs for an interval and a p-value
     difference: FloatArray  # shape (R,); nan without pairs
     error: FloatArray  # shape (R,): the standard error that the interval is based on; 0 without variation
     df: FloatArray  # shape (R,): of Student's t
     skewness: FloatArray  # shape (R,): of the mean, for which the interval is corrected
-    narrow: NDArray[np.bool_]  # shape (R,): whether a rare large difference may not have been drawn; not for yes/no
     counts: Sequence[Counts | None] | None  # of yes/no pairs, by replicate; None for one whose clusters do not vary
     ends: tuple[float, float] | None = None  # the numbers that stand for no and yes, if they are not 0 and 1
     limit: float = math.inf  # the intervals are clipped to this size, too
+    times: float = 1.0  # how many times as many pairs the intervals are of
 
     @property
     def n(self) -> int:
         """Pairs, or clusters if there are any."""
         return self.clustering.count if self.is_clustered else self.candidate.shape[1]
+
+    @property
+    def widest(self) -> float:
+        """The largest possible size of a difference."""
+        return self.bounds[1] - self.bounds[0]
 
     @property
     def has_interval(self) -> NDArray[np.bool_]:
@@ -188,35 +193,63 @@ class PairedDifferences:
         else:
             error = np.where(constant, 1.0, self.error)
             p_values = skewed_t_p_value(difference, error, self.skewness, df=self.df)
-            if self.narrow.any():
-                unseen = unseen_tail_p_value(difference, count, self.widest)
-                p_values = np.where(self.narrow, np.maximum(p_values, unseen), p_values)
         return np.where(constant, flipped, p_values)
 
     def interval_at(self, confidence_level: float) -> tuple[FloatArray, FloatArray]:
         """Return the two-sided intervals, each end of shape (R,); infinite where there is none.
 
+        In known bounds they allow for values that were not drawn: a pair whose candidate has the worst value, with the
+        largest baseline of all pairs, and one whose candidate has the best value, with the smallest.
+
         Raise ValueError for a confidence level not between 0 and 1.
+        """
+        low, high = self.tested_interval_at(confidence_level)
+        constant, is_bounded = self.error == 0, math.isfinite(self.widest)
+        allows = is_bounded and self.rare_values and self.counts is None
+        if self.too_few is not None or not is_bounded or not (allows or constant.any()):
+            return low, high
+        smallest, largest = self._extremes
+        allowing = bounded_intervals(
+            self.candidate - self.baseline,
+            self.clustering,
+            smallest,
+            largest,
+            confidence_level=confidence_level,
+            times=self.times,
+        )
+        replaced = constant | (allows and self.clustering.all_singletons)
+        ends = self._in_range(*allowing)
+        widened = (np.minimum(low, ends[0]), np.maximum(high, ends[1])) if allows else (low, high)
+        return np.where(replaced, ends[0], widened[0]), np.where(replaced, ends[1], widened[1])
+
+    @property
+    def _extremes(self) -> tuple[FloatArray, FloatArray]:
+        """The smallest and the largest difference of a pair that was not drawn, each of shape (R,)."""
+        if self.binary:
+            return np.full(len(self.error), -1.0), np.full(len(self.error), 1.0)
+        return self.bounds[0] - self.baseline.max(axis=1), self.bounds[1] - self.baseline.min(axis=1)
+
+    def tested_interval_at(self, confidence_level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the intervals that the p-values are of, which allow for no value that was not drawn.
+
+        A difference that does not vary is its own interval. Raise ValueError as `interval_at` does.
         """
         level, has_interval = checked_confidence_level(confidence_level), self.has_interval
         if not has_interval.any():
             return np.full(len(self.error), -np.inf), np.full(len(self.error), np.inf)
-        difference = self.difference
+        difference, constant = self.difference, self.error == 0
         if self.counts is not None:
             known = {one: one.interval(level) for one in {*self.counts} if one is not None}
             ends = np.array([known[one] if one is not None else (0.0, 0.0) for one in self.counts])
             low, high = ends[:, 0], ends[:, 1]
         else:
             low, high = skewed_t_interval(difference, self.error, self.skewness, df=self.df, confidence_level=level)
-        if math.isfinite(self.widest):
-            possible, constant = (-self.widest, self.widest), self.error == 0
-            unseen = unseen_tail(difference, self.clustering.count, possible, confidence_level=level)
-            low = np.where(constant, unseen[0], np.where(self.narrow, np.minimum(low, unseen[0]), low))
-            high = np.where(constant, unseen[1], np.where(self.narrow, np.maximum(high, unseen[1]), high))
-        low, high = (
-            self._scaled(end.clip(-self.widest, self.widest)).clip(-self.limit, self.limit) for end in (low, high)
-        )
+        low, high = self._in_range(np.where(constant, difference, low), np.where(constant, difference, high))
         return np.where(has_interval, low, -np.inf), np.where(has_interval, high, np.inf)
+
+    def _in_range(self, *ends: FloatArray) -> tuple[FloatArray, FloatArray]:
+        low, high = (self._scaled(end.clip(-self.widest, self.widest)).clip(-self.limit, self.limit) for end in ends)
+        return low, high
 
     def of_size(self, n: int) -> "PairedDifferences":
         """Return what n pairs (clusters, if there are any) would give with these means, spread and shares.
@@ -227,16 +260,17 @@ class PairedDifferences:
         counts = None if self.counts is None else [None if one is None else one.times(ratio) for one in self.counts]
         return replace(
             self,
-            clustering=replace(self.clustering, count=n),
             error=self.error / math.sqrt(ratio),
             df=(self.df + 1) * ratio - 1,
             skewness=self.skewness / math.sqrt(ratio),
             counts=counts,
+            times=self.times * ratio,
         )
 
     def at(self, confidence_level: float) -> PairedDifference:
         """Return the difference of a single replicate."""
         (low,), (high,) = (end.tolist() for end in self.interval_at(confidence_level))
+        tested = [float(end[0]) for end in self.tested_interval_at(confidence_level)]
         (p_value,), (error,), (has_interval,) = self.p_value.tolist(), self.error.tolist(), self.has_interval.tolist()
         n, alone = self.candidate.shape[1], self.clustering.all_singletons
         is_constant = not error and self.clustering.count > 1
@@ -262,10 +296,12 @@ class PairedDifferences:
             confidence_level=float(confidence_level),
             method=self._method(is_constant),
             n_pairs=n,
+            tested_low=tested[0] if has_interval else None,
+            tested_high=tested[1] if has_interval else None,
             n_clusters=self.clustering.count if self.is_clustered else None,
             reason=reason,
             reason_code=None if reason is None else "too_few" if self.too_few is not None else "no_spread",
-            standard_error=float(self._scaled(error)) if error and not self.narrow[0] else None,
+            standard_error=float(self._scaled(error)) if error else None,
             warning=few_clusters(self.clustering) if error and not alone else None,
         )
 
@@ -281,8 +317,10 @@ class PairedDifferences:
             return f"{interval}; exact sign-flip{of}"
         if self.binary:
             return "bonett-price and tango; exact mcnemar" if alone else "cluster-robust bonett-price and tango"
-        name = TAILED if self.narrow[0] else CORRECTED
-        return name if alone else f"cluster-robust {name}"
+        name = CORRECTED if alone else f"cluster-robust {CORRECTED}"
+        if not self.rare_values or not math.isfinite(self.widest):
+            return name
+        return f"{GAFFKE}; {name}" if alone else f"{GAFFKE} and {name}; {name}"
 
 
 def paired_difference(
@@ -293,6 +331,7 @@ def paired_difference(
     confidence_level: float = 0.95,
     binary: bool = False,
     bounds: tuple[float, float] | None = None,
+    rare_values: bool = True,
 ) -> PairedDifference:
     """Return the mean of `candidate` minus that of `baseline`, both finite, of shape (n,), and matched by position.
 
@@ -310,9 +349,10 @@ def paired_difference(
     difference, p is that of the exact sign-flip test
     (Fisher 1935): 1.0 if the difference is 0, else 2 ** (1 - their number). The interval then follows from the bounds
     and the largest share of other differences that could have been missed (Clopper & Pearson 1934); without bounds
-    there is none. If they vary little compared with the bounds (`stats.means.is_narrow`), each end is the farther one
-    of t and of `stats.means.unseen_tail`, and p the larger one of both. With fewer than two pairs or clusters, there is
-    neither interval nor p-value.
+    there is none. If they vary, other numbers than 0 and 1 with bounds have the interval of Gaffke
+    (`stats.bounded_means`), which allows for rare values that were not drawn; with clusters, each end is the farther
+    one of it and of t. The p-value needs no such allowance, since it is of no difference at all. Without `rare_values`
+    the interval is that of t too. With fewer than two pairs or clusters, there is neither interval nor p-value.
 
     Raise ValueError for a nan or inf, a shape other than (n,), vectors or clusters of different lengths, a nan among
     the clusters, a confidence level not between 0 and 1, with `binary` for a value other than 0 and 1, for bounds not
@@ -320,7 +360,8 @@ def paired_difference(
     """
     sides = vector("candidate", candidate), vector("baseline", baseline)
     same_length(*sides)
-    single = paired_differences(sides[0][None], sides[1][None], clusters, binary=binary, bounds=bounds)
+    sides = sides[0][None], sides[1][None]
+    single = paired_differences(*sides, clusters, binary=binary, bounds=bounds, rare_values=rare_values)
     return single.at(confidence_level)
 
 
@@ -331,6 +372,7 @@ def paired_differences(
     *,
     binary: bool = False,
     bounds: tuple[float, float] | None = None,
+    rare_values: bool = True,
 ) -> PairedDifferences:
     """Return `paired_difference` of each row of `candidate` and `baseline`, both of shape (R, n).
 
@@ -345,8 +387,7 @@ def paired_differences(
     clustering, zeros = clustering_of(clusters, n), np.zeros(count)
     candidate, baseline = np.ascontiguousarray(candidate), np.ascontiguousarray(baseline)
     few = too_few(n, clustering, "pair")
-    error, df, skewness, narrow = zeros, zeros, zeros, zeros > 0
-    widest = math.inf if bounds is None else bounds[1] - bounds[0]
+    error, df, skewness = zeros, zeros, zeros
     counts: Sequence[Counts | None] | None = None
     differences = candidate - baseline
     if few is None and binary and clustering.all_singletons:
@@ -361,7 +402,6 @@ def paired_differences(
         else:
             df = degrees_of_freedom(differences, clustering)
             skewness = skewness_of_mean(differences, clustering, np.where(error > 0, error, np.inf))
-            narrow = (error > 0) & is_narrow(differences, widest)
     if counts is not None:
         error = np.array([0.0 if one is None else one.error for one in counts])
     return PairedDifferences(
@@ -370,13 +410,13 @@ def paired_differences(
         clustering=clustering,
         is_clustered=clusters is not None,
         binary=binary,
-        widest=widest,
+        bounds=bounds or (-math.inf, math.inf),
+        rare_values=rare_values,
         too_few=few,
         difference=means_of(differences) if n else np.full(count, np.nan),
         error=error,
         df=df,
         skewness=skewness,
-        narrow=narrow,
         counts=counts,
     )
 

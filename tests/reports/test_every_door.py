@@ -200,7 +200,8 @@ def with_every_remark() -> None:
     past = Past([f"c{place // 10}" for place in range(n)])
     targets = [{"kind": "python", "name": name, "function": "bot:answer"} for name in ("base", "first")]
     rules = [{"use": "exact_match"}, {"use": "app:judge", "fallback": "contains"}]
-    spec = past.spec(targets=targets, evaluators=rules)
+    spec = past.spec(targets=targets, evaluators=rules, metrics={"near": {"range": [0, 1]}})
+    near = np.random.default_rng(4).normal(0.75, 0.01, (2, n)) + [[0.0], [0.02]]
     scores = {
         "judge": passes(0.5, n, 1)[:, 0],
         "exact_match": np.zeros(n),
@@ -210,14 +211,14 @@ def with_every_remark() -> None:
     }
     rows = [
         past.experiment(
-            scores | ({} if place else {"of one": scores["judge"]}),
+            scores | {"near": near[place]} | ({} if place else {"of one": scores["judge"]}),
             spec=spec,
             run_group="together",
             target=name,
             name=f"qa-{name}",
             target_version=f"v{place}",
             budget_usd=1.0,
-            evaluators=to_json([{"name": one, "version": "e1"} for one in (*scores, "of one")]),
+            evaluators=to_json([{"name": one, "version": "e1"} for one in (*scores, "near", "of one")]),
         )
         for place, name in enumerate(("base", "first"))
     ]

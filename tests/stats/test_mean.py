@@ -103,7 +103,7 @@ def test_equal_values_with_bounds_have_an_interval_from_the_largest_missed_share
 
 
 def test_bounds_clip_the_interval_and_reject_values_outside() -> None:
-    result = mean_estimate([0.0, 0.1, 0.9], bounds=(0, 1))
+    result = mean_estimate([0.0, 0.1, 0.9], bounds=(0, 1), rare_values=False)
     assert (result.low, result.high) == (0.0, 1.0)
     with pytest.raises(ValueError, match=r"values\[1\]: got 1.5, wanted 0.0 to 1.0"):
         mean_estimate([0.1, 1.5], bounds=(0, 1))

@@ -54,6 +54,9 @@ def test_without_a_range_a_small_sample_warns_always() -> None:
     for kind in ("non_inferiority", "superiority"):
         assert text(*few, kind=kind, bound=5.0 if kind == "non_inferiority" else -5.0).endswith(said)
     assert "no range" not in text(*many)
+    near = np.full((2, ENOUGH_FOR_TAILS), 50.0) + rng.normal(size=(2, ENOUGH_FOR_TAILS)) / 100
+    assert "no range" in text(*near, bound=0.4), "one of 120 that is 0"
+    assert "no range" not in text(*near, bound=0.6)
 
 
 def test_symmetric_and_yes_no_values_have_no_long_tail() -> None:

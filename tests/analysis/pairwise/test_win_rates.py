@@ -102,7 +102,8 @@ def test_repetitions_of_an_example_are_averaged() -> None:
         for i, row in enumerate(points)
         for which, won in enumerate(row)
     ]
-    found, wanted = verdict_between(pairs), paired_difference(points.mean(axis=1), 1 - points.mean(axis=1))
+    means = points.mean(axis=1)
+    found, wanted = verdict_between(pairs), paired_difference(means, 1 - means, bounds=(0.0, 1.0))
     assert (found.n_pairs, found.candidate_scored) == (20, 60)
     assert (found.difference, found.ci_low, found.ci_high) == pytest.approx(
         (wanted.difference, wanted.low, wanted.high)

@@ -146,7 +146,7 @@ def test_equal_scores_on_200_examples_have_a_narrow_interval() -> None:
 def test_bounds_of_the_values_clip_the_differences() -> None:
     candidate, baseline = [5.0, 1.0, 5.0], [1.0, 1.0, 3.0]
     estimate, free = paired_difference(candidate, baseline, bounds=(1, 5)), paired_difference(candidate, baseline)
-    assert free.high is not None and free.high > 4 and (estimate.low, estimate.high) == (free.low, 4.0)
+    assert free.high is not None and free.high > 4 and (estimate.tested_low, estimate.tested_high) == (free.low, 4.0)
 
 
 def test_rounding_is_neither_variation_nor_a_difference() -> None:

@@ -16,8 +16,11 @@ HALVINGS = 45
 SMALLEST_ALPHA = 2.0**-53
 """The smallest alpha that is tried: no float lies between 1 - SMALLEST_ALPHA and 1."""
 
-STEPS = 40
-"""Bisection steps for alpha within a factor of 2; the remaining error is rounding."""
+STEPS = 60
+"""Most steps for alpha within a factor of 2."""
+
+PRECISION = 1e-10
+"""Relative error of alpha."""
 
 
 def normal_quantile(confidence_level: float) -> float:
@@ -253,7 +256,7 @@ def one_sided_p(interval_at: Callable[[float], tuple[float, float]], threshold: 
     that ends at the threshold contains it. If even the interval at a level of almost 0 is below the threshold,
     `p_above` is 1 - `p_below`, as for Student's t; if that interval contains the threshold, both are 0.5.
 
-    The p-values are found by bisection to a relative error of 1e-10, rounded up. The smallest is SMALLEST_ALPHA / 2,
+    The p-values are found to a relative error of 1e-10, rounded up. The smallest is SMALLEST_ALPHA / 2,
     for an interval that excludes the threshold at every level; a method with a coarser resolution, such as resampling,
     has to substitute its own smallest p-value. For an infinite threshold they are 0 and 1.
 
@@ -265,10 +268,10 @@ def one_sided_p(interval_at: Callable[[float], tuple[float, float]], threshold: 
         return OneSidedP(p_above=float(threshold > 0), p_below=float(threshold < 0))
     low, high = _checked(interval_at, SMALLEST_ALPHA)
     if low > threshold:
-        p = _half_alpha(lambda confidence_level: _checked(interval_at, confidence_level)[0] > threshold)
+        p = _half_alpha(lambda confidence_level: _checked(interval_at, confidence_level)[0] - threshold)
         return OneSidedP(p_above=p, p_below=1 - p)
     if high < threshold:
-        p = _half_alpha(lambda confidence_level: _checked(interval_at, confidence_level)[1] < threshold)
+        p = _half_alpha(lambda confidence_level: threshold - _checked(interval_at, confidence_level)[1])
         return OneSidedP(p_above=1 - p, p_below=p)
     return OneSidedP(p_above=0.5, p_below=0.5)
 
@@ -282,14 +285,28 @@ def _checked(interval_at: Callable[[float], tuple[float, float]], confidence_lev
     return low, high
 
 
-def _half_alpha(excludes: Callable[[float], bool]) -> float:
-    """Return half of the smallest alpha at whose level the interval excludes the threshold, as it does at alpha 1."""
-    within, outside = 0.5, 1.0
-    while excludes(1 - within):
-        within, outside = within / 2, within
+def _half_alpha(gap_at: Callable[[float], float]) -> float:
+    """Return half of the smallest alpha at whose level the interval excludes the threshold, as it does at alpha 1.
+
+    `gap_at` is the distance of its end from the threshold, above 0 where it excludes it. Regula falsi in the logarithm
+    of alpha (Illinois) takes some ten intervals where ends are smooth; each third step halves the bracket.
+    """
+    within, outside, above = 0.5, 1.0, gap_at(SMALLEST_ALPHA)
+    while (below := gap_at(1 - within)) > 0:
+        within, outside, above = within / 2, within, below
         if within < SMALLEST_ALPHA:
             return outside / 2
-    for _ in range(STEPS):
-        middle = (within + outside) / 2
-        within, outside = (within, middle) if excludes(1 - middle) else (middle, outside)
+    is_above: bool | None = None  # the side of the last step
+    for step in range(STEPS):
+        if outside <= within * (1 + PRECISION):
+            break
+        is_smooth = step % 3 < 2 and math.isfinite(above - below) and above > below
+        share = above / (above - below) if is_smooth else 0.5
+        middle = outside * (within / outside) ** min(max(share, PRECISION), 1 - PRECISION)
+        gap, was_above = gap_at(1 - middle), is_above
+        is_above = gap > 0
+        if is_above:
+            outside, above, below = middle, gap, below / 2 if was_above else below
+        else:
+            within, below, above = middle, gap, above / 2 if was_above is False else above
     return outside / 2

@@ -10,6 +10,7 @@ from prefect.settings import get_current_settings
 
 from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_on
+from evalflows.analysis.final_looks import at_level_of_look
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.dashboard.links import Links
 from evalflows.data_checks.checks import check_results as checks_of_results
@@ -81,7 +82,8 @@ def _evaluations(store: Store, spec: ExperimentSpec, started: list[ExperimentRow
     reader = MetricReader(store)
     for gate, candidate in _candidates(spec, rows):
         baseline = baseline_row(store, spec, gate, rows)
-        pair = ExperimentPair(reader=reader, spec=spec, candidate=candidate, baseline=baseline)
+        at_level = at_level_of_look(store, spec, candidate.run_group)
+        pair = ExperimentPair(reader=reader, spec=at_level, candidate=candidate, baseline=baseline)
         yield GateEvaluation(gate=gate, pair=pair)
 
 

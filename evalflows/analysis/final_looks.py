@@ -3,6 +3,9 @@
 Of many variants that are tried on the same examples, the best is ahead partly by luck. Examples on which few decisions
 are made show what it is worth. So only `evalflows gate` runs the final ones. Each of its runs is a look, kept as a
 check; a spec allows `final_looks` of them since its baseline was approved, and a further one with a reason.
+
+Whoever may look three times passes a bad candidate up to three times as often. So the looks share the level of the
+gate's rules: their error rates add up to that of one (Bonferroni).
 """
 
 import hashlib
@@ -24,6 +27,9 @@ from evalflows.store.queries.progress import spooled_rows
 from evalflows.store.records import FINAL, CheckRow, to_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
+
+NONE_LEFT = 1e-9
+"""A share of the level that is rounding."""
 
 _ANSWERS = """
 select run_group, experiment_id, exists (
@@ -67,14 +73,17 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
         since = _since(store, spec)
         earlier, unkept = _others(store, spec, run_group, since), _unkept(store, spec, run_group, since)
         _refuse_too_many(spec, earlier, unkept)
-        number = len(earlier) + len(unkept) + 1
-        is_allowed = number <= spec.final_looks
+        number, shares = len(earlier) + len(unkept) + 1, spec.look_shares
+        is_allowed, left = number <= len(shares), 1 - _spent(spec, earlier, unkept)
+        share = shares[min(number, len(shares)) - 1]
         if is_allowed and spec.look_again:
-            print_note(f"look {number} of {spec.final_looks}: look_again was not needed, and is not kept")
+            print_note(f"look {number} of {len(shares)}: look_again was not needed, and is not kept")
         look = {
             "snapshot": spec.dataset.snapshot,
             "number": number,
-            "allowed": spec.final_looks,
+            "allowed": len(shares),
+            "share": min(share, left) if left > NONE_LEFT else share,
+            "is_equal_share": isinstance(spec.final_looks, int) and share <= left + NONE_LEFT,
             "again": None if is_allowed else spec.look_again,
             "since": since and since.isoformat(),
             "by": user_name(),
@@ -90,23 +99,40 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
             passed=is_allowed,
             severity="warning",
             observed=to_json(look),
-            message=f"look {number} of {spec.final_looks} at the final examples",
+            message=f"look {number} of {len(shares)} at the final examples",
         )
         store.publish("checks", row.batch_id, [row])
 
 
+def at_level_of_look(store: Store, spec: ExperimentSpec, run_group: str) -> ExperimentSpec:
+    """Return the spec with the confidence level at which gates decide on a run group: higher if it had a look, which
+    spends its share of the errors."""
+    look = look_of(store, run_group)
+    if look is None or look.share is None:
+        return spec
+    return spec.model_copy(update={"confidence_level": 1 - (1 - spec.confidence_level) * look.share})
+
+
 def _refuse_too_many(spec: ExperimentSpec, earlier: list[Look], unkept: list[str]) -> None:
-    if len(earlier) + len(unkept) >= spec.final_looks and not spec.look_again:
+    count, allowed = len(earlier) + len(unkept), len(spec.look_shares)
+    is_spent = 1 - _spent(spec, earlier, unkept) <= NONE_LEFT
+    if (count >= allowed or is_spent) and not spec.look_again:
         by = ""
         if earlier:
             last = earlier[-1]
             by = f", the last by {last.by or 'somebody'} at commit {(last.git_commit or 'unknown')[:7]}"
         by += f"; {len(unkept)} of them, such as {unkept[-1]}, without a row in `checks`" if unkept else ""
+        wanted = f"wanted fewer than {allowed} (final_looks)" if count >= allowed else "which have spent the level"
         raise InputError(
-            f"gate: got {len(earlier) + len(unkept)} looks at the final examples since the baseline was approved{by}, "
-            f"wanted fewer than {spec.final_looks} (final_looks); --look-again REASON takes one more, which every "
-            "report shows"
+            f"gate: got {count} looks at the final examples since the baseline was approved{by}, {wanted}; "
+            "--look-again REASON takes one more, which every report shows"
         )
+
+
+def _spent(spec: ExperimentSpec, earlier: list[Look], unkept: list[str]) -> float:
+    """Return the share of the level that looks have spent; one that kept none counts as one of equal parts."""
+    equal = 1 / len(spec.look_shares)
+    return sum(equal if look.share is None else look.share for look in earlier) + equal * len(unkept)
 
 
 def _unkept(store: Store, spec: ExperimentSpec, run_group: str, since: datetime | None) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evalflows.analysis.baselines import approve_baseline
 from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.final_looks import at_level_of_look
 from evalflows.analysis.gate_evaluation import GateEvaluation, evidence_of, keep_decision
 from evalflows.analysis.production_baseline import with_fixed_window
 from evalflows.api.results import Compared, experiment_row, identity_of
@@ -42,7 +43,7 @@ def decide_on(
         candidate: Id, id prefix or name of an experiment, or a result of `evaluate`.
         baseline: The same; None if the gate has only thresholds, or names a window of production.
         gate: The gate to decide.
-        confidence_level: Default: that of the candidate's spec.
+        confidence_level: Default: that of the candidate's spec, or of its look at the final examples.
 
     Raise InputError if an experiment does not exist or is a trial, if a non-inferiority or superiority rule has no
     baseline, or if a slice of a rule holds no example.
@@ -59,7 +60,7 @@ def decide_on(
         if row is not None and TRIAL in row.tags:
             raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that a gate may decide on")
     check_slices_of(store, gate, candidate_row)
-    spec = experiment_spec(candidate_row)
+    spec = at_level_of_look(store, experiment_spec(candidate_row), candidate_row.run_group)
     spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)
     return keep_decision(store, GateEvaluation(gate=gate, pair=pair))

@@ -246,7 +246,9 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
         return
     if look.again is None:
         since = "since the baseline was approved" if look.since else "so far"
-        yield f"look {look.number} of {look.allowed} at the final examples {since}"
+        each = "each " if look.is_equal_share else ""
+        level = f", {each}at {50 * (1 - decision.confidence_level):.2f} %" if look.share else ""
+        yield f"look {look.number} of {look.allowed} at the final examples {since}{level}"
     if unkept := unkept_looks(store, look.snapshot, look.since):
         yield (
             f"{len(unkept)} more {'run' if len(unkept) == 1 else 'runs'} of the final examples, such as {unkept[-1]}: "

@@ -19,6 +19,8 @@ from evalflows.specs.score_configs import ScoreConfigSpec
 from evalflows.specs.target import TargetSpec
 from evalflows.specs.values import words
 
+LookShare = Annotated[float, Field(gt=0, le=1)]
+
 
 class _Experiment(BaseModel):
     """The fields of an experiment's own. A separate base class, so that forms show them first."""
@@ -57,8 +59,10 @@ class _Experiment(BaseModel):
     gate_fails_run: bool = Field(
         True, description="Whether a deployment's flow run fails if a gate says FAIL; elsewhere only `gate` does"
     )
-    final_looks: int = Field(
-        3, ge=1, description="How many runs of `gate` may have the final examples, until another baseline is approved"
+    final_looks: Annotated[int, Field(ge=1)] | Annotated[list[LookShare], ONE_OR_MORE] = Field(
+        3,
+        description="How many runs of `gate` may have the final examples, until another baseline is approved; they "
+        "share the level of its rules equally, or as this list of shares says, such as [0.5, 0.25, 0.25]",
     )
     look_again: Annotated[str, AfterValidator(words)] | None = Field(
         None, description="Why `gate` may run the final examples once more than that; reports show it"
@@ -83,12 +87,19 @@ class ExperimentSpec(ComparedRunSettings, _Experiment):
         self._check_names()
         self._check_evaluators()
         self._check_gates()
+        if sum(self.look_shares) > 1 + 1e-9:
+            raise ValueError(f"final_looks: got shares that add up to {sum(self.look_shares):g}, wanted at most 1")
         if self.compare is not None and len(self.targets) < 2:
             raise ValueError("compare: got one target, wanted at least two")
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
             known = ", ".join(target.name for target in self.targets)
             raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
         return self
+
+    @property
+    def look_shares(self) -> Sequence[float]:
+        """The share of the level of its rules that each run of the final examples may spend."""
+        return [1 / self.final_looks] * self.final_looks if isinstance(self.final_looks, int) else self.final_looks
 
     def _check_names(self) -> None:
         own = [*self.judges, *(composite.name for composite in self.composites)]

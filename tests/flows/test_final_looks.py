@@ -9,7 +9,7 @@ import pytest
 from gated import drawn, gated
 from pydantic import ValidationError
 
-from evalflows import approve, gate, run
+from evalflows import approve, decide_again, gate, run
 from evalflows.analysis.final_looks import take_look
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_named, decisions_of, decisions_on
@@ -56,14 +56,14 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
 
     first, said = looked(look_again="not needed yet")
     assert "look 1 of 2: look_again was not needed, and is not kept" in capsys.readouterr().err
-    assert (said, {*snapshots}) == (["look 1 of 2 at the final examples so far"], {4})
+    assert (said, {*snapshots}) == (["look 1 of 2 at the final examples so far, each at 1.25 %"], {4})
     for wanted in ({"splits": ["final"]}, {"splits": ["final", "development"]}):
         with pytest.raises(InputError, match="got 4 examples of the split final, wanted others: only a release gate"):
             run(spec_of(fields, gates=[], dataset=fields["dataset"] | wanted))
     with pytest.raises(InputError, match="only a release gate runs these"):
         run(spec_of(fields, gates=[], dataset={"snapshot": snapshots[4]}))
     sampled = fields["dataset"] | {"sample": 3}  # no new chance
-    assert looked(dataset=sampled)[1] == ["look 2 of 2 at the final examples so far"]
+    assert looked(dataset=sampled)[1] == ["look 2 of 2 at the final examples so far, each at 1.25 %"]
     with pytest.raises(InputError, match=r"got 2 looks .* wanted fewer than 2 \(final_looks\); --look-again REASON"):
         gate(spec_of(fields))
     for nothing in ("  ", "-", "\u200b"):
@@ -87,7 +87,7 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     assert (unkept_looks(store, row.snapshot_id, look.since), look_of(store, row.run_group)) == ([row.run_group], None)
     second, said = looked()
     assert said == [
-        "look 2 of 2 at the final examples since the baseline was approved",
+        "look 2 of 2 at the final examples since the baseline was approved, each at 1.25 %",
         f"1 more run of the final examples, such as {row.run_group}: rows of looks in `checks` were removed",
     ]
     with pytest.raises(
@@ -100,6 +100,24 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     assert gone in after.what_limits and found[store.layout.sealed("decisions", decision)].startswith(
         "the decision was d"
     )
+
+
+def test_looks_share_the_level_of_the_rules(fields: dict[str, Any]) -> None:
+    """Also where a later spec says that more are allowed than the first ones counted on."""
+    store = Store()
+
+    def level(final_looks: Any) -> tuple[float, list[str]]:
+        (decision,) = with_limits(store, decisions_named(store, gate(spec_of(fields, final_looks=final_looks))))
+        assert decide_again(decision.decision_id).decision_id == decision.decision_id
+        return decision.confidence_level, [one for one in decision.limits if "look" in one]
+
+    assert level([0.5, 0.3]) == (pytest.approx(0.975), ["look 1 of 2 at the final examples so far, at 1.25 %"])
+    assert level([0.5, 0.3])[0] == pytest.approx(0.985)
+    assert level(3)[0] == pytest.approx(0.99), "what is left of it"
+    with pytest.raises(InputError, match=r"got 3 looks .*, which have spent the level; --look-again REASON"):
+        gate(spec_of(fields, final_looks=10))
+    with pytest.raises(ValidationError, match=r"final_looks: got shares that add up to 1\.1, wanted at most 1"):
+        spec_of(fields, final_looks=[0.6, 0.5])
 
 
 def test_of_several_at_once_only_one_gets_the_last_look_and_one_without_answers_counts_for_nothing(
@@ -158,7 +176,7 @@ def test_a_baseline_without_answers_to_the_final_examples_is_named_as_the_reason
     (row,) = store.read("experiments", decisions_named(store, gate(spec_of(fields)))[0].candidate_experiment_id)
     approve(row.experiment_id)
     first = decided(by_gate=True)
-    assert first[1] == ["look 1 of 3 at the final examples since the baseline was approved"]
+    assert first[1] == ["look 1 of 3 at the final examples since the baseline was approved, each at 0.83 %"]
     approve(row.experiment_id)  # again: no other baseline
     assert decided(by_gate=True)[1] == [first[1][0].replace("1 of", "2 of")]
     _, limits, command = decided(by_gate=False)

@@ -201,7 +201,7 @@ def with_every_remark() -> None:
     targets = [{"kind": "python", "name": name, "function": "bot:answer"} for name in ("base", "first")]
     rules = [{"use": "exact_match"}, {"use": "app:judge", "fallback": "contains"}]
     spec = past.spec(targets=targets, evaluators=rules, metrics={"near": {"range": [0, 1]}})
-    near = np.random.default_rng(4).normal(0.75, 0.01, (2, n)) + [[0.0], [0.02]]
+    near = np.random.default_rng(4).normal([[0.75], [0.77]], 0.01, (2, n))
     scores = {
         "judge": passes(0.5, n, 1)[:, 0],
         "exact_match": np.zeros(n),

@@ -31,6 +31,8 @@ class Look:
     by: str | None
     git_commit: str | None
     spec: str  # a hash of it
+    share: float | None = None  # of the level of its rules that it spends; None before looks shared it
+    is_equal_share: bool = False  # whether each look spends as much
 
 
 def look_id(run_group: str) -> str:

@@ -52,7 +52,10 @@ def test_numbers_of_the_needed_size_decide_and_fewer_do_not(sd: float, times: in
     few = paired_differences(candidate[None], baseline[None], bounds=(0.0, 1.0))
     n = least_n(lambda n: bool(few.of_size(n).interval_at(0.95)[0][0] > -0.06), 31)
     assert n == int(found[1])
-    low = [paired_difference(np.tile(candidate, k), np.tile(baseline, k), bounds=(0.0, 1.0)).low for k in (times - 1, times)]
+    low = [
+        paired_difference(np.tile(candidate, k), np.tile(baseline, k), bounds=(0.0, 1.0)).low
+        for k in (times - 1, times)
+    ]
     assert low[0] is not None and low[1] is not None and low[0] <= -0.06 < low[1]
 
 

@@ -22,6 +22,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import resolve
 from evalflows.llm.ledger import Ledger, Recorder, recording
+from evalflows.specs.connections import LocalConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.failure_modes import TAKEN, Kind, ModeSpec, TaxonomySpec
@@ -86,6 +87,7 @@ class Found:
     n_alone: int  # failures that are like no other
     unseen: Unseen
     calls: int  # paid model calls
+    by_meaning: bool  # False: by the templates of the notes alone, since the local embedding model is not installed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +114,9 @@ def find_modes(
     """Group failures by what was noted about them, and propose a mode for each group that no mode covers; or, of kind
     `topic`, group tasks by their texts.
 
-    Without a model, a group is named by the terms that tell it from the others. The same failures give the same result,
-    whatever their order; a model is asked about groups that are proposed only, and its answers come from the ledger.
+    Without the local embedding model, notes of one template are a group. Without a model, a group is named by the terms
+    that tell it from the others. The same failures give the same result, whatever their order; a model is asked about
+    groups that are proposed only, and its answers come from the ledger.
 
     Raise InputError without failures, for more than MAX_FAILURES, for a taxonomy of another kind, for more to describe
     than calls may be paid, and for a connection that cannot be used. Raise CallError for a call that failed.
@@ -141,7 +144,9 @@ def find_modes(
         connection = resolve(name, connections)
         return {"name": name, "connection": connection, "ledger": ledger, "key": key_for(name, connection)}
 
-    embed = embedder(**connected(embeddings), budget=budget)
+    is_local = isinstance(resolve(embeddings, connections), LocalConnection)
+    by_templates = kind == "modes" and is_local and not local.is_installed()
+    embed = None if by_templates else embedder(**connected(embeddings), budget=budget)
     complete = completer(**connected(model.connection), model=model.name, budget=budget) if model else None
     with Spool(store, owner, "modes") as spool:
         recorder = Recorder(
@@ -203,7 +208,7 @@ async def _found(
     noted: Sequence[tuple[str, str]],
     taxonomy: TaxonomySpec | None,
     kind: Kind,
-    embed: Embed,
+    embed: Embed | None,
     complete: Complete | None,
     similarity: float,
 ) -> Found:
@@ -213,7 +218,8 @@ async def _found(
     compared = [without[note] for _, note in noted]
     texts = [text[:MAX_SENTENCE] for text, _ in compared]
     vectors = await _embedded(texts, embed)
-    joined = _with_variants(groups(vectors, similarity), compared)
+    joined = np.unique(texts, return_inverse=True)[1] if embed is None else groups(vectors, similarity)
+    joined = _with_variants(joined, compared)
     sizes = np.bincount(joined[joined >= 0]) if (joined >= 0).any() else np.zeros(0, dtype=int)
     covering = await _covering(texts, vectors, joined, taxonomy, templates, embed)
     spoken = Terms(texts)
@@ -249,6 +255,7 @@ async def _found(
         n_alone=alone,
         unseen=unseen([*map(int, sizes), *[1] * alone]),
         calls=0,
+        by_meaning=embed is not None,
     )
 
 
@@ -263,18 +270,19 @@ def _with_variants(joined: IntArray, compared: Sequence[Compared]) -> IntArray:
     return by_size(found)
 
 
-async def _embedded(sentences: Sequence[str], embed: Embed) -> FloatArray:
-    """Return a vector of length 1 for each sentence, shape (n, d). Equal sentences are embedded once."""
+async def _embedded(sentences: Sequence[str], embed: Embed | None) -> FloatArray:
+    """Return a vector of length 1 for each sentence, shape (n, d); zeros, which are near nothing, if none can be made.
+    Equal sentences are embedded once."""
     unique = sorted({*sentences})
     parts = [unique[first : first + EMBEDDED_AT_ONCE] for first in range(0, len(unique), EMBEDDED_AT_ONCE)]
+    if embed is None or not parts:
+        return np.zeros((len(sentences), 1))
     limit = asyncio.Semaphore(16)
 
     async def of(part: list[str]) -> FloatArray:
         async with limit:
             return np.asarray(await embed(part), dtype=np.float64)
 
-    if not parts:
-        return np.zeros((0, 1))
     found = np.concatenate(await asyncio.gather(*map(of, parts)))
     found /= np.linalg.norm(found, axis=1, keepdims=True)
     place = {sentence: number for number, sentence in enumerate(unique)}
@@ -287,7 +295,7 @@ async def _covering(
     joined: IntArray,
     taxonomy: TaxonomySpec | None,
     templates: Templates,
-    embed: Embed,
+    embed: Embed | None,
 ) -> dict[int, str]:
     """Return the mode that covers a group, by the group's number: one of its texts is that of an example of the mode,
     or their middles are near."""

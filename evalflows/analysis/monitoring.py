@@ -910,7 +910,8 @@ class Watching:
 def is_watched(rule: WatchSpec, window: Window) -> bool:
     """Return whether a rule looks at a window: at its values, or at what failed in it."""
     sums = "failure" if rule.kind == "failure_share" else "value"
-    return window.of == sums and window.metric == rule.metric and rule.watches(window.slice)
+    is_since = rule.since is None or window.start.date() >= rule.since
+    return is_since and window.of == sums and window.metric == rule.metric and rule.watches(window.slice)
 
 
 def watch(

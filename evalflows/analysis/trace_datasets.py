@@ -7,19 +7,22 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalflows.specs.dataset import RANKED, DatasetSpec, TraceSelection
+from evalflows.specs.dataset import RANKED, DatasetSpec, SelectedScope, TraceSelection
 from evalflows.specs.errors import InputError
+from evalflows.specs.failure_modes import PREFIX
 from evalflows.stats.agreement import expected_error
 from evalflows.store.dataset_versions import merge_examples
 from evalflows.store.ingest import LoadedDataset, load_dataset, selected_examples
+from evalflows.store.queries.failures import answers_with_mode, examples_with_mode, owners_of
 from evalflows.store.queries.trace_evaluations import ItemValue, item_values, production_metric
 from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys
+from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys, keys_of_items
 from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze, load_snapshot, to_examples
 from evalflows.store.store import Store
 
@@ -150,6 +153,26 @@ def add_traces(store: Store, name: str, selection: TraceSelection, source: str =
     growth = growth_by_traces(store, name, selection)
     snapshot = growth.current or freeze(store, growth.examples, name=name, source=source, metadata=growth.metadata)
     return TraceDataset(name=name, snapshot=snapshot, n_examples=len(growth.examples), counts=growth.counts)
+
+
+def rows_with_mode(store: Store, mode: str, reference: str | None) -> list[dict[str, Any]]:
+    """Return the examples, traces and sessions that have a failure mode as rows of a dataset: all, or those of the
+    experiments or the trace evaluation that a reference means. Raise InputError if none has it.
+    """
+    from evalflows.engine.trace_examples import TraceExamples  # late, as above
+
+    owners = owners_of(store, reference) if reference else None
+    rows, items = examples_with_mode(store, mode, owners), answers_with_mode(store, mode, owners=owners)
+    sessions = {item.subject_id for item in items if item.subject_kind == "session"}
+    traces = {item.subject_id.partition("/")[0] for item in items if item.subject_kind in ("trace", "observation")}
+    by_scope: dict[SelectedScope, set[str]] = {"traces": traces, "sessions": sessions}
+    for scope, ids in by_scope.items():
+        keys = keys_of_items(store, scope, [*ids], datetime.fromtimestamp(0, UTC))
+        for row in TraceExamples(store, TraceSelection(scope=scope), []).rows(keys):
+            rows.append(row | {"id": f"{mode}-{row['id']}", "metadata": row["metadata"] | {"mode": mode}})
+    if not rows:
+        raise InputError(f"got nothing with {PREFIX}{mode}{f' in {reference!r}' if reference else ''}, wanted one")
+    return rows
 
 
 def loaded_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> LoadedDataset:

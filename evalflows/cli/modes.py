@@ -27,7 +27,7 @@ def modes() -> None:
 
 
 @modes.command()
-@click.argument("experiments", metavar="[EXPERIMENT]...", nargs=-1)
+@click.argument("experiments", metavar="[EXPERIMENT|EVALUATION]...", nargs=-1)
 @click.option("--traces", metavar="FILTER", help="Search the traces that meet a filter instead; '' means all.")
 @click.option(
     "--failed",
@@ -77,7 +77,7 @@ def find(
     form: str,
     verbose: bool,
 ) -> None:
-    """Group what was noted about failed answers, and add a mode for each new group to a file.
+    """Group what was noted about failed answers or traces, and add a mode for each new group to a file.
 
     Noted are comments of judges and evaluators on bad scores, errors, and people's notes. Modes that the file has stay
     as they are, and are not proposed again. Review what was added: names, definitions, and modes that are one. With
@@ -138,7 +138,12 @@ def _searched(
     from evalflows.store.queries.lookup import find_experiments
 
     bad = [of.bad_score(text) for text in failed]
-    ids = [experiment for name in experiments for experiment in find_experiments(store, name)]
+    owners = [owner for name in experiments for owner in of.owners_of(store, name)]
+    evaluations = [owner for owner in owners if owner.startswith("eval-")]
+    ids = [owner for owner in owners if owner not in evaluations]
+    if evaluations and (against or topics is not None):
+        wanted = "an experiment (--against)" if against else "--traces FILTER (--topics)"
+        raise InputError(f"modes find: got a trace evaluation, wanted {wanted}")
     if topics is not None:
         chosen = (
             of.share_of_traces(store, traces, topics)
@@ -149,19 +154,22 @@ def _searched(
     if traces is not None:
         return of.failures_of_traces(store, traces, bad)
     baseline = find_experiments(store, against, just_one=True)[0] if against else None
-    return of.failures_of_experiments(store, ids, bad, baseline)
+    found = of.failures_of_experiments(store, ids, bad, baseline) if ids else []
+    return found + [one for each in evaluations for one in of.failures_of_traces(store, None, bad, each)]
 
 
 @modes.command()
 @click.argument("mode")
-@click.option("--in", "experiment", metavar="EXPERIMENT", required=True, help="The experiment in which it is mended.")
+@click.option(
+    "--in", "experiment", metavar="EXPERIMENT", required=True, help="Or a trace evaluation: where it is mended."
+)
 @click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
 @FORMAT
 @VERBOSE
 def close(mode: str, experiment: str, path: str, form: str, verbose: bool) -> None:
-    """Mark a MODE as closed since an experiment, and show what changed in the file.
+    """Mark a MODE as closed since an experiment or a day of production, and show what changed in the file.
 
-    A gate with `closed_modes` has a rule for each closed mode from then on.
+    A gate or a trace evaluation with `closed_modes` has a rule for each closed mode from then on.
     """
     with one_line_errors(verbose):
         from difflib import unified_diff
@@ -177,7 +185,8 @@ def close(mode: str, experiment: str, path: str, form: str, verbose: bool) -> No
             return
         for line in changed:
             echo(line)
-        console().print(Text(f"{rate.text} in {rate.experiment}"))
+        day = "" if rate.subject_kind == "run" else f" on {rate.started_at:%Y-%m-%d}"
+        console().print(Text(f"{rate.text} in {rate.experiment}{day}"))
 
 
 @modes.command()
@@ -187,7 +196,7 @@ def close(mode: str, experiment: str, path: str, form: str, verbose: bool) -> No
 @FORMAT
 @VERBOSE
 def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
-    """Show a MODE: its definition, its rate in each experiment, and the newest answers that have it."""
+    """Show a MODE: its definition, its rate in experiments and by day, and the newest answers and traces with it."""
     with one_line_errors(verbose):
         from evalflows.specs.failure_modes import load_taxonomy
         from evalflows.store.queries.failures import answers_with_mode, rates_of_mode
@@ -201,37 +210,37 @@ def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
         out = console()
         since = f" since {found.since}" if found.since else ""
         out.print(Text(f"{mode}, {found.status}{since}: {found.definition}", style="bold"))
-        over_time = table("experiment", "began (UTC)", "rate", "evaluator's version", headings=1)
+        over_time = table("experiment or evaluation", "began (UTC)", "rate", "evaluator's version", headings=1)
         for rate in rates:
             over_time.add_row(
                 rate.experiment, f"{rate.started_at:%Y-%m-%d %H:%M}", rate.text, rate.evaluator_version[:8]
             )
         out.print(over_time)
         if answers:
-            newest = table("run", "example", "noted", headings=2, wrapped=("noted",))
+            newest = table("run or trace", "example", "noted", headings=2, wrapped=("noted",))
             for answer in answers:
-                newest.add_row(answer.run_id, answer.example_id, answer.comment)
+                newest.add_row(answer.subject_id, answer.example_id or "-", answer.comment or "-")
             out.print(newest)
 
 
 @modes.command()
 @click.argument("mode")
 @click.option("--to", "dataset", metavar="DATASET", required=True, help="The dataset, which is made if it is new.")
-@click.option("--in", "experiment", metavar="EXPERIMENT", help="Only answers of this experiment. Default: of all.")
+@click.option("--in", "experiment", metavar="EXPERIMENT", help="Only those of an experiment, or a trace evaluation.")
 @FORMAT
 @VERBOSE
 def examples(mode: str, dataset: str, experiment: str | None, form: str, verbose: bool) -> None:
-    """Add the examples whose answers have a MODE to a dataset, as regression examples.
+    """Add the examples, traces and sessions that have a MODE to a dataset, as regression examples.
 
-    Their metadata says the mode, and the example that each was made from. Those that are there already stay.
+    Their metadata says the mode, and what each was made from. Those that are there already stay.
     """
     with one_line_errors(verbose):
+        from evalflows.analysis.trace_datasets import rows_with_mode
         from evalflows.store.dataset_versions import add_examples
-        from evalflows.store.queries.failures import examples_with_mode
         from evalflows.store.snapshots import to_examples
 
         store = existing_store()
-        rows = examples_with_mode(store, mode, experiment)
+        rows = rows_with_mode(store, mode, experiment)
         source = f"modes examples {mode}"
         made = add_examples(store, dataset, to_examples(enumerate(rows, start=1), source), source=source)
         if form == "json":
@@ -275,6 +284,8 @@ def _sentences(found: "Found", path: str) -> list[str]:
         )
     if found.calls:
         lines.append(f"{found.calls} model calls")
+    if not found.by_meaning:
+        lines.append("grouped by the templates of the notes; by their meaning with pip install 'evalflows[embeddings]'")
     added = f"{len(found.proposed)} added to {path}: review them" if found.proposed else f"nothing to add to {path}"
     return [*lines, added]
 

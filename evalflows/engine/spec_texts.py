@@ -3,6 +3,7 @@ and taxonomies of failure modes with the rules on those that are closed.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from textwrap import indent
 from typing import Any, TypeVar
@@ -103,9 +104,9 @@ def _taxonomy(judge: FallbackSpec) -> TaxonomySpec | None:
     return load_taxonomy(given) if isinstance(given, str) else None
 
 
-def _closed_modes(judges: Sequence[FallbackSpec]) -> list[str]:
-    """Return the metrics of the modes that are closed. Raise InputError for an invalid taxonomy."""
-    return [metric for judge in judges if (taxonomy := _taxonomy(judge)) for metric in taxonomy.closed]
+def _closed_modes(judges: Sequence[FallbackSpec]) -> dict[str, date | None]:
+    """Return since when modes are closed, by their metrics. Raise InputError for an invalid taxonomy."""
+    return {metric: day for judge in judges if (found := _taxonomy(judge)) for metric, day in found.closed.items()}
 
 
 def _with_closed_modes(gate: GateSpec, judges: Sequence[FallbackSpec]) -> GateSpec:
@@ -123,5 +124,6 @@ def _with_closed_modes_watched(rules: Sequence[WatchSpec], judges: Sequence[Fall
         if rule.metric != CLOSED_MODES:
             yield rule
             continue
-        for metric in _closed_modes(judges):
-            yield rule.model_copy(update={"metric": metric, "name": f"{rule.name} {metric}" if rule.name else ""})
+        for metric, since in _closed_modes(judges).items():
+            name = f"{rule.name} {metric}" if rule.name else ""
+            yield rule.model_copy(update={"metric": metric, "name": name, "since": rule.since or since})

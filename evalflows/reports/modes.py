@@ -6,6 +6,7 @@ from typing import Any
 
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.failure_modes import PREFIX
+from evalflows.store.queries.failures import AnswerTexts, texts_of
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
@@ -14,13 +15,14 @@ MOST_RUNS, MOST_MEMBERS = 30, 3
 MOST_ON_MAP = 500
 """Answers that a map has at most, the first by their ids."""
 
-_NAMES = """
-select experiment, max_by(experiment_id, started_at) from mode_rates where subject_kind = 'run'
-group by experiment order by max(started_at) desc
-"""
-
 _RATES = """
 select experiment, subject_kind, experiment_id, mode, n_with, n, rate from mode_rates order by started_at, experiment_id
+"""
+
+_SPECS = """
+select experiment_id, spec::varchar from experiments where list_contains($1, experiment_id)
+union all select owner, arg_max(spec, started_at)::varchar from (select unnest($1::varchar[]) as owner)
+join staging.watermarks on evaluation_id = left(owner, -11) group by 1
 """
 
 _MAP = """
@@ -30,16 +32,21 @@ group by example_id, run_id order by example_id, run_id limit $2
 """
 
 _MEMBERS = """
-select experiment_id, mode, coalesce(example_id, subject_id), comment from mode_items
+select experiment_id, mode, subject_kind, split_part(subject_id, '/', 1), example_id, comment from mode_items
+where list_contains($2, experiment_id)
 qualify row_number() over (partition by experiment_id, mode order by started_at desc, score_id) <= $1
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """An answer or a trace that has a mode, and why."""
+    """An answer, or an item of production, that has a mode, and why."""
 
-    id: str  # of the example, or of the trace
+    owner: str  # the experiment, or the day of the trace evaluation
+    mode: str
+    kind: str
+    source: str  # the id of the run, trace or session
+    example_id: str | None  # None in production
     comment: str | None
 
 
@@ -65,25 +72,30 @@ class Modes:
     experiment_id: str | None
     lines: Sequence[ModeLine]
     of_production: Sequence[ModeLine]
+    texts: Mapping[str, AnswerTexts]  # by the source of a member; none of sessions
 
 
 def modes_of(store: Store, name: str | None) -> Modes:
     """Return the modes of a system, given by the name of its experiments (default: the newest), and of production."""
-    known, rates, members = ask(store, (_NAMES, []), (_RATES, []), (_MEMBERS, [MOST_MEMBERS]))
-    names = [one for one, _ in known]
-    chosen = name if name in names else next(iter(names), None)
-    newest: Mapping[str, str] = dict(known)
+    rates = ask(store, (_RATES, []))[0]
+    newest: dict[str, str] = {}  # the id of the newest experiment of each name, the newest first
+    for row in reversed(rates):
+        if row[1] == "run":
+            newest.setdefault(row[0], row[2])
+    chosen = name if name in newest else next(iter(newest), None)
     identity = newest.get(chosen or "")
     results = {result.metric: result for result in results_of(store, [identity])} if identity else {}
-    told = _told(store, identity)
     runs = [row for row in rates if row[0] == chosen and row[1] == "run"]
     days = [row for row in rates if row[1] != "run"]
+    lines, of_production = _lines(store, runs, identity, results), _lines(store, days, None, {})
+    texts = texts_of(store, [member.source for line in (*lines, *of_production) for member in line.members])
     return Modes(
-        names=names,
+        names=[*newest],
         name=chosen,
         experiment_id=identity,
-        lines=_lines(runs, identity, members, told, results),
-        of_production=_lines(days, None, members, {}, {}),
+        lines=lines,
+        of_production=of_production,
+        texts={text.id: text for text in texts},
     )
 
 
@@ -102,41 +114,37 @@ def map_members(store: Store, experiment: str) -> list[MapMember]:
 
 
 def _lines(
-    rates: Sequence[tuple[Any, ...]],
-    identity: str | None,
-    members: Sequence[tuple[Any, ...]],
-    told: Mapping[str, str],
-    results: Mapping[str, Result],
+    store: Store, rates: Sequence[tuple[Any, ...]], identity: str | None, results: Mapping[str, Result]
 ) -> list[ModeLine]:
+    """Return a line for each mode, by its newest rate; of an experiment, without those that its taxonomy had once."""
     by_mode: dict[str, list[tuple[Any, ...]]] = {}
     for row in rates:
         by_mode.setdefault(row[3], []).append(row)
-    lines = []
-    for mode, rows in by_mode.items():
-        _, _, owner, _, n_with, n, _ = rows[-1]
-        if identity is not None and owner != identity:
-            continue  # a mode that the taxonomy had once
-        lines.append(
-            ModeLine(
-                mode=mode,
-                definition=told.get(mode),
-                n_with=n_with,
-                n=n,
-                result=results.get(PREFIX + mode),
-                rates=[rate for *_, rate in rows[-MOST_RUNS:]],
-                members=[Member(id=i, comment=why) for of, which, i, why in members if (of, which) == (owner, mode)],
-            )
+    owners = {mode: rows[-1][2] for mode, rows in by_mode.items() if identity in (None, rows[-1][2])}
+    told = _definitions(store, [*owners.values()])
+    members = ask_records(store, Member, _MEMBERS, [MOST_MEMBERS, [*owners.values()]])
+    lines = [
+        ModeLine(
+            mode=mode,
+            definition=told.get((owner, mode)),
+            n_with=by_mode[mode][-1][4],
+            n=by_mode[mode][-1][5],
+            result=results.get(PREFIX + mode),
+            rates=[rate for *_, rate in by_mode[mode][-MOST_RUNS:]],
+            members=[member for member in members if (member.owner, member.mode) == (owner, mode)],
         )
+        for mode, owner in owners.items()
+    ]
     return sorted(lines, key=lambda one: (-one.n_with / one.n, one.mode))
 
 
-def _told(store: Store, identity: str | None) -> dict[str, str]:
-    """Return the definition of each mode in the taxonomies of an experiment."""
-    found = ask(store, ("select spec::varchar from experiments where experiment_id = $1", [identity]))[0]
-    told: dict[str, str] = {}
-    for (spec,) in found:
+def _definitions(store: Store, owners: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return the definition of each mode by its owner and its name, from the taxonomies of the owners."""
+    found = ask(store, (_SPECS, [owners]))[0]
+    told: dict[tuple[str, str], str] = {}
+    for owner, spec in found:
         for evaluator in from_json(spec)["evaluators"]:
             taxonomy = (evaluator.get("args") or {}).get("taxonomy")
             if evaluator.get("use") == "failure_modes" and isinstance(taxonomy, dict):
-                told |= {one["name"]: one["definition"] for one in taxonomy["modes"]}
+                told |= {(owner, one["name"]): one["definition"] for one in taxonomy["modes"]}
     return told

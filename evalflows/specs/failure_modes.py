@@ -43,7 +43,7 @@ class ModeSpec(BaseModel):
     definition: Words = Field(description="One sentence by which a stranger could tell whether it holds")
     examples: list[Words] = Field(default_factory=list, description="Texts, or ids of runs or traces")
     status: Literal["open", "closed"] = Field("open", description="closed: it should not come back")
-    since: str | None = Field(None, description="The day since when it has this status")
+    since: date | None = Field(None, description="The day since when it has this status")
 
 
 class TaxonomySpec(BaseModel):
@@ -81,9 +81,9 @@ class TaxonomySpec(BaseModel):
         return [] if self.kind == "topic" else [f"{PREFIX}{name}" for name in [*self.names, OTHER]]
 
     @property
-    def closed(self) -> list[str]:
-        """The metrics of closed modes."""
-        return [f"{PREFIX}{mode.name}" for mode in self.modes if mode.status == "closed"]
+    def closed(self) -> dict[str, date | None]:
+        """Since which day modes are closed, by their metrics; None if the file does not say so."""
+        return {f"{PREFIX}{mode.name}": mode.since for mode in self.modes if mode.status == "closed"}
 
     @property
     def settings(self) -> dict[str, Any]:

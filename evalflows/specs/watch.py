@@ -1,6 +1,7 @@
 """Watch rules: which metric of production is watched, in which windows, and when it raises an alert."""
 
 import math
+from datetime import date
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -93,6 +94,7 @@ class WatchSpec(BaseModel):
         description="Confidence level of the interval of each window and slice; default: as high as needed for at most "
         "one false alarm of the rule in 30 days",
     )
+    since: date | None = Field(None, description="The first day that is watched; of `closed_modes`, each's own")
     late_s: float | None = Field(
         None,
         ge=0,

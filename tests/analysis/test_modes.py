@@ -19,6 +19,7 @@ from scipy.spatial.distance import pdist
 from evalflows import run
 from evalflows.analysis.modes import find_modes, map_of
 from evalflows.cli.main import cli
+from evalflows.llm import local
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.failure_modes import TaxonomySpec, adding, edited, load_taxonomy
 from evalflows.specs.reference import refer
@@ -164,7 +165,13 @@ def test_calls_with_their_arguments_do_not_tell_failures_apart_unless_a_tool_is_
     assert ["not wanted: transfer_to_human(…)"] * 4 in [of.sentences for of in found.proposed]
 
 
-def test_notes_of_one_template_are_one_mode_and_usual_values_tell_modes_apart(store: Store) -> None:
+@pytest.mark.parametrize("by_meaning", [True, False])
+def test_notes_of_one_template_are_one_mode_and_usual_values_tell_modes_apart(
+    store: Store, monkeypatch: pytest.MonkeyPatch, by_meaning: bool
+) -> None:
+    """Without the local embedding model too."""
+    if not by_meaning:
+        monkeypatch.setattr(local, "_PACKAGES", ("no_such_package",))
     things = ["gold", "iron", "Mozart", "Bach", "Nile", "Amazon", "tiger", "oxygen", "Kenya", "blue", "red", "six"]
     notes = [f'got "{of} in {n}", wanted "{things[-n]}"' for n, of in enumerate(things)]
     notes += [f"the argument {of} has the wrong type" for of in things]
@@ -173,6 +180,7 @@ def test_notes_of_one_template_are_one_mode_and_usual_values_tell_modes_apart(st
     notes += [f"{note} in step {n % 2}" if "slow" in note else note for note in usual for n in range(10)]
     notes += ["it is rude (code 7)"]
     found = find_modes(store, [Failure(id=f"r{n:03}", notes=[note]) for n, note in enumerate(notes)], None)
+    assert found.by_meaning == by_meaning
     assert {(group.definition.partition(": ")[2], len(group.failures)) for group in found.proposed} == {
         ("got …, wanted …", 12),
         ("the argument … has the wrong type", 12),

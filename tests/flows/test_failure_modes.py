@@ -66,6 +66,12 @@ def spec(endpoint: Endpoint, kind: type[Any], **changes: Any) -> Any:
     return kind.model_validate({**fields, "connections": {"judge": connection(endpoint)}, **changes})
 
 
+def command(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["modes", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
 def experiment(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
     examples = [
         {"id": f"e{n}", "inputs": {"question": f"q{n}"}, "metadata": {"answer": ANSWERS[n % len(ANSWERS)] + " " * n}}
@@ -156,6 +162,23 @@ def test_traces_get_modes_too_and_what_needs_an_unknown_score_is_refused(store: 
         assert endpoint.calls == 3
         found = rows("select metric, sum(value) from trace_scores where metric like 'mode.%' group by all order by 1")
         assert found == [("mode.invented", 0.0), ("mode.other", 1.0), ("mode.rude", 2.0)]
+        page = TestClient(application(store), base_url="http://127.0.0.1:1").get("/modes").text
+        for text in ("question 1 → you fool", "It insults somebody.", "2 of 5", "closed"):
+            assert text in page, text
+        shown = command("show", "rude")
+        assert "2 of 5 (40.0%)" in shown and "t4" in shown and "see there" in shown, shown
+        closed = command("close", "rude", "--in", "modes")
+        assert "+      2026-03-02}" in closed and "2 of 5 (40.0%) in modes on 2026-03-02" in closed, closed
+        rules = prepare(spec(endpoint, TraceEvaluationSpec, watch=watch)).spec.watch
+        assert [str(rule.since) for rule in rules] == ["2026-03-02", "None"], "no day before it was closed is watched"
+        for _ in range(2):
+            added = command("examples", "rude", "--to", "regressions", "--in", "modes")
+            assert "2 examples; 2 with rude" in added, added
+        made = rows("select example_id, metadata ->> 'trace_id', metadata ->> 'mode' from examples order by 1")
+        assert made == [("rude-t1", "t1", "rude"), ("rude-t4", "t4", "rude")]
+        assert "3 failures, 3 with a note" in command("find", "modes", "--file", "new.yaml")
+        missed = CliRunner().invoke(cli, ["modes", "find", "mods"]).output
+        assert "which has no experiment; trace evaluations: modes\n" in missed, missed
         Path("topics.yaml").write_text("kind: topic\nmodes:\n- {name: money, definition: 'Bills and payments.'}\n")
         topics = {"use": "failure_modes", "name": "topic", "connection": "local"}
         topics |= {"args": {"taxonomy": "topics.yaml", "by": "embedding", "min_similarity": -1}}

@@ -54,7 +54,10 @@ JUDGE = {"use": "judges:says_correct", "connection": "x"}
 HTTP = {"kind": "http", "url": "http://127.0.0.1:1"}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"targets": [{"kind": "recorded", "column": "nothing"}]}, r"has no 'nothing'; no answer for any of 40 examples"),
-    ({"targets": [{"kind": "recorded", "experiment": "none"}]}, r"experiment 'none': not in .*, which is empty"),
+    (
+        {"targets": [{"kind": "recorded", "experiment": "none"}]},
+        r"experiment 'none': not in .*, which has no experiment",
+    ),
     ({"targets": [{"kind": "recorded", "path": "nowhere.jsonl"}]}, "cannot be read: No such file"),
     ({"targets": [{"kind": "python", "function": "judges:nothing"}]}, "'judges' has no 'nothing'"),
     (

@@ -8,10 +8,10 @@ from hashlib import sha256
 from math import ceil
 from typing import Any
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.failure_modes import PREFIX
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.trace_evaluations import production_metric
+from evalflows.store.queries.trace_evaluations import production_metric, trace_evaluations
 from evalflows.store.queries.trace_filters import condition
 from evalflows.store.queries.traces import LATEST, Window, item_keys
 from evalflows.store.records import from_json
@@ -29,7 +29,8 @@ where list_contains($1, o.experiment_id) group by x.example_id, x.inputs
 
 _TRACE_SCORES = """
 select trace_id, metric, value, data_type = 'BOOLEAN', comment from trace_scores
-where subject_kind = 'trace' and status = 'scored' and value is not null and not starts_with(metric, ?)
+where case when $2 is null then subject_kind = 'trace' else trace_id is not null and left(evaluation_day, -11) = $2 end
+      and status = 'scored' and value is not null and not starts_with(metric, $1)
 """
 
 _TRACE_ERRORS = """
@@ -38,15 +39,30 @@ where t.status = 'error' and o.status = 'error' order by o.started_at, o.span_id
 """
 
 _RATES = """
-select experiment, started_at, evaluator_version, n_with, n from mode_rates
-where mode = $1 and subject_kind = 'run' and ($2 is null or list_contains($2, experiment_id))
-order by started_at, experiment
+select coalesce(experiment, evaluation) as of, subject_kind, started_at, evaluator_version, n_with, n, rate
+from mode_rates
+where mode = $1 and ($2 is null or list_contains($2, experiment_id) or list_contains($2, left(experiment_id, -11)))
+order by started_at, of
 """
 
 _ANSWERS = """
-select run_id, example_id, comment from mode_items where mode = $1 and subject_kind = 'run'
-order by started_at desc, run_id limit $2
+select run_id, example_id, subject_kind, subject_id, comment from mode_items
+where mode = $1 and ($3 is null or list_contains($3, experiment_id) or list_contains($3, left(experiment_id, -11)))
+order by started_at desc, subject_id limit $2
 """
+
+
+def owners_of(store: Store, reference: str) -> list[str]:
+    """Return the ids of the experiments that a reference means, else that of the trace evaluation of this name."""
+    try:
+        return find_experiments(store, reference)
+    except NotFoundError as missing:
+        known = {evaluation.name: evaluation.evaluation_id for evaluation in trace_evaluations(store)}
+        if reference in known:
+            return [known[reference]]
+        if known:
+            raise NotFoundError(f"{missing}; trace evaluations: {', '.join(known)}") from None
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +85,10 @@ class AnswerTexts:
 
 def texts_of(store: Store, ids: Sequence[str]) -> list[AnswerTexts]:
     """Return the texts of runs or traces, in order of their ids."""
-    return ask_records(store, AnswerTexts, _TEXTS, [[*ids]])
+    found = ask_records(store, AnswerTexts, _RUN_TEXTS, [[*ids]])
+    if others := {*ids} - {one.id for one in found}:  # to plan a query of traces takes 0.2 s
+        found += ask_records(store, AnswerTexts, _TRACE_TEXTS, [[*others]])
+    return sorted(found, key=lambda one: one.id)
 
 
 def share_of_experiments(store: Store, experiments: Sequence[str], share: float) -> list[str]:
@@ -133,15 +152,21 @@ def failures_of_experiments(
     return _noted(rows)
 
 
-def failures_of_traces(store: Store, filter: str | None, bad: Sequence[BadScore] = ()) -> list[Failure]:  # noqa: A002
+def failures_of_traces(
+    store: Store, only: str | None, bad: Sequence[BadScore] = (), evaluation: str | None = None
+) -> list[Failure]:
     """Return the traces that ended in an error, or whose score is bad, as `failures_of_experiments` does.
+
+    Of a trace evaluation, given by its id, only its scores count, and errors of the traces that it judged.
 
     Raise InputError for an invalid filter.
     """
     window = Window(moment="started_at", since=None, until=LATEST, newest_first=False)
-    keys = {key.id for key in item_keys(store, "traces", condition(filter, "traces"), window, MOST)}
+    keys = {key.id for key in item_keys(store, "traces", condition(only, "traces"), window, MOST)}
     bounds = {one.metric: one for one in bad}
-    scores, errors = ask(store, (_TRACE_SCORES, [PREFIX]), (_TRACE_ERRORS, []))
+    scores, errors = ask(store, (_TRACE_SCORES, [PREFIX, evaluation]), (_TRACE_ERRORS, []))
+    if evaluation is not None:
+        keys &= {trace for trace, *_ in scores}
     directions: dict[str, bool] = {}
     rows = [(trace, error) for trace, error in errors if trace in keys]
     for trace, metric, value, is_yes_no, comment in scores:
@@ -173,15 +198,17 @@ def _metrics(store: Store, experiments: Sequence[str]) -> set[str]:
     return {metric for (metric,) in ask(store, (query, [[*experiments]]))[0]}
 
 
-_TEXTS = """
+_RUN_TEXTS = """
 select o.run_id, x.inputs::varchar, x.reference_outputs::varchar, o.outputs::varchar
 from staging.outputs o join staging.experiments e using (experiment_id)
 join staging.examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
 where list_contains($1, o.run_id)
-union all select trace_id, case when json_valid(input) then input else to_json(input)::varchar end, null,
-                 case when json_valid(output) then output else to_json(output)::varchar end
+"""
+
+_TRACE_TEXTS = """
+select trace_id, case when json_valid(input) then input else to_json(input)::varchar end, null,
+       case when json_valid(output) then output else to_json(output)::varchar end
 from traces where list_contains($1, trace_id)
-order by 1
 """
 
 _OF_EXPERIMENTS = """
@@ -220,53 +247,56 @@ select run_id, comment from (
 
 @dataclass(frozen=True, slots=True)
 class ModeRate:
-    """How often a mode holds in an experiment."""
+    """How often a mode holds in an experiment, or on a day of a trace evaluation."""
 
-    experiment: str
+    experiment: str  # its name, or that of the trace evaluation
+    subject_kind: str
     started_at: datetime
     evaluator_version: str
     n_holding: int
-    n: int  # scored answers
+    n: int  # scored answers or items
+    rate: float  # samples are weighted by the inverse sampling rate
 
     @property
     def text(self) -> str:
-        return f"{self.n_holding} of {self.n} ({self.n_holding / self.n:.1%})"
+        return f"{self.n_holding} of {self.n} ({self.rate:.1%})"
 
 
 def rates_of_mode(store: Store, mode: str, experiment: str | None = None) -> list[ModeRate]:
-    """Return the rate of a mode in all experiments, or those that a reference means, the newest last.
+    """Return the rate of a mode in all experiments and trace evaluations, or those that a reference means, newest last.
 
     Raise InputError if none has scores of it.
     """
-    ids = find_experiments(store, experiment) if experiment else None
+    ids = owners_of(store, experiment) if experiment else None
     found = ask_records(store, ModeRate, _RATES, [mode, ids])
     if not found:
-        where = f"experiment {experiment!r}" if experiment else "the store"
-        raise InputError(f"{where}: got no scores of {PREFIX}{mode}, wanted an experiment whose answers have modes")
+        where = repr(experiment) if experiment else "the store"
+        wanted = "wanted an experiment or a trace evaluation with the evaluator failure_modes"
+        raise InputError(f"{where}: got no scores of {PREFIX}{mode}, {wanted}")
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerWithMode:
-    """An answer that has a mode, and why."""
+    """An answer, or an item of production, that has a mode, and why."""
 
-    run_id: str
-    example_id: str
+    run_id: str | None  # None in production
+    example_id: str | None
+    subject_kind: str
+    subject_id: str  # of the run, trace, observation or session
     comment: str | None
 
 
-def answers_with_mode(store: Store, mode: str, count: int) -> list[AnswerWithMode]:
-    """Return the newest answers with a mode."""
-    return ask_records(store, AnswerWithMode, _ANSWERS, [mode, count])
+def answers_with_mode(
+    store: Store, mode: str, count: int = MOST, owners: Sequence[str] | None = None
+) -> list[AnswerWithMode]:
+    """Return the newest answers and items with a mode: all, or those of some experiments and trace evaluations."""
+    return ask_records(store, AnswerWithMode, _ANSWERS, [mode, count, owners])
 
 
-def examples_with_mode(store: Store, mode: str, experiment: str | None = None) -> list[dict[str, Any]]:
-    """Return the examples whose answers have a mode, as rows of a dataset: of all experiments, or of those that a
-    reference means. Raise InputError if none has it."""
-    ids = find_experiments(store, experiment) if experiment else None
-    (found,) = ask(store, (_EXAMPLES, [f"{PREFIX}{mode}", ids, ids]))
-    if not found:
-        raise InputError(f"got no answer with {PREFIX}{mode}{f' in {experiment!r}' if experiment else ''}, wanted one")
+def examples_with_mode(store: Store, mode: str, owners: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Return the examples whose answers have a mode, as rows of a dataset: of all experiments, or of these."""
+    (found,) = ask(store, (_EXAMPLES, [f"{PREFIX}{mode}", owners, owners]))
     return [
         {
             "id": f"{mode}-{example}",

@@ -46,7 +46,7 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         wanted = f"one of: {', '.join(of_newest)}" if just_one and len(of_newest) > 1 else wanted
         are = "is only one run" if runs == 1 else f"are only {runs} runs"
         raise NotFoundError(f"experiment {reference!r}: there {are} named {name!r}, wanted {wanted}")
-    return [_by_prefix("experiment", store, reference, rows, "which is empty")]
+    return [_by_prefix("experiment", store, reference, rows, "which has no experiment")]
 
 
 def unique_name(name: str, experiment: str) -> str:

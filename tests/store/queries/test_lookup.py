@@ -58,7 +58,7 @@ def test_a_reference_means_an_id_a_group_or_the_newest_of_a_name(known: Store) -
 def test_a_name_goes_before_the_beginning_of_an_id_and_an_empty_store_says_so(store: Store, make: Make) -> None:
     with pytest.raises(InputError) as caught:
         find_experiments(store, "demo")
-    assert str(caught.value) == f"experiment 'demo': not in {store.layout.root}, which is empty"
+    assert str(caught.value) == f"experiment 'demo': not in {store.layout.root}, which has no experiment"
     for identity, name in (("exp-00aa", "demo"), ("exp-9", "exp-00a")):
         store.append("experiments", identity, "start", [make("experiments", experiment_id=identity, name=name)])
     assert find_experiments(store, "exp-00a") == ["exp-9"]

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from evalflows.analysis.figures import estimate, figure, percent, percent_estimate
+from evalflows.specs import hints
 from evalflows.store.records import DataType, from_json
 from evalflows.store.sql import ask, ask_records, records_of
 from evalflows.store.store import Store
@@ -100,7 +101,7 @@ class JudgeReport:
     @property
     def sentences(self) -> list[str]:
         """The report in sentences."""
-        return [*self._agreement(), *self._bias(), *self._mean_in_words(), *self._warnings()]
+        return [*self._agreement(), *self._rare_kind(), *self._bias(), *self._mean_in_words(), *self._warnings()]
 
     def _agreement(self) -> list[str]:
         alpha = self.observed["alpha"]
@@ -123,6 +124,18 @@ class JudgeReport:
                 f"; {less} people agree with each other (alpha {alpha['alpha']:.2f}, people {among['alpha']:.2f})"
             )
         return [sentence]
+
+    def _rare_kind(self) -> list[str]:
+        rare = self.observed.get("rare_kind")
+        if rare is None or self.passed:
+            return []
+        observed, missing = self.observed, f"{rare['n_missing']} more {NAMES[rare['label']]}"
+        sentence = f"people labelled {rare['n']} of {observed['n_labelled']} {NAMES[rare['label']]}, too few to tell"
+        if rare["n_unlabelled"] < rare["n_more"]:
+            left = f"the {rare['n_unlabelled']} answers without a label are too few for it"
+            return [f"{sentence}: wanted {missing}; {left}, so label another experiment too"]
+        hint = hints.label_next(observed["subject_id"], self.metric, observed["people_metric"], rare["n_more"])
+        return [f"{sentence}: wanted {missing}, about as many as in {rare['n_more']} at random: {hint.code}"]
 
     def _bias(self) -> list[str]:
         error = self.observed.get("error")

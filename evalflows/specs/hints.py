@@ -179,6 +179,12 @@ def import_labels() -> Hint:
     return Hint(("labels", "import", "FILE"))
 
 
+def label_next(experiment: str, metric: str, people: str, n: int) -> Hint:
+    """Choose answers at random for people to label; `people` is the name of their metric."""
+    of = (experiment, metric, *(("--people", people) if people != metric else ()))
+    return Hint(("labels", "next", *of, "--order", "random", "--n", str(n), "--out", "to_label.csv"))
+
+
 def add_traces() -> Hint:
     """Add traces."""
     return Hint(("traces", "add", "FILE"))

@@ -133,6 +133,7 @@ def in_an_empty_store(reader: Reader, folder: Path) -> None:
     ((run_id,),) = rows("select run_id from outputs limit 1")
     labels.write_text(f"run_id,metric,value,reviewer\n{run_id},exact_match,1,ada\n")
     reader("labels", "ls")
+    assert "30 drawn at random" in reader("labels", "agreement", identity, "exact_match")["label_next"].output
     said = [{"key": f"{side}.value", "value": {"stringValue": "yes"}} for side in ("input", "output")]
     times = {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
     trace = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "a", "attributes": said} | times
@@ -261,6 +262,7 @@ def of_the_server(reader: Reader) -> None:
 def test_every_hint_works_where_it_is_printed(
     reader: Reader, tmp_path: Path, store_root: Path, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     in_an_empty_store(reader, tmp_path)
     out_of_budget(reader, tmp_path)
     with monkeypatch.context() as patch:

@@ -57,6 +57,23 @@ def first(said: dict[str, float], n: int) -> dict[str, float]:
     return dict(list(said.items())[:n])
 
 
+def test_too_few_labels_of_a_kind_are_said_with_the_command_that_brings_them() -> None:
+    """Even where judge and people agree on all 60: what of three no is no proof."""
+    said = {f"q{n:03}": float(n >= 3) for n in range(400)}
+    owner = judged("rare", said)
+    people_say(owner, first(said, 60))
+    report = weighed(owner)
+    assert report.passed is None
+    assert (
+        "people labelled 3 of 60 no, too few to tell: wanted 7 more no, about as many as in 109 at random: "
+        f"`evalflows labels next {owner} correct --order random --n 109 --out to_label.csv`"
+    ) in report.sentences
+    people_say(owner, first(said, 300))
+    assert "wanted 7 more no; the 100 answers without a label are too few for it" in "\n".join(weighed(owner).sentences)
+    people_say(owner, {name: float(n >= 10) for n, name in enumerate(first(said, 60))})
+    assert "too few to tell" not in "\n".join(weighed(owner).sentences)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_prefect")
 def test_the_flow_keeps_a_check_with_all_figures_and_again_the_same() -> None:

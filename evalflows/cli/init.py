@@ -73,16 +73,17 @@ def _filled(name: str) -> bytes:
 
 
 def requirement() -> str:
-    """Return what pip installs this package from elsewhere: the commit or the address that it was installed from here.
-
-    A folder or a file of this machine is not elsewhere; then it is the name.
+    """Return what pip installs this package from elsewhere: the commit or the address that it was installed from here,
+    or the version of a package index. Empty for a folder or a file of this machine, which is not elsewhere.
     """
     found = distribution("evalflows")
     origin = json.loads(found.read_text("direct_url.json") or "{}")  # PEP 610; pip leaves passwords out
     url, source = str(origin.get("url", "")), origin.get("vcs_info")
     if source is not None:
         return f"evalflows @ {source['vcs']}+{url}@{source['commit_id']}"
-    return f"evalflows @ {url}" if url.startswith("https:") else f"evalflows=={found.version}"
+    if url:
+        return f"evalflows @ {url}" if url.startswith("https:") else ""
+    return f"evalflows=={found.version}"
 
 
 def lacking_deployments() -> str | None:
@@ -157,6 +158,6 @@ def init(with_agents: bool, verbose: bool) -> None:
             echo(line)
         if (block := lacking_deployments()) is not None:
             echo(f"\nTo deploy it from your prefect.yaml, add:\n{block.rstrip()}")
-        if f"wrote  {WORKFLOW}" in done and "@" not in requirement():
+        if f"wrote  {WORKFLOW}" in done and not requirement():
             echo(f"\nSet EVALFLOWS in {WORKFLOW} to what pip can install there.")
         echo(NEXT)

@@ -115,12 +115,22 @@ def test_the_workflow_installs_what_is_installed_here(here: Path, monkeypatch: p
     )
     assert "\nSet EVALFLOWS in .github/workflows/evals.yml to what pip can install there.\n" in init().stdout
     path = here / ".github" / "workflows" / "evals.yml"
-    assert yaml.safe_load(path.read_text())["env"] == {"EVALFLOWS": "evalflows==0.1.0"}
+    workflow = yaml.safe_load(path.read_text())
+    install = next(one["run"] for one in workflow["jobs"]["gate"]["steps"] if one.get("name") == "Install")
+    pip = "pip() { echo pip $@; }\n"
+    refused = in_bash(pip + install, here, workflow["env"], "-e")
+    assert refused.returncode == 1 and refused.stdout.startswith("::error::EVALFLOWS is empty in .github/workflows/")
+    done = in_bash(pip + install, here, {"EVALFLOWS": "./evalflows.whl"}, "-e")
+    assert (done.returncode, done.stdout) == (0, "pip install ./evalflows.whl\n")
     path.unlink()
     origin = commit
     assert "Set EVALFLOWS" not in init().stdout
     wanted = "evalflows @ git+https://host/evalflows.git@abc123"
     assert yaml.safe_load(path.read_text())["env"] == {"EVALFLOWS": wanted}
+    path.unlink()
+    origin = {}
+    assert "Set EVALFLOWS" not in init().stdout
+    assert yaml.safe_load(path.read_text())["env"] == {"EVALFLOWS": "evalflows==0.1.0"}, "of a package index"
 
 
 def test_the_store_is_added_to_gitignore_once(here: Path) -> None:

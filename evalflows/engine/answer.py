@@ -58,6 +58,8 @@ def pending_runs(run: Context, rounds: Rounds) -> list[list[int]]:
     for experiment, chunk in zip(experiments_in(run, rounds), rounds.chunks, strict=True):
         stored: list[OutputRow] = run.store.read("outputs", chunk.experiment_id, [chunk.part_name], texts=False)
         done, ids = {row.run_id for row in stored if is_final(row)}, experiment.examples.ids
+        if {row.status for row in stored} == {"failed", "not_attempted"} and not experiment.target_breaker.is_open:
+            done = set()  # it was stopped before the first answer: the failures say nothing of their items
         numbers = range(chunk.start, chunk.stop)
         pending.append([number for number in numbers if not done or run_id(chunk, ids[number]) not in done])
     return pending

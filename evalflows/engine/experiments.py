@@ -37,7 +37,7 @@ from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Complete
-from evalflows.specs.target import ChatTarget, HttpTarget, TargetSpec
+from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, TargetSpec
 from evalflows.store.described import to_described
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow
 from evalflows.store.row_specs import experiment_spec
@@ -47,6 +47,8 @@ from evalflows.targets import Target
 
 OVERHEAD = 2000
 """Bytes of the objects of a run, besides its texts."""
+FIRST_ALIKE = 10
+"""Answers of an application that stop it if they are the first, and all failed in the same way."""
 
 Context = RunContext[PreparedExperiment]
 
@@ -222,7 +224,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         target_spec=target,
         target=make_target(target, complete, examples, store),
         target_complete=complete,
-        target_breaker=factory.breaker(),
+        target_breaker=factory.breaker(first=FIRST_ALIKE if isinstance(target, PythonTarget | HttpTarget) else 0),
         connections=factory.connections,
         target_may_call=target_may_call_unrecorded(target),
         spec=spec,

@@ -193,5 +193,5 @@ class EvaluatorFactory:
         key = key_for(name, connection)
         return embedder(name, connection, self.ledger, key=key, model=model, budget=self.budget)
 
-    def breaker(self) -> Breaker:
-        return Breaker(self.spec.breaker_window, self.spec.breaker_pause_s)
+    def breaker(self, first: int = 0) -> Breaker:
+        return Breaker(self.spec.breaker_window, self.spec.breaker_pause_s, first=first)

@@ -1,5 +1,6 @@
 """A breaker stops the calls of a connection that fails again and again."""
 
+import re
 import threading
 import time
 from collections import deque
@@ -13,6 +14,9 @@ COUNTED: frozenset[ErrorKind] = UNREACHABLE | {"bad_request"}
 TRIALS = 3
 """Consecutive openings after which the breaker gives up for this run."""
 
+_DIFFERS = re.compile(r"""'[^']*'|"[^"]*"|\w*\d[\w-]*""")
+"""What may differ between errors of one way to fail: what is quoted, numbers and ids."""
+
 _reserving = threading.Lock()
 
 
@@ -20,11 +24,15 @@ class Breaker:
     """Opens when more than half of the last `window` items failed, once at least half a window has been seen.
 
     While open, it admits no items; after a pause it admits one item as a trial. If the trial succeeds, the
-    breaker closes, else it stays open for twice the pause. Thread-safe.
+    breaker closes, else it stays open for twice the pause. It gives up for this run if as many as the `first` items all
+    failed in the same way, and no later attempt would help. Thread-safe.
     """
 
-    def __init__(self, window: int, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, window: int, pause_s: float, clock: Callable[[], float] = time.monotonic, first: int = 0
+    ) -> None:
         self._window, self._pause_s, self._clock = window, pause_s, clock
+        self._first, self._alike = first, list[str]()  # failures that are alike, from the beginning
         self._failed: deque[bool] = deque(maxlen=window)
         self._opened = 0  # consecutive openings
         self._open_until: float | None = None
@@ -70,6 +78,8 @@ class Breaker:
 
         The user's code that raises after it has `called` a model counts too: a bug there would be paid for every item.
         """
+        if self._first:
+            self._compare_first(kind, error or "")
         failed = kind in COUNTED or (called and kind == "raised")
         if not failed and not is_trial and self._open_until is None and kind not in NOT_ATTEMPTED:
             self._failed.append(False)
@@ -91,6 +101,16 @@ class Breaker:
                 if 2 * count >= self._window and 2 * n_failed > count:
                     why = "no connection" if kind == "connection" else f"most recently with: {error}"
                     self._open(f"{n_failed} of the last {count} failed, {why}")
+
+    def _compare_first(self, kind: str | None, error: str) -> None:
+        says_nothing = kind is None or kind in UNREACHABLE | NOT_ATTEMPTED
+        with self._lock:
+            self._alike.append(f"{kind} {_DIFFERS.sub('…', error)}")
+            if says_nothing or self._alike[-1] != self._alike[0]:
+                self._first = 0
+            elif len(self._alike) == self._first:
+                self._first, self._opened, self._open_until = 0, TRIALS, self._clock()
+                self._reason = f"stopped: the first {len(self._alike)} answers all failed with: {error}"
 
     def _open(self, reason: str) -> None:
         self._reason = reason

@@ -1,5 +1,7 @@
 """Runs whose judge or target goes down: the breaker, fallbacks, and resuming."""
 
+import re
+
 import pytest
 from catalog_rows import one, rows
 from endpoint import Endpoint, Reply, Request, completion, error, serving
@@ -10,6 +12,7 @@ from evalflows.cli.show import overview_line
 from evalflows.llm import limiter
 from evalflows.reports.experiment_report import overviews
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.reference import refer
 from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("prefect_api", "short_pauses")
@@ -107,6 +110,37 @@ def test_a_target_that_is_down_is_not_called_for_every_example() -> None:
     assert endpoint.calls == calls + N
     assert rows("select status, count(*) from outputs group by 1") == [("ok", N)]
     assert rows("select status, count(*) from scores where evaluator = 'contains' group by 1") == [("scored", N)]
+
+
+DATABASE: list[str] = []
+
+
+def needs_its_database(inputs: dict[str, str]) -> str:
+    if not DATABASE:
+        raise RuntimeError(f"no database for {inputs['question']!r}, tried {len(inputs['question'])} times")
+    return inputs["question"]
+
+
+def test_an_application_whose_first_answers_all_raise_the_same_is_asked_no_more_and_a_resume_asks_all() -> None:
+    asked = spec(
+        {},
+        targets=[{"kind": "python", "function": refer(needs_its_database)}],
+        evaluators=["json_valid"],
+        max_concurrency=1,
+    )
+    assert re.fullmatch(
+        rf"not done: {N - 10} of {N} answers, {N - 10} of {N} by json_valid \(stopped: the first 10 answers all failed "
+        r"with: RuntimeError: no database for 'q\d+', tried . times \(.*\)\)",
+        incomplete(asked),
+    )
+    assert rows("select status, error_kind, count(*) from outputs group by all order by 1") == [
+        ("failed", "raised", 10),
+        ("not_attempted", "stopped", N - 10),
+    ]
+    DATABASE.append("up")
+    run(asked)
+    assert one("select state, reason from experiments") == ("completed", None)
+    assert rows("select status, count(*) from outputs group by 1") == [("ok", N)]
 
 
 @pytest.mark.slow

@@ -57,6 +57,23 @@ def trial(one: Breaker, kind: ErrorKind | None) -> None:
     one.leave(is_trial, kind, kind)
 
 
+def test_of_an_application_it_gives_up_after_ten_failures_alike_and_no_success() -> None:
+    alike = [f"KeyError: 'no {n}' in item-{n} (app.py:{n} in f)" for n in range(10)]
+    for kinds, errors, gives_up in (
+        (["raised"] * 10, alike, True),
+        (["raised"] * 9, alike[:9], False),
+        ([None, *["raised"] * 10], ["", *alike], False),
+        (["raised"] * 11, [alike[0], "ValueError: other", *alike[:9]], False),
+        ([*["raised"] * 9, "bad_return"], alike, False),
+        ([DOWN] * 10, ["HTTP 500: down"] * 10, False),
+    ):
+        for first in (10, 0):
+            one = Breaker(1000, 5.0, Clock(), first)
+            for kind, error in zip(kinds, errors, strict=True):
+                one.leave(one.enter(), kind, error)
+            assert one.gave_up == (gives_up and first > 0) != lets_through(one)
+
+
 def test_it_opens_when_more_than_half_of_at_least_half_a_window_failed() -> None:
     one, _ = breaker()
     go(one, [None] * 5 + [DOWN] * 5)

@@ -8,11 +8,12 @@ error of its own differences. The winner's figures are the hybrid estimates of A
 not depend on the winner's figure, that figure is a truncated normal, whose mean is estimated without median bias; the
 truth is also taken to be within the simultaneous intervals of all variants, of a tenth of the error rate.
 
-Both rest on approximately normal means, with a covariance estimated from the examples or clusters.
+Both rest on approximately normal means, with a covariance estimated from the examples or clusters. Of yes/no values the
+interval of the winner's mean is joined with Wilson's, adjusted for the number of variants.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from scipy.optimize import brentq  # type: ignore[import-untyped, unused-ignore]
 from scipy.special import ndtr  # type: ignore[import-untyped, unused-ignore]
 
 from evalflows.stats.clusters import (
+    Clustering,
     FloatArray,
     checked_confidence_level,
     cluster_sums,
@@ -28,6 +30,8 @@ from evalflows.stats.clusters import (
     few_clusters,
     is_rounding,
 )
+from evalflows.stats.means import effective_size
+from evalflows.stats.proportions import normal_quantile, score_interval
 
 DRAWS = 10_000
 """Draws of the means' errors, from which quantiles of their maxima are taken."""
@@ -125,11 +129,38 @@ def select_best(
         **known,
         **how,
         contenders=_contenders(means, errors, level, covariance, scale, _step(rows)),
-        mean=figures.of(weights),
+        mean=_of_shares(figures.of(weights), rows, winner, clustering, level),
         gain=gain,
         method="multiple comparisons with the best; hybrid estimates of the winner",
         reason=None,
     )
+
+
+def _of_shares(
+    figure: WinnersFigure, rows: FloatArray, winner: int, clustering: Clustering, level: float
+) -> WinnersFigure:
+    """Return the winner's mean with an interval that also holds near the end of what two values allow.
+
+    There the errors are not normal: few answers are wrong, or none, which shows no error at all. So the interval is
+    joined with Wilson's (1927), whose lower end is adjusted for all variants (Bonferroni). If all of the winner's
+    answers are right, the estimate is the share at which the best of as many variants, if all were as good, has no
+    wrong answer in half of the samples.
+    """
+    ends, variants = np.unique(rows), rows.shape[1]
+    if len(ends) != 2:
+        return figure
+    right = (rows[:, winner] == ends[1]).astype(np.float64)
+    share = float(right.mean())
+    size = effective_size(right, clustering) if 0 < share < 1 else float(clustering.count)
+    lowest = score_interval(share, size, normal_quantile(1 - (1 - level) / variants))[0]
+    highest = score_interval(share, size, normal_quantile(level))[1]
+    low, high = (float(ends[0] + (ends[1] - ends[0]) * one) for one in (lowest, highest))
+    if figure.corrected is None or figure.low is None or figure.high is None:
+        if share < 1:
+            return figure
+        corrected = (1 - 0.5 ** (1 / variants)) ** (1 / clustering.count)
+        return replace(figure, corrected=float(ends[0] + (ends[1] - ends[0]) * corrected), low=low, high=high)
+    return replace(figure, low=min(low, figure.low), high=max(high, figure.high))
 
 
 def _step(rows: FloatArray) -> float:

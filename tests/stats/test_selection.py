@@ -54,7 +54,7 @@ def test_ties_equal_answers_and_too_few() -> None:
     assert same.mean.corrected == pytest.approx(2 / 3, abs=0.02), "no other answer would have won"
     assert same.gain and (same.gain.naive, same.gain.corrected) == (0.0, None), "it cannot vary"
     constant = select_best(np.tile([1.0, 0.0], (30, 1)))
-    assert constant.contenders == (0,) and constant.mean.corrected is None
+    assert constant.contenders == (0,) and constant.mean.low and constant.gain is None
     few = select_best(answers[: LEAST - 1], baseline=2)
     assert few.contenders == () and few.reason and few.mean.corrected is None and few.gain is not None
     clustered = select_best(answers, clusters=[place // 10 for place in range(60)])
@@ -62,6 +62,23 @@ def test_ties_equal_answers_and_too_few() -> None:
     for wrong in ([[1.0]], [[1.0, np.nan]], []):
         with pytest.raises(ValueError, match="values: got shape"):
             select_best(wrong)
+
+
+def test_near_the_ceiling_the_mean_has_an_interval_that_holds() -> None:
+    right = np.ones((100, 5))
+    right[:7, 1:] = 0.0
+    low = 100 / (100 + stats.norm.ppf(1 - 0.05 / 5 / 2) ** 2)
+    found = select_best(right, baseline=1).mean
+    assert (found.naive, found.low, found.high) == (1.0, pytest.approx(low), 1.0), "Wilson's, adjusted for 5 variants"
+    assert found.corrected == pytest.approx((1 - 0.5 ** (1 / 5)) ** (1 / 100))
+    assert select_best(right * 100 - 100).mean.low == pytest.approx(100 * low - 100), "of any two values"
+    covers = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        answers = (rng.random((100, 20)) < rng.beta(7.6, 0.4, (100, 1))).astype(float)
+        mean = select_best(answers, seed=seed).mean
+        covers.append(mean.low is not None and mean.high is not None and mean.low <= 0.95 <= mean.high)
+    assert np.mean(covers) >= 0.93, "of the normal approximation alone, 65 %"
 
 
 def test_clusters_widen_what_is_known() -> None:

@@ -31,10 +31,21 @@ class Absent:
 
         return absent
 
-    def method(self, owner: str, name: str) -> AttributeError:
-        """Return the error for a method that an object does not have."""
-        remedy = self.methods.get(name, f"{self.page} lists what is supported")
-        return AttributeError(f"{owner}.{name}: not supported here: {remedy}")
+    def of_objects(self, where: str | None = None) -> Callable[[Class], Class]:
+        """Return a decorator of classes whose objects, named `where`, raise AttributeError for what they do not have.
+
+        Type checkers do not see it: they would accept any name.
+        """
+
+        def absent(found: Any, name: str) -> Any:
+            remedy = self.methods.get(name, f"{self.page} lists what is supported")
+            raise AttributeError(f"{where or type(found).__name__}.{name}: not supported here: {remedy}")
+
+        def decorated(owner: Class) -> Class:
+            owner.__getattr__ = absent  # type: ignore[attr-defined]
+            return owner
+
+        return decorated
 
 
 Parameters = ParamSpec("Parameters")

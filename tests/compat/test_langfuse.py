@@ -33,6 +33,7 @@ from evalflows.telemetry.views import observation_view, trace_view
 OURS_ONLY = {
     "run_batched_evaluation": {"scope", "mapper", "composite_evaluators", "fetch_trace_fields"},
     "start_as_current_observation": {"self"},
+    "run_experiment": {"self", "_snapshot"},
 }
 """Arguments that Langfuse 5 has not, or not with a default."""
 METHODS_HERE = [name for name in vars(Langfuse) if name[0] != "_"]

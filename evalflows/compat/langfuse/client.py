@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflows.compat.langfuse import experiment
 from evalflows.compat.langfuse.absent import ABSENT
@@ -25,26 +25,21 @@ Scope = Literal["traces", "observations", "sessions"]
 
 _NEWEST_FIRST = Window(moment="started_at", until=LATEST, newest_first=True)
 
-ONE_RUN = "each call is an experiment of its own; `evalflows resume` continues an interrupted one"
-
 _UNCHANGED = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 _NO_TRACING = "nothing is traced here: keep Langfuse's SDK for it, and send its spans to `evalflows receive`"
 _NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
 _NO_SOURCE = "name the trace in the item's metadata"
 
 
+@ABSENT.of_objects()
 @dataclass(slots=True, kw_only=True)
 class Traces:
     """A page of traces."""
 
     data: list[Item]
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method("Traces", name)
-
-
+@ABSENT.of_objects("api.trace")
 @refusing_unknown
 class TraceApi:
     """Reads traces of the store."""
@@ -87,22 +82,13 @@ class TraceApi:
         keys = item_keys(store, "traces", only, _NEWEST_FIRST, page * limit)
         return Traces(data=_items(store, keys[(page - 1) * limit :]))
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method("api.trace", name)
-
-
+@ABSENT.of_objects("api")
 @dataclass(slots=True)
 class Api:
     """The part of Langfuse's API that is supported here."""
 
     trace: TraceApi = field(default_factory=TraceApi)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method("api", name)
 
 
 def _items(store: Store, keys: Sequence[ItemKey]) -> "list[Item]":
@@ -119,6 +105,7 @@ def _text(moment: datetime | None) -> str | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
+@ABSENT.of_objects()
 @refusing_unknown
 @dataclass(slots=True, kw_only=True)
 class DatasetClient:
@@ -134,12 +121,7 @@ class DatasetClient:
     items: list[DatasetItem] = field(default_factory=list)
     snapshot_id: str | None = None  # ours: of the items
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method("DatasetClient", name)
-
-    @refusing(experiment_id=ONE_RUN)
+    @refusing(experiment_id=experiment.ONE_RUN)
     def run_experiment(
         self,
         *,
@@ -155,7 +137,7 @@ class DatasetClient:
         experiment_id: str | None = None,
     ) -> ExperimentResult:
         """Run a task on all items of the dataset: see `Langfuse.run_experiment`."""
-        return experiment.run(
+        return experiment.run_experiment(
             name=name,
             run_name=run_name,
             description=description,
@@ -166,7 +148,7 @@ class DatasetClient:
             run_evaluators=run_evaluators,
             max_concurrency=max_concurrency,
             metadata=metadata,
-            snapshot=self.snapshot_id,
+            _snapshot=self.snapshot_id,
         )
 
 
@@ -181,6 +163,7 @@ def _client(found: Named) -> DatasetClient:
     )
 
 
+@ABSENT.of_objects()
 @refusing_unknown
 class Langfuse:
     """Datasets, experiments and evaluations of production. Stateless: every method reads the store's current content.
@@ -223,11 +206,6 @@ class Langfuse:
         otel_compression: str | None = None,
     ) -> None:
         self.api = Api()
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method("Langfuse", name)
 
     @refusing(_add_observation_scores_to_trace="a score is about one item; judge traces with scope='traces'")
     def run_batched_evaluation(
@@ -296,54 +274,7 @@ class Langfuse:
         )
         return BatchEvaluationResult(result.batch_id, result.composites)
 
-    @refusing(experiment_id=ONE_RUN, _dataset_version="get_dataset takes the version")
-    def run_experiment(
-        self,
-        *,
-        name: str,
-        run_name: str | None = None,
-        description: str | None = None,
-        data: Any,
-        task: Any,
-        evaluators: Sequence[Any] = (),
-        composite_evaluator: Any = None,
-        run_evaluators: Sequence[Any] = (),
-        max_concurrency: int = 50,
-        metadata: Mapping[str, Any] | None = None,
-        experiment_id: str | None = None,
-        _dataset_version: datetime | None = None,
-    ) -> ExperimentResult:
-        """Run a task on items, evaluate every output, and return what came of it.
-
-        Args:
-            name: The experiment's name.
-            run_name: Its name in the store; by default `name`.
-            description: Its purpose.
-            data: Mappings with `input`, `expected_output` and `metadata`, or items of a dataset.
-            task: A function of `item`, sync or async. What it returns is kept as JSON, also dataclasses and pydantic
-                models.
-            evaluators: Functions of input, output, expected_output and metadata.
-            composite_evaluator: A function of the same and of `evaluations`; it is not called for an item that an
-                evaluator failed to judge.
-            run_evaluators: Functions of `item_results`, the items that the task answered.
-            max_concurrency: Maximum number of items answered, or outputs evaluated, at once.
-            metadata: Metadata to store with the experiment.
-
-        Raise InputError, before anything is called, for arguments that cannot be used, and IncompleteError if no item
-        was answered, or a model could not be reached; what is done is stored even then.
-        """
-        return experiment.run(
-            name=name,
-            run_name=run_name,
-            description=description,
-            data=data,
-            task=task,
-            evaluators=evaluators,
-            composite_evaluator=composite_evaluator,
-            run_evaluators=run_evaluators,
-            max_concurrency=max_concurrency,
-            metadata=metadata,
-        )
+    run_experiment = staticmethod(experiment.run_experiment)
 
     def get_dataset(
         self, name: str, *, fetch_items_page_size: int | None = 50, version: datetime | None = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langsmith.conversion import dataset_id
@@ -162,6 +162,7 @@ def _as_items(value: Any) -> Any:
     return with_attributes(value)
 
 
+@ABSENT.of_objects()
 @dataclass(slots=True, kw_only=True)
 class DatasetItem:
     """An item of a dataset."""
@@ -173,11 +174,6 @@ class DatasetItem:
     dataset_id: str | None = None
     dataset_name: str | None = None
     status: str = "ACTIVE"
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method("DatasetItem", name)
 
 
 def item_of(example: ExampleView, dataset: str | None) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse.absent import ABSENT
@@ -17,6 +18,7 @@ from evalflows.compat.langfuse.evaluations import (
     evaluations_of,
     item_of,
 )
+from evalflows.compat.refusal import refusing
 from evalflows.evaluators.views import unwrapped, with_attributes
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from evalflows import ItemOutcome
 
 __all__ = ["Evaluation", "ExperimentItemResult", "ExperimentResult"]
+
+ONE_RUN = "each call is an experiment of its own; `evalflows resume` continues an interrupted one"
 
 
 __getattr__ = ABSENT.of_module(__name__)
@@ -90,28 +94,45 @@ class ExperimentResult:
             yield f"  {name}: {mean}{len(found)} of {len(self.item_results)} items"
 
 
-def run(
+@refusing(experiment_id=ONE_RUN, _dataset_version="get_dataset takes the version")
+def run_experiment(
     *,
     name: str,
-    run_name: str | None,
-    description: str | None,
+    run_name: str | None = None,
+    description: str | None = None,
     data: Any,
     task: Any,
-    evaluators: Sequence[Any],
-    composite_evaluator: Any,
-    run_evaluators: Sequence[Any],
-    max_concurrency: int,
-    metadata: Mapping[str, Any] | None,
-    snapshot: str | None = None,
+    evaluators: Sequence[Any] = (),
+    composite_evaluator: Any = None,
+    run_evaluators: Sequence[Any] = (),
+    max_concurrency: int = 50,
+    metadata: Mapping[str, Any] | None = None,
+    experiment_id: str | None = None,
+    _dataset_version: datetime | None = None,
+    _snapshot: str | None = None,
 ) -> ExperimentResult:
     """Run a task on items, evaluate every output, and return what came of it.
 
-    Raise InputError for arguments that cannot be used, before anything is called, and IncompleteError if no item was
-    answered, or a model could not be reached; what is done is stored even then.
+    Args:
+        name: The experiment's name.
+        run_name: Its name in the store; by default `name`.
+        description: Its purpose.
+        data: Mappings with `input`, `expected_output` and `metadata`, or items of a dataset.
+        task: A function of `item`, sync or async. What it returns is kept as JSON, also dataclasses and pydantic
+            models.
+        evaluators: Functions of input, output, expected_output and metadata.
+        composite_evaluator: A function of the same and of `evaluations`; it is not called for an item that an
+            evaluator failed to judge.
+        run_evaluators: Functions of `item_results`, the items that the task answered.
+        max_concurrency: Maximum number of items answered, or outputs evaluated, at once.
+        metadata: Metadata to store with the experiment.
+
+    Raise InputError, before anything is called, for arguments that cannot be used, and IncompleteError if no item
+    was answered, or a model could not be reached; what is done is stored even then.
     """
     import evalflows  # loads Prefect, which takes seconds
 
-    dataset, examples = as_data(data, snapshot)
+    dataset, examples = as_data(data, _snapshot)
     composites = [] if composite_evaluator is None else [composite_evaluator]
     result = evalflows.evaluate(
         as_task(task, dataset),

@@ -5,7 +5,7 @@ Outside a run nothing is recorded: production is traced by Langfuse's own SDK, o
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langsmith.run_helpers import traceable
@@ -48,6 +48,7 @@ def propagate_attributes(**attributes: Any) -> Iterator[None]:
     yield
 
 
+@ABSENT.of_objects()
 class Observation:
     """A step of the current run that has begun."""
 
@@ -71,11 +72,6 @@ class Observation:
     @staticmethod
     def start_as_current_observation(**given: Any) -> Any:
         return observation(**given)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method("Observation", name)
 
 
 @refusing(trace_context=_NO_TRACE)

@@ -6,7 +6,7 @@ The AsyncClient awaits the same methods in threads of their own.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.langsmith.comparative import ComparativeExperimentResults
@@ -19,6 +19,7 @@ from evalflows.compat.refusal import refusing, refusing_unknown
 _NO_REDACTION = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 
 
+@ABSENT.of_objects()
 @refusing_unknown
 class Client(DatasetMethods, ExampleMethods, RunMethods):
     """Datasets, experiments and feedback. Stateless: every method reads the store's current content.
@@ -42,11 +43,6 @@ class Client(DatasetMethods, ExampleMethods, RunMethods):
         workspace_id: Identity | None = None,
     ) -> None:
         pass
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method(type(self).__name__, name)
 
     @overload
     def evaluate(
@@ -127,6 +123,7 @@ def _iterated(method: Callable[..., Any]) -> Any:
     return call
 
 
+@ABSENT.of_objects()
 class AsyncClient:
     """`Client` for async programs, which it does not block. Methods that list are async iterators.
 
@@ -137,11 +134,6 @@ class AsyncClient:
         for name in ("timeout_ms", "retry_config", "web_url", "cache", "workspace_id"):
             options.pop(name, None)  # of a server, like the URL and the key
         self._client = Client(api_url, api_key=api_key, **options)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise ABSENT.method(type(self).__name__, name)
 
     async def __aenter__(self) -> Self:
         return self

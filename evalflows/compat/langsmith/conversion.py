@@ -4,11 +4,13 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from evalflows.compat.langsmith.attachments import opened
 from evalflows.compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
+from evalflows.engine.views import run_view
 from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.errors import InputError
 from evalflows.store.queries.lookup import find_experiments
@@ -56,20 +58,11 @@ def example_of(row: ExampleRow, dataset: str | None) -> Example:
 
 
 def run_of(row: OutputRow, inputs: Fields) -> Run:
-    return Run(
-        id=row.run_id,
-        inputs=inputs,
-        outputs=from_json(row.outputs),
+    return replace(
+        run_of_view(run_view(row, inputs)),
         error=None if row.status == "ok" else row.error or row.status,
-        start_time=row.started_at,
-        end_time=_end(row.started_at, row.latency_s),
         reference_example_id=row.example_id,
         session_id=row.experiment_id,
-        trace_id=row.run_id,
-        child_runs=_children(from_json(row.steps) or [], row.run_id),
-        prompt_tokens=row.tokens_in,
-        completion_tokens=row.tokens_out,
-        total_cost=row.cost_usd,
     )
 
 

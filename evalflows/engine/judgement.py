@@ -7,23 +7,34 @@ and no value, never a zero, and the run goes on. Only an interrupt, and an error
 # A rule is an evaluator that is not async and calls no model. It takes the same steps without coroutines, which take
 # longer than most rules. Other sync evaluators run on threads of their own, from which they wait for the loop of calls.
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache, partial
 from inspect import isawaitable
 from typing import Any
 
-from evalflows.engine.fallback import is_down, judge_by_fallback
 from evalflows.engine.results import EvaluationResult, failed_result, result_of_preference, result_of_score
 from evalflows.engine.running import RunnableEvaluator
-from evalflows.engine.score_checks import check_score
-from evalflows.engine.time_limits import call_within
-from evalflows.evaluators.binding import read_returned
-from evalflows.evaluators.score import Judgement, Preference
+from evalflows.engine.workers import run_sync
+from evalflows.evaluators.binding import Bound, read_returned
+from evalflows.evaluators.score import Judgement, Preference, number_in
 from evalflows.llm import loop
+from evalflows.llm.breaker import COUNTED
 from evalflows.llm.faults import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, recording
 from evalflows.specs.errors import CallError, ErrorKind, StorageError
+from evalflows.specs.score_configs import ScoreConfigSpec
 from evalflows.store.spool import Spool
+from evalflows.targets import ended_within
+
+TIMEOUT_CHECK_INTERVAL_S = 0.1
+"""Seconds between two checks of a judgement that waits for a model."""
+
+MAX_FALLBACK_THREADS = 64
+"""Maximum number of sync fallbacks that run at the same time in this process."""
 
 
 async def judge_with(
@@ -37,11 +48,8 @@ async def judge_with(
     recorder, began = _recorder(evaluator, spool, experiment_id, subject_id), time.perf_counter()
     with recording(recorder):
         results = await _call(evaluator, available)
-        if evaluator.fallback and all(is_down(result) for result in results):
-            first_is_async = evaluator.bound.is_async
-            results = await judge_by_fallback(
-                _call, evaluator.fallback, available, results, first_is_async=first_is_async
-            )
+        if evaluator.fallback and all(_is_down(result) for result in results):
+            results = await _judge_by_fallback(evaluator, evaluator.fallback, available, results)
     return _with_cost(evaluator, results, recorder, time.perf_counter() - began)
 
 
@@ -117,7 +125,7 @@ def _result(returned: Judgement | Preference, evaluator: RunnableEvaluator) -> E
     """Return the result of one score or preference. Raise ValueError if it is out of bounds."""
     if isinstance(returned, Preference):
         return result_of_preference(returned, evaluator.bound.name)
-    return result_of_score(check_score(returned, evaluator))
+    return result_of_score(_check_score(returned, evaluator))
 
 
 def _raised(evaluator: RunnableEvaluator, error: BaseException) -> EvaluationResult:
@@ -185,3 +193,116 @@ def _blocking(evaluator: RunnableEvaluator, ask: Callable[..., Any] | None) -> C
     if ask is None or evaluator.bound.is_async:
         return ask
     return lambda *args, **kwargs: loop.run(ask(*args, **kwargs))
+
+
+async def call_within(timeout_s: float, bound: Bound, available: Mapping[str, Any]) -> Any:
+    """Call an async evaluator. Raise CallError `too_slow` if it takes longer than `timeout_s` seconds.
+
+    The clock is paused during model calls, which may queue behind others.
+    """
+    clock = _Clock(timeout_s)
+    calls = {name: clock.pausing(available[name]) for name in ("complete", "embed") if available.get(name)}
+
+    def left_s() -> float:
+        left = clock.left()
+        return TIMEOUT_CHECK_INTERVAL_S if clock.is_paused and left > 0 else left
+
+    return await ended_within(timeout_s, _returned(bound, {**available, **calls}), left_s)
+
+
+async def _returned(bound: Bound, available: Mapping[str, Any]) -> Any:
+    returned = bound.call(available)
+    return await returned if isawaitable(returned) else returned
+
+
+class _Clock:
+    """Counts down the seconds left; paused while at least one model call is in flight."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._since, self._in_flight = seconds, time.monotonic(), 0
+
+    @property
+    def is_paused(self) -> bool:
+        return self._in_flight > 0
+
+    def left(self) -> float:
+        return self._left if self.is_paused else self._left - (time.monotonic() - self._since)
+
+    def pausing(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """Wrap `complete` or `embed` so that the clock is paused during a call."""
+
+        async def paused(*args: Any, **kwargs: Any) -> Any:
+            self._left = self.left()
+            self._in_flight += 1
+            try:
+                return await call(*args, **kwargs)
+            finally:
+                self._in_flight -= 1
+                self._since = time.monotonic()
+
+        return paused
+
+
+def _check_score(judgement: Judgement, evaluator: RunnableEvaluator) -> Judgement:
+    """Return the score, whose text is a number if its config says so. Raise ValueError if it may not be as it is."""
+    judgement = _by_config(judgement, evaluator.configs)
+    if judgement.config_id is not None and judgement.status == "scored":
+        _check_config(judgement, evaluator.configs)
+    metric = evaluator.metrics.get(judgement.metric)
+    if metric and metric.range and judgement.value is not None:
+        low, high = metric.range
+        if not low <= judgement.value <= high:
+            raise ValueError(f"{judgement.metric}: got {judgement.value:g}, wanted {low:g} to {high:g}")
+    return judgement
+
+
+def _by_config(judgement: Judgement, configs: Mapping[str, ScoreConfigSpec]) -> Judgement:
+    """Return the score, whose text is a number if its config says that it is."""
+    config = configs.get(judgement.config_id or "") if judgement.label is not None else None
+    if config is None or config.data_type != "NUMERIC" or judgement.value is not None:
+        return judgement
+    number = number_in(judgement.label or "")
+    return judgement if number is None else judgement._replace(value=number, label=None, data_type="NUMERIC")
+
+
+def _check_config(judgement: Judgement, configs: Mapping[str, ScoreConfigSpec]) -> None:
+    config = configs.get(judgement.config_id or "")
+    if config is None:
+        known = ", ".join(configs) or "none"
+        raise ValueError(f"config_id {judgement.config_id!r}: wanted one of score_configs: {known}")
+    config.check(judgement.metric, judgement.value, judgement.label)
+
+
+def _is_down(outcome: EvaluationResult) -> bool:
+    """Return whether a judgement failed or was not attempted because its endpoint is down."""
+    return outcome.error_kind in COUNTED | {"stopped"}
+
+
+async def _judge_by_fallback(
+    judge: RunnableEvaluator, fallback: RunnableEvaluator, available: Mapping[str, Any], first: list[EvaluationResult]
+) -> list[EvaluationResult]:
+    """Return the results of the fallback of a judge that is down; if it is down too, the first ones with both errors.
+
+    It is called from where the judge ran: on the event loop if that is async, else on a thread. A sync fallback would
+    block the loop that makes its calls, so it runs on a thread; an async one needs the loop.
+    """
+    if fallback.bound.is_async == judge.bound.is_async:
+        outcomes = await _call(fallback, available)
+    elif fallback.bound.is_async:
+        outcomes = loop.run(_call(fallback, available))
+    else:
+        work = partial(copy_context().run, run_sync, _call(fallback, available))
+        outcomes = await asyncio.get_running_loop().run_in_executor(_threads(), work)
+    name = fallback.spec.use
+    if all(_is_down(outcome) for outcome in outcomes):
+        return [
+            result._replace(error=f"{result.error}; fallback {name} also failed: {outcomes[0].error}")
+            for result in first
+        ]
+    return [outcome._replace(decided_by=f"fallback {name}") for outcome in outcomes]
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads of sync fallbacks. The loop's own threads would deadlock: they resolve addresses for the same calls."""
+    return ThreadPoolExecutor(MAX_FALLBACK_THREADS, thread_name_prefix="evalflows-fallbacks")

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -23,7 +23,6 @@ from evalflows.engine.prepare import Prepared
 from evalflows.engine.workers import Result
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.target import TargetSpec
 
 MANY_JUDGEMENTS = 50_000
 """Judgements from which processes pay: they take a second to start."""
@@ -42,14 +41,10 @@ QUICK_CHUNKS_AT_ONCE = 2
 def is_quick(prepared: Prepared[Any]) -> bool:
     """Return whether no answers are made but by looking them up, and all evaluators are rules without a time limit."""
     judges = [judge for evaluator in prepared.evaluators for judge in evaluator.all]
-    return all(target.kind == "recorded" for target in targets_of(prepared.spec)) and not any(
+    targets = prepared.spec.targets if isinstance(prepared.spec, ExperimentSpec) else ()  # others judge what is there
+    return all(target.kind == "recorded" for target in targets) and not any(
         judge.connection or judge.bound.is_async or judge.spec.timeout_s for judge in judges
     )
-
-
-def targets_of(spec: Any) -> Sequence[TargetSpec]:
-    """Return the targets of an experiment; what judges what is there has none."""
-    return spec.targets if isinstance(spec, ExperimentSpec) else ()
 
 
 def pays(prepared: Prepared[Any], n_subjects: int, *, is_ours: bool = True) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.engine.time_limits import call_within
+from evalflows.engine.judgement import call_within
 from evalflows.evaluators.binding import bind
 from evalflows.specs.errors import CallError
 
